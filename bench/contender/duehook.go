@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -18,8 +17,7 @@ import (
 	"github.com/duehook/duehook/bench/system"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -194,7 +192,7 @@ func (c *onRedis) Cost() (Cost, error) { return redisCost(c.processes, c.redis) 
 
 func (c *onRedis) Close() error { return errors.Join(c.Stop(), c.redis.Close(), os.RemoveAll(c.dir)) }
 
-// embedded is duehook with its jobs in its process, and their journal in SQLite.
+// embedded is duehook with its jobs on its disk.
 type embedded struct {
 	duehookNodes
 	dir string
@@ -209,10 +207,9 @@ func newEmbedded(s *Setup) (Contender, error) {
 }
 
 func (c *embedded) Load(ctx context.Context, l *Load) error {
-	mem := memstore.New(memstore.Options{})
-	s, err := journal.Open(ctx, journal.Options{URL: "sqlite:" + filepath.Join(c.dir, "duehook.db"), Store: mem})
+	s, err := diskstore.Open(diskstore.Options{Dir: c.dir})
 	if err != nil {
-		return errors.Join(err, mem.Close())
+		return err
 	}
 	return errors.Join(fill(ctx, s, l), s.Close())
 }

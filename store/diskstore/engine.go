@@ -76,7 +76,7 @@ func explain(dir string, err error) error {
 	case errors.Is(err, errNewer):
 		return err
 	}
-	return fmt.Errorf("open the data in %s; is another duehook using it? %w", dir, err)
+	return fmt.Errorf("open the data in %s: %w; if another duehook uses it, give this one another directory (--data-dir)", dir, err)
 }
 
 // logger passes the engine's messages on.

@@ -106,7 +106,7 @@ func TestOpenRefusesDamage(t *testing.T) {
 func TestOpenTwice(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, diskstore.Options{Dir: dir})
-	refuses(t, diskstore.Options{Dir: dir}, "another duehook")
+	refuses(t, diskstore.Options{Dir: dir}, "another duehook", "--data-dir")
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/memstore"
 )
 
@@ -43,6 +44,27 @@ func inMemory(_ *testing.T, p *plan) backend {
 
 func (m memory) step(d time.Duration) { m.ahead.Add(int64(d)) }
 
+// engine is a diskstore that all nodes share, with a clock that can be set.
+type engine struct {
+	*diskstore.Store
+	ahead *atomic.Int64
+}
+
+func onEngine(t *testing.T, p *plan) backend {
+	ahead := &atomic.Int64{}
+	s, err := diskstore.Open(diskstore.Options{Retention: p.retention, Clock: stepped{clock, ahead}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return engine{s, ahead}
+}
+
+func (e engine) step(d time.Duration) { e.ahead.Add(int64(d)) }
+
+func (e engine) connect() store.Store { return shared{e.Store} }
+
+func (e engine) close() { _ = e.Store.Close() }
+
 // stepped is a clock that is ahead of another one.
 type stepped struct {
 	job.Clock
@@ -69,6 +91,9 @@ func TestMain(m *testing.M) {
 
 // TestSeeds simulates worlds on memstore.
 func TestSeeds(t *testing.T) { runSeeds(t, newPlan, 1, *seeds, inMemory) }
+
+// TestSeedsOnEngine simulates worlds on diskstore.
+func TestSeedsOnEngine(t *testing.T) { runSeeds(t, newPlan, 1, max(*seeds/4, 1), onEngine) }
 
 func runSeeds(t *testing.T, planned func(seed uint64, shards int) *plan, shards int, n uint64, open func(*testing.T, *plan) backend) {
 	if *oneSeed != 0 {
