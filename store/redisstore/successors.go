@@ -114,9 +114,9 @@ func (s *Store) settleShedding(ctx context.Context, sh *shard, all []job.Settlem
 		}
 	}
 	for i := range begun {
-		one, ok := &begun[i], false
-		if out[one.item], ok = one.settled(done); !ok {
-			left = append(left, one.item)
+		result, ok := begun[i].settled(done)
+		if out[begun[i].item] = result; !ok {
+			left = append(left, begun[i].item)
 		}
 	}
 	return left, nil
