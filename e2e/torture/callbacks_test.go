@@ -85,7 +85,7 @@ func (a *audit) judgeCallbacks(arrived map[job.Key][]receiver.Delivery) {
 func (a *audit) mayLack(id string, ids []string) bool {
 	failed := func(id string) bool { return strings.Contains(id, "."+string(job.CallbackAttemptFailed)+".") }
 	newer := slices.ContainsFunc(ids[slices.Index(ids, id)+1:], failed)
-	return failed(id) && (newer || a.run.row.name == "redis-full")
+	return failed(id) && (newer || a.run.row.name == redisIsFull)
 }
 
 // mayReport: the key is that of a callback of the job.

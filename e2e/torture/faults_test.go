@@ -73,7 +73,7 @@ var rows = []*row{
 	{name: "redis-freeze", about: "Redis frozen for up to 8 s", nodes: 2, lossy: true, inject: redisFreeze},
 	{name: "redis-slow", about: "DEBUG SLEEP and CLIENT PAUSE", nodes: 2, redis: []testenv.RedisOption{testenv.WithArgs("--enable-debug-command", "local")}, lossy: true, inject: redisSlow},
 	{name: "redis-busy", about: "slow scripts: Redis answers BUSY to everybody else", nodes: 2, inject: redisBusy},
-	{name: "redis-full", about: "maxmemory reached", nodes: 2, redis: []testenv.RedisOption{testenv.WithMaxMemory("0")}, short: true, inject: redisFull},
+	{name: redisIsFull, about: "maxmemory reached", nodes: 2, redis: []testenv.RedisOption{testenv.WithMaxMemory("0")}, short: true, inject: redisFull},
 	{name: "script-flush", about: "SCRIPT FLUSH", nodes: 2, short: true, inject: scriptFlush},
 	{name: "client-kill", about: "CLIENT KILL of all connections, subscribers too", nodes: 2, lossy: true, inject: clientKill},
 	{name: "sentinel-failover", about: "the master killed or frozen; Sentinel promotes a replica", nodes: 2, topology: sentinels, flags: confirmed, lossy: true, inject: failover},
@@ -242,6 +242,9 @@ func redisBusy(r *run) {
 		r.pause(100*time.Millisecond, 700*time.Millisecond)
 	}
 }
+
+// redisIsFull is the fault during which Redis leaves out what may be large.
+const redisIsFull = "redis-full"
 
 func redisFull(r *run) {
 	r.command("CONFIG", "SET", "maxmemory", "1")
