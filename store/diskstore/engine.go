@@ -31,8 +31,8 @@ func openEngine(o *Options, fatal func(error)) (*pebble.DB, error) {
 		return nil, fmt.Errorf("%s holds %s, the database of an earlier version, which this version cannot read: deliver its jobs with that version, or name another directory", o.Dir, legacyFile)
 	}
 	dir := engineDir(o)
-	if err := o.FS.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the data directory: %w", err)
+	if err := makeDir(o.FS, dir); err != nil {
+		return nil, err
 	}
 	cache := pebble.NewCache(cmp.Or(o.Cache, defaultCache))
 	defer cache.Unref() // the engine holds it
@@ -41,6 +41,34 @@ func openEngine(o *Options, fatal func(error)) (*pebble.DB, error) {
 		return nil, explain(dir, err)
 	}
 	return db, nil
+}
+
+// makeDir makes a directory and those above it, so that they survive a loss of power.
+func makeDir(disk vfs.FS, dir string) error {
+	var parents []string
+	for at := dir; ; at = disk.PathDir(at) {
+		if _, err := disk.Stat(at); err == nil || disk.PathDir(at) == at {
+			break
+		}
+		parents = append(parents, disk.PathDir(at))
+	}
+	if err := disk.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("create the data directory: %w", err)
+	}
+	for _, parent := range parents {
+		if err := syncDir(disk, parent); err != nil {
+			return fmt.Errorf("create the data directory: %w", err)
+		}
+	}
+	return nil
+}
+
+func syncDir(disk vfs.FS, dir string) error {
+	d, err := disk.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // engineDir is the directory of the engine's files.
