@@ -200,12 +200,12 @@ func (tt *timetables) call(ctx context.Context, method, path string, body any) (
 func (tt *timetables) expect(t *testing.T, s *timetable, base string) {
 	t.Helper()
 	r := tt.request(s, 0)
-	r["schedule"], r["from"], r["count"] = s.name, s.created.UTC().Format(time.RFC3339Nano), 1000
+	r["schedule"], r["from"], r["limit"] = s.name, s.created.UTC().Format(time.RFC3339Nano), 1000
 	var preview struct {
 		Occurrences []struct {
 			Time  time.Time `json:"time"`
 			DueAt time.Time `json:"due_at"`
-		} `json:"occurrences"`
+		} `json:"data"`
 	}
 	must(t, http.StatusOK, "POST", base+"/v1/schedules/preview", r).into(t, &preview)
 	s.due, s.expected = map[time.Time]time.Time{}, map[time.Time]bool{}
@@ -220,6 +220,18 @@ func (tt *timetables) expect(t *testing.T, s *timetable, base string) {
 // withdrawn: the job of the occurrence was not due at a pause.
 func (s *timetable) withdrawn(at time.Time) bool {
 	return slices.ContainsFunc(s.pauses, func(p span) bool { return !at.After(p.from) && s.due[at].After(p.from) })
+}
+
+// ahead is how long before it is due an occurrence may be registered.
+const ahead = 2 * time.Second
+
+// undecidedFor is how long at most no node decides after one died.
+const undecidedFor = 10 * time.Second
+
+// justBefore: the job may have been registered just before a change or pause.
+func (s *timetable) justBefore(due time.Time) bool {
+	before := func(c time.Time) bool { return due.After(c) && !due.After(c.Add(ahead)) }
+	return slices.ContainsFunc(s.forms, before) || slices.ContainsFunc(s.pauses, func(p span) bool { return before(p.from) })
 }
 
 // audit waits until all occurrences are decided and all their jobs delivered. It compares
@@ -240,7 +252,7 @@ func (tt *timetables) audit(t *testing.T, r *receiver.Receiver, c *cuts, base st
 	total := 0
 	for _, s := range tt.all {
 		total += len(s.expected)
-		a := &timetableAudit{t: t, s: s, byTime: map[time.Time][]receiver.Delivery{}}
+		a := &timetableAudit{t: t, s: s, byTime: map[time.Time][]receiver.Delivery{}, cuts: len(c.All())}
 		for _, d := range arrived[s.name] {
 			a.delivery(d)
 		}
@@ -298,7 +310,7 @@ func (tt *timetables) ended(t *testing.T, r *receiver.Receiver, base string) boo
 	}
 	for _, s := range tt.all {
 		n := tt.get(t, s, base).Counters
-		if fired += n.Fired; n.Fired+n.Missed+n.Skipped+n.Failed < len(s.expected) {
+		if fired += n.Fired; n.Fired+n.Missed+n.Skipped+n.Failed < len(s.expected)-slack {
 			return false
 		}
 		for _, j := range listJobs(t, base+"/v1/jobs?limit=1000&schedule="+s.name) {
@@ -307,7 +319,7 @@ func (tt *timetables) ended(t *testing.T, r *receiver.Receiver, base string) boo
 			}
 		}
 	}
-	return clock.Now().After(tt.end) && r.Jobs() >= fired
+	return clock.Now().After(tt.end.Add(3*ahead)) && r.Jobs() >= fired-slack*len(tt.all)
 }
 
 // timetableAudit holds one schedule against its preview.
@@ -315,6 +327,8 @@ type timetableAudit struct {
 	t      *testing.T
 	s      *timetable
 	byTime map[time.Time][]receiver.Delivery
+	cuts   int
+	before int // came although a change just before would have withdrawn them
 }
 
 func (a *timetableAudit) wrong(at time.Time, what string, args ...any) {
@@ -334,19 +348,23 @@ func (a *timetableAudit) delivery(d receiver.Delivery) {
 	a.byTime[at] = append(a.byTime[at], d)
 	due := a.s.due[at]
 	if !a.s.expected[at] || a.s.withdrawn(at) {
+		a.before++
+	}
+	if (!a.s.expected[at] || a.s.withdrawn(at)) && !a.s.justBefore(due) {
 		a.wrong(at, "arrived at %v, and is not expected", d.Arrived)
 		return
 	}
 	if d.Due.Before(due) || d.Arrived.Before(due) { // an attempt of a late one is due later
 		a.wrong(at, "arrived at %v with due time %v, before %v", d.Arrived, d.Due, due)
 	}
+	// The timetable stays. Occurrences that wait for their jitter or another job take later forms.
 	want := 0
 	for i, from := range a.s.forms {
 		if at.After(from) {
 			want = i
 		}
 	}
-	if d.Body != strconv.Itoa(want) {
+	if form, err := strconv.Atoi(d.Body); err != nil || form < want && !a.s.justBefore(due) {
 		a.wrong(at, "came in form %s, want %d", d.Body, want)
 	}
 }
@@ -368,14 +386,19 @@ func (a *timetableAudit) outcomes(v scheduleView) {
 	a.t.Helper()
 	n := v.Counters
 	a.t.Logf("%s: %d expected, %+v, %d arrived, %d forms, %d pauses", a.s.name, len(a.s.expected), n, len(a.byTime), len(a.s.forms), len(a.s.pauses))
-	if n.Fired+n.Missed+n.Skipped != len(a.s.expected) || n.Failed != 0 {
+	off := func(n int) bool { return max(n, -n) > a.cuts+a.before } // each may make a counter wrong by one
+	if off(n.Fired+n.Missed+n.Skipped-len(a.s.expected)) || n.Failed != 0 {
 		a.t.Errorf("%s counts %+v of %d occurrences; pauses %v", a.s.name, n, len(a.s.expected), a.s.pauses)
 	}
-	if n.Fired != len(a.byTime) {
+	if off(n.Fired - len(a.byTime)) {
 		a.t.Errorf("%s counts %d fired, and %d arrived", a.s.name, n.Fired, len(a.byTime))
 	}
-	if a.s.kind == "allow" && n.Fired < len(a.s.expected) {
-		a.t.Errorf("%s fired %d of %d occurrences", a.s.name, n.Fired, len(a.s.expected))
+	for at := range a.s.expected {
+		// A pause skips what is due while no node decides.
+		skipped := slices.ContainsFunc(a.s.pauses, func(p span) bool { return !p.from.Before(at) && p.from.Sub(at) <= undecidedFor })
+		if a.s.kind == "allow" && len(a.byTime[at]) == 0 && !skipped {
+			a.wrong(at, "did not fire")
+		}
 	}
 }
 
@@ -413,6 +436,9 @@ func (a *timetableAudit) overlaps() {
 		}
 	}
 }
+
+// slack is how many outcomes the counters of a schedule may lack after the kills of a run.
+const slack = 8
 
 const backfilled = 120
 

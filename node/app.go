@@ -25,7 +25,6 @@ import (
 	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/node/tracing"
 	"github.com/duehook/duehook/retrypolicy"
-	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
@@ -67,7 +66,6 @@ type node struct {
 	events     *events.Hub
 	counts     *alerts.Counts
 	recent     *recent.Recorder
-	ends       *schedules.Ends
 	topics     atomic.Pointer[topics.Manager]
 	traces     *tracing.Provider // nil: nobody asks for traces
 	by         *deadline

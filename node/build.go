@@ -155,7 +155,6 @@ func (n *node) newDispatcher(keyring *signing.Keyring) (*dispatcher.Dispatcher, 
 func (n *node) newSchedules(jobs *scheduler.Scheduler) (*schedules.Manager, error) {
 	o := schedules.Options{
 		Store: n.store, Jobs: jobs, ID: n.id, Alone: n.Config.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
-		Ends: n.ends,
 	}
 	if n.reconciler != nil {
 		o.Journal = n.reconciler

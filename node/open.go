@@ -11,7 +11,6 @@ import (
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node/config"
-	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/journal"
@@ -37,12 +36,11 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	n.events = events.New(events.Options{Bus: s, Clock: n.Clock, Logger: n.Logger})
 	n.counts = alerts.NewCounts(s, n.Clock, n.Logger)
 	n.recent = n.newRecorder(s)
-	n.ends = schedules.NewEnds()
 	callbacks, err := metered.Callbacks(n.metrics)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	observed, err := metered.Store(feed.Observe(s, n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber(), n.ends.Subscriber(), callbacks), n.metrics)
+	observed, err := metered.Store(feed.Observe(s, n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber(), callbacks), n.metrics)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"iter"
+	"slices"
 	"time"
 )
 
@@ -119,4 +120,31 @@ func (t *Timetable) Next(after time.Time) (time.Time, bool) {
 		return at, true
 	}
 	return time.Time{}, false
+}
+
+// Densest is about how many occurrences fit into a span, which is at most a day long.
+func (t *Timetable) Densest(span time.Duration) int {
+	if t.HasEvery {
+		return int(span / t.Every)
+	}
+	var list []int64 // of two days
+	most, first := 0, 0
+	for day := range int64(2) {
+		list = slices.AppendSeq(list, t.expr.times(day))
+	}
+	for i, at := range list {
+		for at-list[first] > int64(span/time.Second) {
+			first++
+		}
+		most = max(most, i-first)
+	}
+	return most
+}
+
+// Has reports whether there is an occurrence at a time.
+func (t *Timetable) Has(at time.Time) bool {
+	for range t.Between(at.Add(-time.Second), at) {
+		return true
+	}
+	return false
 }

@@ -42,21 +42,17 @@ type Rules struct {
 	Jitter  time.Duration
 	Misfire Misfire
 	Overlap Overlap
-	Max     int64 // occurrences that fire in the schedule's life; 0: no bound
+	Max     int64       // occurrences that fire in the schedule's life; 0: no bound
+	Skips   []time.Time // occurrences that a client asked to skip
 }
 
-const (
-	// Ahead is how long before its time an occurrence may be registered.
-	Ahead = 55 * time.Second
-	// LookAhead is how long before its time an occurrence is looked at, with Allow.
-	LookAhead = 45 * time.Second
-	// maxFires bounds the occurrences that one decision fires. The next decision continues.
-	maxFires = 1000
-)
+// maxFires bounds the occurrences that one decision fires. The next decision continues.
+const maxFires = 1000
 
 // State is what has been decided so far.
 type State struct {
-	Cursor time.Time // all T <= Cursor are decided
+	Since  time.Time // the schedule has the occurrences T > Since
+	Done   Turn      // those up to this turn are decided
 	Fired  int64     // towards Rules.Max
 	Queued bool      // an occurrence waits for the end of a job
 }
@@ -66,9 +62,6 @@ type Facts struct {
 	Now time.Time
 	// Busy: a job of the schedule has not ended. It is not needed with Allow.
 	Busy bool
-	// Until decides all T <= Until now, those that wait for their due time included, and
-	// no later ones. Zero: the rules say how far.
-	Until time.Time
 }
 
 // Outcome is what becomes of an occurrence.
@@ -85,23 +78,25 @@ const (
 
 // Step decides one occurrence, or several that are missed or skipped.
 type Step struct {
-	Time    time.Time // of the occurrence, or the last of several
+	Turn    // of the occurrence, or the last of several
 	Outcome Outcome
 	Late    bool  // it fires although it, or one that it stands for, is late
+	ByHand  bool  // it is skipped because a client asked for that
 	Count   int64 // of Missed and Skipped
+	// Since, if any, is a time up to which all is decided, whatever its turn.
+	Since time.Time
 }
 
 // Decision is what follows from a look.
 type Decision struct {
-	Steps []Step // in the order of their times
+	Steps []Step // in the order of their turns
 	// Release fires the queued occurrence, before the steps.
 	Release bool
 	// More: the decision was cut; look again at once.
 	More bool
 }
 
-// Decide decides the occurrences that are undecided and can be decided now. It is a
-// pure function.
+// Decide decides the undecided occurrences whose turn has come. It is a pure function.
 func (r *Rules) Decide(s State, f Facts) Decision {
 	d := decider{Rules: r, s: s, f: f, busy: f.Busy}
 	if s.Queued && !f.Busy {
@@ -122,24 +117,6 @@ func (r *Rules) Remaining(fired int64) int64 {
 	return max(0, r.Max-fired)
 }
 
-// Next returns when to look again after a decision, without regard to a queued
-// occurrence; false if there is nothing to come.
-func (r *Rules) Next(s State) (time.Time, bool) {
-	if r.Remaining(s.Fired) == 0 {
-		return time.Time{}, false
-	}
-	at, ok := r.Table.Next(s.Cursor)
-	if !ok {
-		return time.Time{}, false
-	}
-	if r.Overlap == Allow {
-		return at.Add(-LookAhead), true
-	}
-	return r.due(at), true
-}
-
-func (r *Rules) due(at time.Time) time.Time { return Due(r.Name, at, r.Jitter) }
-
 // decider makes one decision.
 type decider struct {
 	*Rules
@@ -149,132 +126,100 @@ type decider struct {
 	out  Decision
 }
 
-// candidate is an undecided occurrence that is looked at one by one.
-type candidate struct{ at, due time.Time }
-
+// decide counts what surely is missed, and looks at the other occurrences one by one.
 func (d *decider) decide() {
-	end := d.f.Now
-	switch {
-	case !d.f.Until.IsZero():
-		end = d.f.Until
-	case d.Overlap == Allow:
-		end = d.f.Now.Add(Ahead)
+	d.past()
+	horizon := d.horizon(d.f.Now)
+	list := slices.Collect(d.undecided(d.s, horizon))
+	late := len(d.out.Steps) > 0 || slices.ContainsFunc(list, d.isLate)
+	fires := map[int64]bool{}
+	if late {
+		fires = d.chooseLate(list)
 	}
-	// What lies so far back is late, whatever its jitter. It is counted, not walked.
-	old := d.f.Now.Add(-d.Misfire.Grace - d.Jitter - time.Second)
-	if !d.f.Until.IsZero() && d.f.Until.Before(old) {
-		old = d.f.Until
+	slices.SortFunc(list, func(a, b occurrence) int { return a.Turn.Compare(b.Turn) })
+	for _, o := range list {
+		if d.full() {
+			return
+		}
+		d.judge(o, late, fires[o.Time.Unix()])
 	}
-	from := d.s.Cursor
-	var past int64
-	if old.After(from) {
-		past, from = d.Table.Count(from, old), old
-	}
-	recent := d.recent(from, end)
-	if len(recent) == 0 && past == 0 {
+}
+
+// past counts the occurrences that are too late to fire, without looking at each.
+func (d *decider) past() {
+	end := d.tooLate()
+	if !end.After(later(d.s.Since, d.s.Done.At)) {
 		return
 	}
-	d.judge(past, old, recent)
-}
-
-// recent lists the undecided occurrences after from that can be decided: all of them
-// up to the end with Allow, otherwise those before the first that is not due.
-func (d *decider) recent(from, end time.Time) (list []candidate) {
-	for at := range d.Table.Between(from, end) {
-		c := candidate{at, d.due(at)}
-		if d.f.Until.IsZero() && d.Overlap != Allow && c.due.After(d.f.Now) {
-			break
-		}
-		list = append(list, c)
+	if n := d.Undecided(d.s, end); n > 0 {
+		last := d.Table.Latest(d.first(d.s), end, 1)
+		d.count(Step{Turn: Turn{At: end, Time: last[0]}, Outcome: Missed, Count: n, Since: end})
 	}
-	return list
+	d.s.Since, d.s.Done = end, UpTo(end)
 }
 
-func (d *decider) isDue(c candidate) bool { return !c.due.After(d.f.Now) }
+// tooLate is a time up to which no occurrence can fire: all are late, and there are enough
+// later ones that may fire instead, or they are outside the window.
+func (d *decider) tooLate() time.Time {
+	old := d.f.Now.Add(-d.Misfire.Grace - d.Jitter - time.Second)
+	n := d.mayFireLate()
+	if n == 0 {
+		return old
+	}
+	never := earlier(old, d.f.Now.Add(-d.Misfire.Window-time.Second))
+	if last := d.Table.Latest(later(d.s.Since, d.s.Done.At), old, n); len(last) == n {
+		return later(never, last[0].Add(-time.Second))
+	}
+	return never
+}
 
-func (d *decider) isLate(c candidate) bool { return d.f.Now.Sub(c.due) > d.Misfire.Grace }
+// judge applies the rule for late occurrences to one of them.
+func (d *decider) judge(o occurrence, late, chosen bool) {
+	switch {
+	case slices.ContainsFunc(d.Skips, o.Time.Equal):
+		d.count(Step{Turn: o.Turn, Outcome: Skipped, ByHand: true, Count: 1})
+	case chosen:
+		d.fire(o.Turn, true)
+	case late && d.Misfire.Policy == FireOnce && d.isDue(o), d.isLate(o):
+		d.count(Step{Turn: o.Turn, Outcome: Missed, Count: 1})
+	default:
+		d.fire(o.Turn, false)
+	}
+}
+
+func (d *decider) isDue(o occurrence) bool { return !o.due.After(d.f.Now) }
+
+func (d *decider) isLate(o occurrence) bool { return d.f.Now.Sub(o.due) > d.Misfire.Grace }
 
 func (d *decider) inWindow(at time.Time) bool { return d.f.Now.Sub(at) <= d.Misfire.Window }
 
-// judge applies the rule for late occurrences: past ones, up to old, and recent ones.
-func (d *decider) judge(past int64, old time.Time, recent []candidate) {
-	late := past > 0 || slices.ContainsFunc(recent, d.isLate)
-	fires := map[int64]bool{}
-	if late {
-		fires = d.chooseLate(past, old, recent)
+// mayFireLate is how many occurrences fire at most if some are late.
+func (d *decider) mayFireLate() int {
+	switch d.Misfire.Policy {
+	case SkipLate:
+		return 0
+	case FireOnce:
+		return 1
+	case FireAll:
 	}
-	d.past(past, old, fires)
-	for _, c := range recent {
-		switch {
-		case d.full():
-			return
-		case fires[c.at.Unix()]:
-			d.fire(c.at, true)
-		case late && d.Misfire.Policy == FireOnce && d.isDue(c), d.isLate(c):
-			d.count(Missed, c.at, 1)
-		default:
-			d.fire(c.at, false)
-		}
-	}
+	return d.Misfire.Limit
 }
 
 // chooseLate returns the times of the latest occurrences within the window that fire although
 // some are late: as many late ones as the limit allows, or one that is due.
-func (d *decider) chooseLate(past int64, old time.Time, recent []candidate) map[int64]bool {
-	left, may := d.Misfire.Limit, d.isLate
-	switch d.Misfire.Policy {
-	case SkipLate:
-		left = 0
-	case FireOnce:
-		left, may = 1, d.isDue
-	case FireAll:
+func (d *decider) chooseLate(list []occurrence) map[int64]bool {
+	left, may := d.mayFireLate(), d.isLate
+	if d.Misfire.Policy == FireOnce {
+		may = d.isDue
 	}
 	fires := map[int64]bool{}
-	for _, c := range slices.Backward(recent) {
-		if left > 0 && may(c) && d.inWindow(c.at) {
-			fires[c.at.Unix()] = true
+	for _, o := range slices.Backward(list) {
+		if left > 0 && may(o) && d.inWindow(o.Time) {
+			fires[o.Time.Unix()] = true
 			left--
 		}
 	}
-	if past == 0 {
-		return fires
-	}
-	for _, at := range d.Table.Latest(d.s.Cursor, old, left) {
-		if d.inWindow(at) {
-			fires[at.Unix()] = true
-		}
-	}
 	return fires
-}
-
-// past decides the occurrences up to old: all but the firing ones are missed.
-func (d *decider) past(n int64, old time.Time, fires map[int64]bool) {
-	if n == 0 {
-		return
-	}
-	var list []time.Time
-	for at := range fires {
-		if t := time.Unix(at, 0).UTC(); !t.After(old) {
-			list = append(list, t)
-		}
-	}
-	slices.SortFunc(list, time.Time.Compare)
-	if missed := n - int64(len(list)); missed > 0 {
-		// Those that fire are the latest of them, so all others come before.
-		end := old
-		if len(list) > 0 {
-			end = list[0].Add(-time.Second)
-		}
-		if last := d.Table.Latest(d.s.Cursor, end, 1); len(last) > 0 {
-			d.count(Missed, last[0], missed)
-		}
-	}
-	for _, at := range list {
-		if d.full() {
-			return
-		}
-		d.fire(at, true)
-	}
 }
 
 // full reports whether the decision takes no more steps.
@@ -289,15 +234,15 @@ func (d *decider) full() bool {
 }
 
 // fire decides an occurrence that the rule for late ones let pass.
-func (d *decider) fire(at time.Time, late bool) {
-	step := Step{Time: at, Outcome: Fired, Late: late}
+func (d *decider) fire(turn Turn, late bool) {
+	step := Step{Turn: turn, Outcome: Fired, Late: late}
 	switch {
 	case d.Overlap == Allow || d.Overlap == Replace || !d.busy:
 		d.busy = true
 	case d.Overlap == QueueOne && !d.s.Queued:
 		d.s.Queued, step.Outcome = true, Queued
 	default:
-		d.count(Skipped, at, 1)
+		d.count(Step{Turn: turn, Outcome: Skipped, Count: 1})
 		return
 	}
 	d.s.Fired++ // or will be
@@ -305,11 +250,10 @@ func (d *decider) fire(at time.Time, late bool) {
 }
 
 // count adds missed or skipped occurrences to the last step, if that is alike.
-func (d *decider) count(o Outcome, at time.Time, n int64) {
-	if k := len(d.out.Steps) - 1; k >= 0 && d.out.Steps[k].Outcome == o {
-		d.out.Steps[k].Count += n
-		d.out.Steps[k].Time = at
-		return
+func (d *decider) count(s Step) {
+	if k := len(d.out.Steps) - 1; k >= 0 && d.out.Steps[k].Outcome == s.Outcome && d.out.Steps[k].ByHand == s.ByHand {
+		s.Count, s.Since = s.Count+d.out.Steps[k].Count, later(s.Since, d.out.Steps[k].Since)
+		d.out.Steps = d.out.Steps[:k]
 	}
-	d.out.Steps = append(d.out.Steps, Step{Time: at, Outcome: o, Count: n})
+	d.out.Steps = append(d.out.Steps, s)
 }

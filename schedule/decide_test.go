@@ -25,6 +25,9 @@ func short(d Decision) string {
 	}
 	for _, s := range d.Steps {
 		text := string(s.Outcome)
+		if s.ByHand {
+			text += " by hand"
+		}
 		if s.Count > 0 {
 			text += fmt.Sprintf(" x%d to", s.Count)
 		}
@@ -49,33 +52,33 @@ func TestDecide(t *testing.T) {
 		facts   Facts
 		want    string
 	}{
-		{"nothing is near", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(4)}, ""},
-		{"ahead", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(4.2)}, "fired 12:05"},
-		{"others wait for their time", FireOnce, Skip, 0, 0, State{Cursor: at(0)}, Facts{Now: at(4.9)}, ""},
-		{"on time", FireOnce, Skip, 0, 0, State{Cursor: at(0)}, Facts{Now: at(5)}, "fired 12:05"},
-		{"within the grace", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(6)}, "fired 12:05"},
-		{"late", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(6.1)}, "fired 12:05 late"},
-		{"an outage, one call", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(33)}, "missed x5 to 12:25, fired 12:30 late"},
-		{"the latest is on time", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(20)}, "missed x3 to 12:15, fired 12:20 late"},
-		{"late ones and one ahead", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(29.5)}, "missed x4 to 12:20, fired 12:25 late, fired 12:30"},
-		{"skip late ones", SkipLate, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(20.5)}, "missed x3 to 12:15, fired 12:20"},
-		{"fire the latest three", FireAll, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(33)}, "missed x3 to 12:15, fired 12:20 late, fired 12:25 late, fired 12:30 late"},
-		{"overlap", FireOnce, Skip, 0, 0, State{Cursor: at(0)}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
-		{"overlap of late ones", FireAll, Skip, 0, 0, State{Cursor: at(0)}, Facts{Now: at(17)}, "fired 12:05 late, skipped x2 to 12:15"},
-		{"queue", FireOnce, QueueOne, 0, 0, State{Cursor: at(0)}, Facts{Now: at(5), Busy: true}, "queued 12:05"},
-		{"one is queued", FireOnce, QueueOne, 0, 0, State{Cursor: at(0), Queued: true}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
-		{"release", FireOnce, QueueOne, 0, 0, State{Cursor: at(0), Queued: true}, Facts{Now: at(2)}, "release"},
-		{"release and queue", FireOnce, QueueOne, 0, 0, State{Cursor: at(0), Queued: true}, Facts{Now: at(5)}, "release, queued 12:05"},
-		{"replace", FireAll, Replace, 0, 0, State{Cursor: at(0)}, Facts{Now: at(12), Busy: true}, "fired 12:05 late, fired 12:10 late"},
-		{"a bound", FireAll, Allow, 0, 2, State{Cursor: at(0), Fired: 1}, Facts{Now: at(12)}, "fired 12:05 late"},
-		{"no more", FireAll, Allow, 0, 2, State{Cursor: at(0), Fired: 2}, Facts{Now: at(12)}, ""},
-		{"a queued one at the bound", FireAll, QueueOne, 0, 2, State{Cursor: at(0), Fired: 2, Queued: true}, Facts{Now: at(12)}, "release"},
-		{"a change decides what waits", FireOnce, Skip, 24 * time.Hour, 0, State{Cursor: at(0)}, Facts{Now: at(12), Until: at(12)}, "fired 12:05, skipped x1 to 12:10"},
-		{"and nothing later", FireOnce, Allow, 0, 0, State{Cursor: at(0)}, Facts{Now: at(4.9), Until: at(4.9)}, ""},
+		{"nothing is near", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(4)}, ""},
+		{"just not ahead", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(4.96)}, ""},
+		{"ahead", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(4.97)}, "fired 12:05"},
+		{"others wait for their time", FireOnce, Skip, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(4.99)}, ""},
+		{"on time", FireOnce, Skip, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(5)}, "fired 12:05"},
+		{"within the grace", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(6)}, "fired 12:05"},
+		{"late", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(6.1)}, "fired 12:05 late"},
+		{"an outage, one call", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(33)}, "missed x5 to 12:25, fired 12:30 late"},
+		{"the latest is on time", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(20)}, "missed x3 to 12:15, fired 12:20 late"},
+		{"late ones and one ahead", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(29.98)}, "missed x4 to 12:20, fired 12:25 late, fired 12:30"},
+		{"skip late ones", SkipLate, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(20.5)}, "missed x3 to 12:15, fired 12:20"},
+		{"fire the latest three", FireAll, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(33)}, "missed x3 to 12:15, fired 12:20 late, fired 12:25 late, fired 12:30 late"},
+		{"overlap", FireOnce, Skip, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
+		{"overlap of late ones", FireAll, Skip, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(17)}, "fired 12:05 late, skipped x2 to 12:15"},
+		{"queue", FireOnce, QueueOne, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(5), Busy: true}, "queued 12:05"},
+		{"one is queued", FireOnce, QueueOne, 0, 0, State{Done: UpTo(at(0)), Queued: true}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
+		{"release", FireOnce, QueueOne, 0, 0, State{Done: UpTo(at(0)), Queued: true}, Facts{Now: at(2)}, "release"},
+		{"release and queue", FireOnce, QueueOne, 0, 0, State{Done: UpTo(at(0)), Queued: true}, Facts{Now: at(5)}, "release, queued 12:05"},
+		{"replace", FireAll, Replace, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(12), Busy: true}, "fired 12:05 late, fired 12:10 late"},
+		{"a bound", FireAll, Allow, 0, 2, State{Done: UpTo(at(0)), Fired: 1}, Facts{Now: at(12)}, "fired 12:05 late"},
+		{"no more", FireAll, Allow, 0, 2, State{Done: UpTo(at(0)), Fired: 2}, Facts{Now: at(12)}, ""},
+		{"a queued one at the bound", FireAll, QueueOne, 0, 2, State{Done: UpTo(at(0)), Fired: 2, Queued: true}, Facts{Now: at(12)}, "release"},
+		{"one that a client skips", FireAll, Allow, 0, 0, State{Done: UpTo(at(30))}, Facts{Now: at(45)}, "fired 12:35 late, skipped by hand x1 to 12:40, fired 12:45"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rules(t, 5*time.Minute, c.misfire, c.overlap)
-			r.Jitter, r.Max = c.jitter, c.max
+			r.Jitter, r.Max, r.Skips = c.jitter, c.max, []time.Time{at(40)}
 			if got := short(r.Decide(c.state, c.facts)); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
@@ -86,7 +89,7 @@ func TestDecide(t *testing.T) {
 func TestOldOccurrencesOutsideTheWindow(t *testing.T) {
 	r := rules(t, 5*time.Minute, FireAll, Allow)
 	r.Misfire.Window = 11 * time.Minute
-	if got, want := short(r.Decide(State{Cursor: noon}, Facts{Now: noon.Add(33 * time.Minute)})), "missed x4 to 12:20, fired 12:25 late, fired 12:30 late"; got != want {
+	if got, want := short(r.Decide(State{Done: UpTo(noon)}, Facts{Now: noon.Add(33 * time.Minute)})), "missed x4 to 12:20, fired 12:25 late, fired 12:30 late"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -95,15 +98,15 @@ func TestOldOccurrencesOutsideTheWindow(t *testing.T) {
 func TestDecideAYearOfSeconds(t *testing.T) {
 	for _, m := range []MisfirePolicy{FireOnce, SkipLate, FireAll} {
 		r := rules(t, time.Second, m, Allow)
-		d := r.Decide(State{Cursor: noon.AddDate(-1, 0, 0)}, Facts{Now: noon})
+		d := r.Decide(State{Done: UpTo(noon.AddDate(-1, 0, 0))}, Facts{Now: noon})
 		if len(d.Steps) == 0 || d.Steps[0].Outcome != Missed || d.Steps[0].Count < MaxCount {
 			t.Errorf("%s: %d steps, the first %+v", m, len(d.Steps), d.Steps)
 		}
 	}
 }
 
-// Whenever and however often one looks, each occurrence up to the cursor is decided
-// exactly once, in order, and none that may not be.
+// Whenever and however often one looks, each occurrence is decided exactly once, in the order
+// of turns, and none too early.
 func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 400 {
@@ -112,39 +115,87 @@ func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
 		rule := rules(t, time.Duration(1+r.IntN(100))*time.Second, policy, overlap)
 		rule.Jitter = time.Duration(r.IntN(2)*r.IntN(300)) * time.Second
 		rule.Misfire.Limit = 1 + r.IntN(20)
-		state, now := State{Cursor: noon}, noon
+		state, now := State{Since: noon, Done: UpTo(noon)}, noon
 		var decided int64
+		fired := map[time.Time]bool{}
 		for range 30 {
-			now = now.Add(time.Duration(r.IntN(200)) * time.Second)
+			now = now.Add(time.Duration(r.IntN(200_000)) * time.Millisecond)
 			d := rule.Decide(state, Facts{Now: now, Busy: r.IntN(2) == 0})
 			if d.Release {
 				state.Queued = false
 			}
-			at := state.Cursor
-			for _, s := range d.Steps {
-				if !s.Time.After(at) {
-					t.Fatalf("%s %s: step %+v after %v", policy, overlap, s, at)
+			steps := d.Steps
+			if r.IntN(3) == 0 { // a job is refused: what follows is decided again
+				steps = steps[:r.IntN(len(steps)+1)]
+			}
+			for _, s := range steps {
+				if s.Compare(state.Done) <= 0 {
+					t.Fatalf("%s %s: step %+v after %v", policy, overlap, s, state.Done)
 				}
-				at = s.Time
+				state.Done, state.Since = s.Turn, later(state.Since, s.Since)
 				decided += max(1, s.Count)
 				switch {
 				case s.Outcome == Queued && state.Queued:
 					t.Fatal("two are queued")
 				case s.Outcome == Queued:
 					state.Queued = true
-				case s.Outcome == Fired && overlap == Allow && s.Time.After(now.Add(time.Minute)):
-					t.Fatalf("registered more than a minute ahead")
-				case s.Outcome == Fired && overlap != Allow && rule.due(s.Time).After(now):
-					t.Fatalf("decided before it is due")
+				case s.Outcome == Fired && fired[s.Time]:
+					t.Fatalf("%s %s: %v fired twice", policy, overlap, s.Time)
+				case s.Outcome == Fired && rule.due(s.Time).After(rule.horizon(now)):
+					t.Fatalf("%s: %v fired at %v, and is due at %v", overlap, s.Time, now, rule.due(s.Time))
 				}
+				fired[s.Time] = s.Outcome == Fired
 			}
-			state.Cursor = at
-			if want := rule.Table.Count(noon, state.Cursor); decided != want {
-				t.Fatalf("%s %s: %d decided up to the cursor, %d are there", policy, overlap, decided, want)
+			end := now.Add(time.Hour)
+			if left, want := rule.Undecided(state, end), rule.Table.Count(noon, end); decided+left != want {
+				t.Fatalf("%s %s: %d decided, and %d not, of %d", policy, overlap, decided, left, want)
 			}
-			if next, ok := rule.Next(state); ok && !next.After(now) && !d.More {
+			if next, ok := rule.Next(state); ok && !next.After(now) && !d.More && len(steps) == len(d.Steps) {
 				t.Fatalf("%s %s: the next look is at %v, before %v", policy, overlap, next, now)
 			}
+		}
+	}
+}
+
+// With a jitter, occurrences fire at their jittered times, although nothing is kept of them.
+func TestJitteredOccurrencesFireWhenTheyAreDue(t *testing.T) {
+	rule := rules(t, time.Second, FireOnce, Allow)
+	rule.Jitter = MaxPending * time.Second
+	state, end := State{Since: noon, Done: UpTo(noon)}, noon.Add(time.Hour)
+	fired := map[time.Time]bool{}
+	for {
+		next, ok := rule.Next(state)
+		if !ok || next.After(end) {
+			break
+		}
+		for _, s := range rule.Decide(state, Facts{Now: next}).Steps {
+			if due := Due(rule.Name, s.Time, rule.Jitter); s.Outcome != Fired || s.Late || fired[s.Time] || due.Before(next) || due.After(next.Add(Ahead)) {
+				t.Fatalf("at %v: %+v, due at %v", next, s, due)
+			}
+			fired[s.Time], state.Done = true, s.Turn
+		}
+	}
+	for at := range rule.Table.Between(noon, end.Add(-rule.Jitter)) {
+		if !fired[at] {
+			t.Errorf("%v did not fire", at)
+		}
+	}
+}
+
+func TestDensest(t *testing.T) {
+	for _, c := range []struct {
+		spec Spec
+		span time.Duration
+		want int
+	}{
+		{Spec{Every: time.Minute, HasEvery: true}, 24 * time.Hour, 1440},
+		{Spec{Cron: "* * * * * *"}, time.Minute, 60},
+		{Spec{Cron: "0,1 0 * * *"}, 24 * time.Hour, 2},
+		{Spec{Cron: "*/5 9-17 * * *"}, 10 * time.Hour, 107},
+		{Spec{Cron: "0 0 * * *"}, time.Hour, 0},
+	} {
+		if got := table(t, c.spec).Densest(c.span); got != c.want {
+			t.Errorf("%+v in %v: %d, want %d", c.spec, c.span, got, c.want)
 		}
 	}
 }

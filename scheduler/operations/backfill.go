@@ -65,9 +65,6 @@ func (m *Manager) Backfill(ctx context.Context, d BackfillDraft) (Operation, err
 	if err := m.admit(ctx, &o); err != nil {
 		return Operation{}, err
 	}
-	if err := m.plans.BeginBackfill(ctx, &plan, o.ID); err != nil {
-		return Operation{}, err
-	}
 	return m.start(ctx, &o)
 }
 
@@ -175,12 +172,11 @@ func (w *worker) explain(why string) {
 
 // noteBackfill reports the number of jobs to the schedule, before the operation shows that
 // it has ended.
-func (w *worker) noteBackfill(ctx context.Context, why error) {
+func (w *worker) noteBackfill(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	done := !errors.Is(why, errLost) && !errors.Is(why, errStopped) && !errors.Is(why, context.Canceled)
 	err := w.insist(limited, func(ctx context.Context) error {
-		return w.m.plans.CountBackfill(ctx, w.op.Backfill, w.op.ID, w.op.Changed, done)
+		return w.m.plans.CountBackfill(ctx, w.op.Backfill, w.op.ID, w.op.Changed)
 	})
 	if err != nil {
 		w.m.log.Error("the counters of a schedule lack jobs of a backfill", "operation", w.op.ID, "error", err)

@@ -72,7 +72,7 @@ func (w *worker) run(ctx context.Context) {
 		err = step(ctx)
 	}
 	if w.op.Backfill != nil {
-		w.noteBackfill(context.WithoutCancel(ctx), err)
+		w.noteBackfill(context.WithoutCancel(ctx))
 	}
 	switch {
 	case errors.Is(err, errLost):

@@ -38,17 +38,11 @@ type Backfill struct {
 	To       job.Instant `json:"to"`
 }
 
-// backfillCount is how many jobs a backfill has registered.
-type backfillCount struct {
-	Jobs int64 `json:"jobs"`
-	Done bool  `json:"done,omitempty"` // it registers no more
-}
-
 // backfilled is the number of jobs of all backfills.
 func (r *record) backfilled() int64 {
 	n := r.Backfilled
 	for _, c := range r.Backfills {
-		n += c.Jobs
+		n += c
 	}
 	return n
 }
@@ -91,7 +85,7 @@ func (m *Manager) PlanBackfill(ctx context.Context, name string, from, to job.In
 }
 
 // Begin is the time in seconds behind which the occurrences begin.
-func (b *Backfill) Begin() int64 { return floorSecond(int64(b.From) - 1) }
+func (b *Backfill) Begin() int64 { return (b.From - 1).Time().Unix() }
 
 // Times returns the first n occurrences with T > after, in seconds.
 func (b *Backfill) Times(after int64, n int) ([]int64, error) {
@@ -100,7 +94,7 @@ func (b *Backfill) Times(after int64, n int) ([]int64, error) {
 		return nil, err
 	}
 	var times []int64
-	for t := range rules.Table.Between(seconds(after), seconds(floorSecond(int64(b.To)-1))) {
+	for t := range rules.Table.Between(seconds(after), (b.To - 1).Time()) {
 		if len(times) == n {
 			break
 		}
@@ -122,45 +116,27 @@ func (b *Backfill) Key(at int64) job.Key {
 	return job.Key{Topic: b.Def.Topic(), ID: schedule.ID(b.Schedule, seconds(at))}
 }
 
-// BeginBackfill makes the schedule count the jobs of an operation.
-func (m *Manager) BeginBackfill(ctx context.Context, b *Backfill, operation string) error {
-	return m.changeExisting(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
-		if r.UID != b.UID {
-			return nil, ErrNotFound
-		}
-		r.foldCounts()
-		if r.Backfills == nil {
-			r.Backfills = map[string]backfillCount{}
-		}
-		r.Backfills[operation] = backfillCount{}
-		return nil, nil
-	})
-}
-
-// foldCounts adds the oldest backfills that are done to the total.
-func (r *record) foldCounts() {
-	for _, id := range slices.Sorted(maps.Keys(r.Backfills)) {
-		if len(r.Backfills) < keptCounts {
-			return
-		}
-		if c := r.Backfills[id]; c.Done {
-			r.Backfilled += c.Jobs
-			delete(r.Backfills, id)
-		}
-	}
-}
-
 // CountBackfill notes how many jobs an operation has registered in all. It may be called
 // again: the number counts once.
-func (m *Manager) CountBackfill(ctx context.Context, b *Backfill, operation string, jobs int64, done bool) error {
-	err := m.changeExisting(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
-		old, known := r.Backfills[operation]
-		count := backfillCount{Jobs: max(old.Jobs, jobs), Done: old.Done || done}
-		if r.UID != b.UID || !known || count == old {
-			return nil, documents.ErrKept
+func (m *Manager) CountBackfill(ctx context.Context, b *Backfill, operation string, jobs int64) error {
+	err := m.changeExisting(ctx, b.Schedule, nil, func(a *alteration) error {
+		r := a.rec
+		if r.UID != b.UID || jobs <= r.Backfills[operation] {
+			return documents.ErrKept
 		}
-		r.Backfills[operation] = count
-		return nil, nil
+		counts := maps.Clone(r.Backfills)
+		if counts == nil {
+			counts = map[string]int64{}
+		}
+		counts[operation] = jobs
+		for _, oldest := range slices.Sorted(maps.Keys(counts)) { // ids grow with time
+			if len(counts) > keptCounts {
+				r.Backfilled += counts[oldest]
+				delete(counts, oldest)
+			}
+		}
+		r.Backfills = counts
+		return nil
 	})
 	if errors.Is(err, ErrNotFound) {
 		return nil
@@ -183,27 +159,45 @@ func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation s
 	var regs []store.Registration
 	var places []int
 	for i, at := range times {
-		key := b.Key(at)
+		key, t := b.Key(at), job.InstantOf(seconds(at))
 		reg, err := m.o.Jobs.Occurrence(&b.Def.Job, scheduler.Occurrence{
-			Key: key, UID: uidOf(b.UID+" "+operation, b.Version, job.ByBackfill, at, key), Now: now, Due: now,
-			Of: job.Occurrence{Schedule: b.Schedule, Time: job.InstantOf(seconds(at)), Kind: job.ByBackfill},
+			Key: key, UID: uidOf(b.UID+" "+operation, b.Version, t, key), Now: now, Due: now,
+			Of: job.Occurrence{Schedule: b.Schedule, Time: t, Kind: job.ByBackfill},
 		})
-		if results[i] = err; err == nil {
+		known := false
+		if err == nil && again {
+			known, err = m.journaled(ctx, &reg)
+		}
+		if results[i] = err; err == nil && !known {
 			regs, places = append(regs, reg), append(places, i)
 		}
 	}
 	if len(regs) == 0 {
 		return results, nil
 	}
-	w := &work{m: m, name: b.Schedule, now: now, inherited: again}
-	registered, err := w.register(ctx, regs)
+	registered, err := m.o.Jobs.RegisterOwn(ctx, regs)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("register the occurrences of %s: %w", b.Schedule, err)
 	}
 	for i := range registered {
 		results[places[i]] = backfillError(&regs[i], &registered[i])
 	}
 	return results, nil
+}
+
+// journaled reports whether only the journal still knows that a job was registered.
+func (m *Manager) journaled(ctx context.Context, reg *store.Registration) (bool, error) {
+	if m.o.Journal == nil {
+		return false, nil
+	}
+	j, _, err := m.o.Journal.RestoreJob(ctx, reg.Key)
+	switch {
+	case errors.Is(err, job.ErrFinished):
+		return j.First() == reg.UID, nil
+	case errors.Is(err, store.ErrNotFound):
+		return false, nil
+	}
+	return false, err
 }
 
 func backfillError(reg *store.Registration, got *store.Registered) error {
@@ -223,15 +217,18 @@ func (m *Manager) expectBackfill(ctx context.Context, b *Backfill, times []int64
 	case err != nil || d.Value.Def.Overlap == schedule.Allow:
 		return err
 	}
-	return m.changeExisting(ctx, b.Schedule, func(r *record, _ job.Instant) (*change, error) {
+	return m.changeExisting(ctx, b.Schedule, nil, func(a *alteration) error {
+		r := a.rec
 		if r.UID != b.UID {
-			return nil, ErrNotFound
+			return ErrNotFound
 		}
 		for _, at := range times {
 			if key := b.Key(at); !slices.Contains(r.Open, key) {
 				r.Open = append(r.Open, key)
 			}
 		}
-		return nil, nil
+		return nil
 	})
 }
+
+func seconds(at int64) time.Time { return time.Unix(at, 0).UTC() }

@@ -1,306 +1,400 @@
 package schedules
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
-	"slices"
+	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/oklog/ulid/v2"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/store"
 )
 
-// change changes the schedule itself, after everything up to the change was decided.
-func (w *work) change(ctx context.Context, c change) error {
-	if c.Kind == changeRun {
-		return w.run(ctx, &c)
+// Version is a version of a schedule. Zero: there is none.
+type Version struct {
+	UID    string
+	Number uint64
+	Topic  string // of its jobs
+}
+
+// Allow returns an error if a schedule of this version may not be changed.
+type Allow func(is Version) error
+
+// alteration is a change of a schedule by a client. It holds for every occurrence that is not
+// registered yet.
+type alteration struct {
+	m       *Manager
+	name    string
+	now     job.Instant
+	rec     *record
+	events  []events.Event
+	created bool
+	// withdraw selects the occurrences whose jobs are cancelled if they are not due; nil: none.
+	withdraw func(at time.Time) bool
+	was      record
+}
+
+// Set makes or replaces a schedule. Errors of this and the following calls: a
+// *job.ValidationError, a *scheduler.BlockedError, ErrNotFound, ErrTooMany, ErrBusy,
+// store.ErrNewer, the store's, and those of allow.
+func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow) (s Schedule, created bool, err error) {
+	def, rules, err := m.check(name, d, false)
+	if err != nil {
+		return Schedule{}, false, err
 	}
-	r := &w.rec
-	if c.Kind != changeResume {
-		gone, raised, err := w.withdraw(ctx, &c)
-		if err != nil {
-			return err
+	a, err := m.change(ctx, name, allow, func(a *alteration) error {
+		if !a.rec.exists() {
+			return a.create(ctx, def, d)
 		}
-		w.withdrawn(&c, gone, raised)
-	}
-	cut := after(c.At)
-	switch c.Kind {
-	case changePut:
-		if r.Queued != nil && r.Queued.Def == nil {
-			old := r.Def
-			r.Queued.Def = &old
-		}
-		if r.Def.Overlap == schedule.Allow && c.Def.Overlap != schedule.Allow {
-			if err := w.findOpen(ctx, cut); err != nil {
+		changes := !def.equal(&a.rec.Def)
+		if changes {
+			if err := m.docs.Reserve(ctx, 0, def.size()-a.rec.Def.size()); err != nil {
+				return err
+			}
+			if err := a.replace(def, rules); err != nil {
 				return err
 			}
 		}
-		r.remember(cut)
-		r.Def, r.Since = *c.Def, cut
-	case changePause, changeDelete:
-		if r.Queued != nil {
-			w.skipPaused(r.Queued.Time, 1)
-			r.Queued = nil
+		err := a.setPaused(d)
+		if changes && errors.Is(err, documents.ErrKept) {
+			return nil
 		}
-		r.Former, r.PausedAt, r.Note = nil, c.At, c.Note
-	case changeResume:
-		r.PausedAt, r.Note, r.Since = 0, c.Note, cut
+		return err
+	})
+	if err != nil {
+		return Schedule{}, false, err
 	}
-	r.Cursor, r.UpdatedAt, r.LastError = cut, c.At, nil
-	r.Stayed = slices.DeleteFunc(r.Stayed, func(at int64) bool { return at <= cut })
-	r.Version++
-	if c.Kind == changeDelete {
-		w.rec = record{UID: r.UID, Version: r.Version, DeletedAt: c.At}
+	s, err = m.Get(ctx, name)
+	return s, a.created, err
+}
+
+// setPaused makes the change of a pause that the draft asks for.
+func (a *alteration) setPaused(d *Draft) error {
+	switch {
+	case d.Paused == nil:
+		return documents.ErrKept
+	case *d.Paused:
+		return a.pause(d.Note)
+	case a.rec.PausedAt == 0:
+		return documents.ErrKept
 	}
+	return a.resume(nil)
+}
+
+// create fills in the record of a new schedule.
+func (a *alteration) create(ctx context.Context, def Definition, d *Draft) error {
+	if err := a.m.docs.Reserve(ctx, 1, def.size()); err != nil {
+		return err
+	}
+	id, err := ulid.New(uint64(a.now), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("make a uid: %w", err)
+	}
+	*a.rec = record{UID: id.String(), Version: 1, CreatedAt: a.now, UpdatedAt: a.now, Def: def, Since: a.now, Done: upTo(a.now)}
+	if d.Paused != nil && *d.Paused {
+		a.rec.PausedAt, a.rec.Note = a.now, d.Note
+	}
+	a.created = true
 	return nil
 }
 
 // maxOpen bounds the latest occurrences that are looked up when jobs may no longer overlap.
 const maxOpen = 100
 
-// findOpen notes the unfinished jobs of the latest occurrences, which nobody noted while
-// jobs could overlap.
-func (w *work) findOpen(ctx context.Context, cut int64) error {
-	r := &w.rec
-	rules, err := r.Def.rules(w.name)
+// replace gives the schedule another definition. Registered occurrences stay, except those
+// that the new timetable does not have.
+func (a *alteration) replace(def Definition, rules *schedule.Rules) error {
+	r := a.rec
+	old, err := r.Def.rules(a.name)
 	if err != nil {
 		return err
 	}
-	for _, t := range rules.Table.Latest(seconds(r.Since), seconds(cut), maxOpen) {
-		r.Open = append(r.Open, job.Key{Topic: r.Def.Topic(), ID: schedule.ID(w.name, t)})
+	cut := a.now
+	if def.moves(&r.Def) { // the new form could not recognize their jobs
+		cut = max(cut, r.Done.At)
 	}
-	_, err = w.m.busy(ctx, r)
-	return err
-}
-
-// withdrawn counts the jobs that a change withdrew. Occurrences before a pause are
-// skipped, including those between the call and the time that the pause was raised to.
-func (w *work) withdrawn(c *change, gone []aheadJob, raised job.Instant) {
-	r, called := &w.rec, after(c.At)
-	c.At = max(c.At, raised)
-	cut := after(c.At)
-	r.Fired -= int64(len(gone))
-	slices.SortFunc(gone, func(a, b aheadJob) int { return cmp.Compare(a.at, b.at) })
-	for _, j := range gone {
-		switch {
-		case j.at > cut:
-		case c.Kind == changePut: // an earlier run withdrew it, for a change that came later
-			w.missed(j.at, 1)
-		default:
-			w.skipPaused(j.at, 1)
+	switch {
+	case old.Overlap != schedule.Allow && rules.Overlap == schedule.Allow:
+		r.Open = nil
+	case old.Overlap == schedule.Allow && rules.Overlap != schedule.Allow:
+		for _, t := range old.Table.Latest(r.Since.Time(), a.now.Time(), maxOpen) {
+			r.Open = append(r.Open, job.Key{Topic: r.Def.Topic(), ID: schedule.ID(a.name, t)})
 		}
 	}
-	if c.Kind == changePut {
-		return
-	}
-	rules, err := r.Def.rules(w.name)
-	if decided := max(r.Cursor, called); err == nil && decided < cut {
-		if n := rules.Table.Count(seconds(decided), seconds(cut)); n > 0 {
-			w.skipPaused(cut, n)
+	if r.PausedAt == 0 {
+		a.withdraw = func(at time.Time) bool { return at.After(a.now.Time()) && !rules.Table.Has(at) }
+		if !def.sameTimes(&r.Def) {
+			a.skip(old, cut, ReasonChanged)
+			r.Since = cut
 		}
+		a.cut(cut)
 	}
+	r.Def = def
+	a.changed(events.ScheduleChanged)
+	return nil
 }
 
-func (w *work) missed(at, n int64) {
-	w.rec.Missed += n
-	w.outcome(job.InstantOf(seconds(at)), schedule.Missed, "", events.OccurrenceMissed, n)
-}
-
-func (w *work) skipPaused(at, n int64) {
-	w.rec.Skipped += n
-	w.outcome(job.InstantOf(seconds(at)), schedule.Skipped, ReasonPaused, events.OccurrenceSkipped, n)
-}
-
-// form is a timetable that jobs were registered by.
-type form struct {
-	Def   Definition `json:"definition"` // of its job only the topic
-	From  int64      `json:"from"`       // From < T <= Until
-	Until int64      `json:"until"`
-}
-
-// maxForms bounds the earlier forms whose jobs still wait for their jitter.
-const maxForms = 64
-
-// present is the form that the schedule has now.
-func (r *record) present() form { return form{r.Def, r.Since, r.Cursor} }
-
-// remember keeps the present form while its jobs may wait for their jitter: a pause
-// withdraws them. Forms of the same times are one.
-func (r *record) remember(cut int64) {
-	r.Former = r.pending(cut)
-	if r.Def.spread() == 0 {
+// cut makes the occurrences after an instant undecided again. Jobs that stay are recognized.
+func (a *alteration) cut(at job.Instant) {
+	r := a.rec
+	if r.Done.At <= at {
 		return
 	}
-	f := form{r.Def.timesOnly(), r.Since, cut}
-	if n := len(r.Former); n > 0 && r.Former[n-1].Until == f.From && r.Former[n-1].Def.equal(&f.Def) {
-		r.Former[n-1].Until = cut
-		return
+	if r.Done.turn().Compare(r.Counted.turn()) > 0 {
+		r.Counted = r.Done
 	}
-	r.Former = append(r.Former, f)
+	r.Done = upTo(at)
 }
 
-// pending are the earlier forms whose jobs may not be due at a time in seconds.
-func (r *record) pending(at int64) []form {
-	return slices.DeleteFunc(slices.Clone(r.Former), func(f form) bool {
-		return f.Until+int64(f.Def.spread()/time.Second) < at
+func (a *alteration) changed(t events.Type) {
+	r := a.rec
+	r.Version++
+	r.UpdatedAt, r.LastError = a.now, nil
+	a.emit(t)
+}
+
+// skip counts the undecided occurrences T <= at, which the schedule no longer has.
+func (a *alteration) skip(rules *schedule.Rules, at job.Instant, reason string) {
+	if n := rules.Undecided(a.rec.state(), at.Time()); n > 0 && rules.Remaining(a.rec.Fired) > 0 {
+		a.skipped(at, n, reason)
+	}
+}
+
+func (a *alteration) skipped(at job.Instant, n int64, reason string) {
+	a.rec.Skipped += n
+	a.m.metrics.outcomes.WithLabelValues(string(schedule.Skipped)).Add(float64(n))
+	a.events = append(a.events, events.Event{
+		Type: events.OccurrenceSkipped, At: a.now, Topic: a.rec.Def.Topic(), Schedule: a.name, Reason: reason, NextAt: at,
 	})
 }
 
-// timesOnly is what a definition says about times, and the topic.
-func (d *Definition) timesOnly() Definition {
-	topic := d.Topic()
-	return Definition{Spec: d.Spec, Jitter: d.spread(), Job: job.Draft{Topic: &topic}}
+func (a *alteration) emit(t events.Type) {
+	a.events = append(a.events, events.Event{Type: t, At: a.now, Topic: a.rec.Def.Topic(), Schedule: a.name})
 }
 
-// aheadJob is a job that was registered before the time of a change.
-type aheadJob struct {
-	key job.Key
-	at  int64 // T, in seconds
-	due job.Instant
-	// form is the version of the schedule that registered it. Zero: an earlier one, after
-	// which no form has the time again.
-	form uint64
-	// order is what the change compares with its time: T for another form, D for a pause.
-	order job.Instant
+// Pause pauses a schedule. A note says why; nil keeps the one of a paused schedule.
+func (m *Manager) Pause(ctx context.Context, name string, note *string) (Schedule, error) {
+	return m.changeNoted(ctx, name, note, func(a *alteration) error { return a.pause(note) })
 }
 
-// ahead lists the jobs that a change withdraws, in their order.
-func (w *work) ahead(c *change) (list []aheadJob, err error) {
-	r := &w.rec
-	forms := []form{r.present()}
-	if c.Kind != changePut {
-		forms = append(forms, r.Former...)
+// Resume resumes a schedule. A schedule that waits for the clock continues from now. The
+// note replaces that of the pause; nil removes it, or keeps the one of an active schedule.
+func (m *Manager) Resume(ctx context.Context, name string, note *string) (Schedule, error) {
+	return m.changeNoted(ctx, name, note, func(a *alteration) error {
+		if a.rec.PausedAt == 0 && !a.rec.ahead(a.now) {
+			return a.note(note)
+		}
+		return a.resume(note)
+	})
+}
+
+func (m *Manager) changeNoted(ctx context.Context, name string, note *string, alter func(a *alteration) error) (Schedule, error) {
+	if note != nil {
+		if err := checkNote(*note); err != nil {
+			return Schedule{}, err
+		}
 	}
-	for i := range forms {
-		f := &forms[i]
-		rules, err := f.Def.rules(w.name)
-		if err != nil {
+	if err := m.changeExisting(ctx, name, nil, alter); err != nil {
+		return Schedule{}, err
+	}
+	return m.Get(ctx, name)
+}
+
+// note sets the note, if there is another one.
+func (a *alteration) note(note *string) error {
+	if note == nil || a.rec.Note != nil && *a.rec.Note == *note {
+		return documents.ErrKept
+	}
+	a.rec.Note = note
+	return nil
+}
+
+func (a *alteration) pause(note *string) error {
+	r := a.rec
+	if r.PausedAt != 0 {
+		return a.note(note)
+	}
+	rules, err := r.Def.rules(a.name)
+	if err != nil {
+		return err
+	}
+	a.skip(rules, a.now, ReasonPaused)
+	if r.Queued != nil {
+		a.skipped(r.Queued.Time, 1, ReasonPaused)
+		r.Queued = nil
+	}
+	a.withdraw = func(time.Time) bool { return true }
+	a.cut(a.now)
+	r.PausedAt, r.Note = a.now, note
+	a.changed(events.SchedulePaused)
+	return nil
+}
+
+func (a *alteration) resume(note *string) error {
+	r := a.rec
+	a.cut(a.now)
+	r.PausedAt, r.Note, r.Since, r.Done = 0, note, a.now, upTo(a.now)
+	a.changed(events.ScheduleResumed)
+	return nil
+}
+
+// Delete deletes a schedule.
+func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
+	return m.changeExisting(ctx, name, allow, func(a *alteration) error {
+		a.emit(events.ScheduleDeleted)
+		a.withdraw = func(time.Time) bool { return true }
+		*a.rec = record{UID: a.rec.UID, Version: a.rec.Version + 1, DeletedAt: a.now}
+		return nil
+	})
+}
+
+// changeExisting is change for a schedule that exists.
+func (m *Manager) changeExisting(ctx context.Context, name string, allow []Allow, alter func(a *alteration) error) error {
+	_, err := m.change(ctx, name, allow, func(a *alteration) error {
+		if !a.rec.exists() {
+			return ErrNotFound
+		}
+		return alter(a)
+	})
+	return err
+}
+
+// changeTries bounds how often a change starts over.
+const changeTries = 50
+
+// change changes a schedule: alter alters the present version, and may be called again. Then
+// it cancels the jobs that the change withdraws.
+func (m *Manager) change(ctx context.Context, name string, allow []Allow, alter func(a *alteration) error) (*alteration, error) {
+	for range changeTries {
+		a, err := m.tryChange(ctx, name, allow, alter)
+		switch {
+		case errors.Is(err, documents.ErrKept):
+			return a, nil
+		case errors.Is(err, store.ErrConflict):
+			continue
+		case err != nil:
+			return a, err
+		}
+		m.announce(ctx, name)
+		if err := m.o.fail("after change"); err != nil {
+			return a, err
+		}
+		m.withdraw(ctx, a)
+		m.o.Emit(a.events...)
+		return a, nil
+	}
+	return nil, ErrBusy
+}
+
+func (m *Manager) tryChange(ctx context.Context, name string, allow []Allow, alter func(a *alteration) error) (*alteration, error) {
+	d, err := m.docs.Get(ctx, name)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	now, err := m.o.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := &alteration{m: m, name: name, now: now, rec: &d.Value}
+	if err := a.recognize(ctx); err != nil {
+		return nil, err
+	}
+	a.was = d.Value
+	var is Version
+	if a.rec.exists() {
+		is = Version{a.rec.UID, a.rec.Version, a.rec.Def.Topic()}
+	}
+	for _, allowed := range allow {
+		if err := allowed(is); err != nil {
 			return nil, err
 		}
-		from := after(c.At)
-		if c.Kind != changePut {
-			from -= int64(f.Def.spread()/time.Second) + 1
-		}
-		for t := range rules.Table.Between(seconds(max(from, f.From)), seconds(f.Until)) {
-			j := aheadJob{
-				key: job.Key{Topic: f.Def.Topic(), ID: schedule.ID(w.name, t)}, at: t.Unix(), due: job.InstantOf(schedule.Due(w.name, t, f.Def.spread())),
-			}
-			if i == 0 {
-				j.form = r.Version
-			}
-			j.order = j.due
-			if c.Kind == changePut {
-				j.order = job.InstantOf(t)
-			}
-			if j.order > c.At {
-				list = append(list, j)
-			}
-		}
 	}
-	slices.SortFunc(list, func(a, b aheadJob) int { return cmp.Compare(a.order, b.order) })
-	return list, nil
+	if err := alter(a); err != nil {
+		return a, err
+	}
+	if err := m.o.fail("before change"); err != nil {
+		return nil, err
+	}
+	return a, m.docs.Put(ctx, &d)
 }
 
-// withdraw cancels the jobs that were registered for occurrences after a change. An
-// attempt at one of them may have begun since the call. Then the change takes effect at
-// that occurrence, and what comes before it stays: raised is its time, or else zero.
-// Jobs that a client ran or cancelled before their time stay, and are not decided again.
-func (w *work) withdraw(ctx context.Context, c *change) (gone []aheadJob, raised job.Instant, err error) {
-	list, err := w.ahead(c)
-	if err != nil || len(list) == 0 {
-		return nil, 0, err
+// recognize takes over the occurrences that are registered, and that nobody wrote yet.
+func (a *alteration) recognize(ctx context.Context) error {
+	r := a.rec
+	if !r.exists() || r.PausedAt != 0 || r.ahead(a.now) {
+		return nil
 	}
-	now, err := w.m.o.Store.Now(ctx)
+	rules, err := r.Def.rules(a.name)
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
-	// Those that cannot become due during this call are withdrawn side by side.
-	var far []aheadJob
-	var stayed []int64
-	for _, j := range slices.Backward(list) {
-		if j.due > now.Add(callTimeout) {
-			far = append(far, j)
+	w := &work{m: a.m, name: a.name, now: a.now, rules: rules, rec: *r}
+	err = w.recognize(ctx)
+	*r, a.events = w.rec, w.events
+	return err
+}
+
+// withdraw cancels jobs of occurrences that were registered just before a change, each in one
+// call. One whose attempt has begun stays, as do all if this node dies now.
+func (m *Manager) withdraw(ctx context.Context, a *alteration) {
+	if a.withdraw == nil || a.was.Def.Overlap != schedule.Allow {
+		return
+	}
+	rules, err := a.was.Def.rules(a.name)
+	if err != nil {
+		return
+	}
+	// A node may have registered occurrences after this one read the schedule.
+	state := a.was.state()
+	state.Done = schedule.UpTo(a.now.Time().Add(schedule.Ahead + time.Second))
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	gone, before := int64(0), int64(0) // those T <= now are occurrences all the same
+	for t := range rules.Registered(state, a.now.Time()) {
+		if a.was.PausedAt != 0 || !a.withdraw(t.Time) {
 			continue
 		}
-		was, err := w.withdrawOne(ctx, &j)
+		cancelled, err := m.cancel(limited, a, t)
 		if err != nil {
-			return nil, 0, err
+			m.log.WarnContext(ctx, "a registered occurrence was not withdrawn", "schedule", a.name, "error", err)
 		}
-		if was == withdrawn {
-			gone = append(gone, j)
-			continue
+		if cancelled && t.Compare(a.was.Done.turn()) <= 0 {
+			if gone++; !t.Time.After(a.now.Time()) {
+				before++
+			}
 		}
-		if now, err = w.m.o.Store.Now(ctx); err != nil {
-			return nil, 0, err
-		}
-		if was == stays && j.due <= now {
-			raised = j.order
-			break
-		}
-		stayed = append(stayed, j.at)
 	}
-	if raised != 0 && w.inherited {
-		before := slices.DeleteFunc(slices.Clone(list), func(j aheadJob) bool { return j.order > raised })
-		earlier, _, err := w.byFate(ctx, before, w.fateBefore)
-		if err != nil {
-			return nil, 0, err
-		}
-		gone = append(gone, earlier...)
+	if gone == 0 || !a.rec.exists() {
+		return
 	}
-	far = slices.DeleteFunc(far, func(j aheadJob) bool { return j.order <= raised })
-	cancelled, others, err := w.byFate(ctx, far, w.withdrawOne)
+	err = m.changeExisting(limited, a.name, nil, func(b *alteration) error {
+		if b.rec.UID != a.rec.UID {
+			return documents.ErrKept
+		}
+		if b.rec.Fired -= gone; before > 0 {
+			b.skipped(a.now, before, ReasonPaused)
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, 0, err
+		m.log.WarnContext(ctx, "the counters of a schedule have withdrawn occurrences", "schedule", a.name, "occurrences", gone, "error", err)
 	}
-	w.rec.Stayed = append(append(w.rec.Stayed, stayed...), others...)
-	return append(gone, cancelled...), raised, nil
 }
-
-// byFate splits jobs into withdrawn ones and the times of the others.
-func (w *work) byFate(ctx context.Context, jobs []aheadJob, of func(context.Context, *aheadJob) (fate, error)) (gone []aheadJob, others []int64, err error) {
-	fates := make([]fate, len(jobs))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	for i := range jobs {
-		group.Go(func() (err error) {
-			fates[i], err = of(ctx, &jobs[i])
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, nil, err
-	}
-	for i, j := range jobs {
-		if fates[i] == withdrawn {
-			gone = append(gone, j)
-		} else {
-			others = append(others, j.at)
-		}
-	}
-	return gone, others, nil
-}
-
-// fate is what became of a job that a change withdraws.
-type fate uint8
-
-const (
-	withdrawn fate = iota
-	stays          // an attempt has begun, or a client changed it
-	missing        // it was never registered, or was forgotten
-)
 
 var errStays = errors.New("the job stays")
 
-// withdrawOne cancels a job to which nothing happened yet: no worker had it, and no client
-// ran it. One that an earlier run of the intent cancelled is withdrawn, too.
-func (w *work) withdrawOne(ctx context.Context, ahead *aheadJob) (fate, error) {
-	return w.fate(ctx, ahead, func(j *job.Job, now job.Instant) error {
-		if !w.ours(j, ahead) || j.Token > 0 || j.NextAt < ahead.due || j.State.Final() {
+// cancel cancels the job of an occurrence to which nothing happened yet.
+func (m *Manager) cancel(ctx context.Context, a *alteration, t schedule.Turn) (bool, error) {
+	key := job.Key{Topic: a.was.Def.Topic(), ID: schedule.ID(a.name, t.Time)}
+	uid := uidOf(a.was.UID, a.was.Version, job.InstantOf(t.Time), key)
+	_, err := m.o.Jobs.Update(ctx, key, func(j *job.Job, now job.Instant) error {
+		if j.First() != store.OrderUID(uid, j.Topic, j.Spec.OrderKey) || j.Token > 0 || j.NextAt <= now || j.State.Final() {
 			return errStays
 		}
 		inFlight, err := j.Cancel(now)
@@ -309,67 +403,8 @@ func (w *work) withdrawOne(ctx context.Context, ahead *aheadJob) (fate, error) {
 		}
 		return err
 	})
-}
-
-// fateBefore reports what an earlier run of the intent made of a job.
-func (w *work) fateBefore(ctx context.Context, ahead *aheadJob) (fate, error) {
-	return w.fate(ctx, ahead, func(*job.Job, job.Instant) error { return errStays })
-}
-
-// ours reports whether a job is that of an occurrence in its form. A node that stood still
-// may meet jobs of later forms, which have the same ids.
-func (w *work) ours(j *job.Job, ahead *aheadJob) bool {
-	o := j.Spec.Occurrence
-	if o == nil || o.Schedule != w.name || o.Kind != job.ByTimetable && o.Kind != job.ByMisfire {
-		return false
+	if errors.Is(err, errStays) || errors.Is(err, store.ErrNotFound) {
+		return false, nil
 	}
-	uid := store.OrderUID(uidOf(w.rec.UID, ahead.form, o.Kind, ahead.at, j.Key), j.Topic, j.Spec.OrderKey)
-	return ahead.form == 0 || j.First() == uid
-}
-
-// fate reports what became of a job, which withdraw cancels, or refuses with errStays.
-func (w *work) fate(ctx context.Context, ahead *aheadJob, withdraw func(j *job.Job, now job.Instant) error) (fate, error) {
-	j, err := w.m.o.Jobs.Update(ctx, ahead.key, withdraw)
-	switch {
-	case err == nil:
-		return withdrawn, nil
-	case errors.Is(err, store.ErrNotFound):
-		return w.fateByJournal(ctx, ahead.key)
-	case errors.Is(err, errStays):
-		if w.ours(&j, ahead) && j.State == job.Cancelled && j.Token == 0 && j.EndedAt >= w.rec.Intent.At {
-			return withdrawn, nil
-		}
-		return stays, nil
-	}
-	return stays, err
-}
-
-// fateByJournal is for a job that the store does not have: it may have lost one that an
-// earlier run of the intent cancelled.
-func (w *work) fateByJournal(ctx context.Context, key job.Key) (fate, error) {
-	if w.m.o.Journal == nil || !w.inherited {
-		return missing, nil
-	}
-	j, _, err := w.m.o.Journal.RestoreJob(ctx, key)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return missing, nil
-	case errors.Is(err, job.ErrFinished) && j.State == job.Cancelled:
-		return withdrawn, nil
-	case errors.Is(err, job.ErrFinished):
-		return stays, nil
-	}
-	return stays, err
-}
-
-// pass removes the times up to at from those whose jobs an earlier form registered and
-// could not withdraw, and returns how many there were.
-func (r *record) pass(at int64) (n int64) {
-	r.Stayed = slices.DeleteFunc(r.Stayed, func(stayed int64) bool {
-		if stayed <= at {
-			n++
-		}
-		return stayed <= at
-	})
-	return n
+	return err == nil, err
 }

@@ -110,7 +110,13 @@ func (d *Draft) definition(name string) (Definition, *schedule.Rules, error) {
 		return def, nil, err
 	}
 	rules, err := def.rules(name)
-	return def, rules, err
+	if err != nil {
+		return def, nil, err
+	}
+	if n := rules.Table.Densest(rules.Jitter); n > schedule.MaxPending {
+		f.Add("jitter", fmt.Sprintf("spans about %d occurrences, and may span %d: shorten it, or make occurrences rarer", n, schedule.MaxPending))
+	}
+	return def, rules, f.Err()
 }
 
 // spec reads the timetable, as far as its rules do not need all of it.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,10 +23,13 @@ import (
 
 const (
 	channel = "schedules"
-	// The lease of the node that looks after schedules. Occurrences are registered
-	// schedule.LookAhead before their time, so none is late when another node takes over.
-	leaseTime = 10 * time.Second
-	heartbeat = 5 * time.Second
+	// The lease of the node that looks after schedules. Another node notices within pollEvery
+	// that it expired, so no occurrence is late by more than 10 s when a node dies.
+	leaseTime = 6 * time.Second
+	heartbeat = 2 * time.Second
+	pollEvery = time.Second
+	// lookTimeout ends the registrations of a look before another node can take over.
+	lookTimeout = 5 * time.Second
 	// listEvery is how often all documents are read again: messages may get lost.
 	listEvery = 30 * time.Second
 	// askEvery is how often the store's time is asked for while nothing is due: its clock
@@ -37,8 +40,6 @@ const (
 	// workers bounds the schedules that are executed at a time: those of a batch, so that a
 	// journal commits their jobs together.
 	workers = batch
-	// oldIntent is the age of an intent from which ended jobs are kept for it.
-	oldIntent = time.Minute
 	// keepDeleted is how long tombstones are kept.
 	keepDeleted = time.Hour
 	longSleep   = time.Hour
@@ -48,12 +49,8 @@ const (
 type engine struct {
 	kick signal.Signal
 
-	leads atomic.Bool // this node is the elected one
-
 	mu      sync.Mutex
 	changed map[string]bool // names; "" is all of them
-	queued  map[string]bool // schedules with a queued occurrence
-	ended   map[string]bool // queued schedules with an ended job
 
 	// The rest belongs to Run.
 	entries map[string]*entry
@@ -69,23 +66,34 @@ type entry struct {
 	rules *schedule.Rules // nil: the definition cannot be used
 	form  string          // whose rules these are: uid and version
 	// at is when to visit it, by the store's clock; zero: never.
-	at    time.Time
-	since time.Time // when it could have been decided
+	at time.Time
+	// own: this node wrote the document, so it knows which occurrences are registered.
+	own bool
 }
 
 func newEngine() *engine {
 	return &engine{
 		kick: signal.New(), changed: map[string]bool{"": true}, entries: map[string]*entry{},
-		queued: map[string]bool{}, ended: map[string]bool{},
 	}
 }
 
-// heard notes that a schedule changed, or with an empty name that any may have.
+// heard notes that a schedule changed, and wakes Run.
 func (e *engine) heard(name string) {
-	e.mu.Lock()
-	e.changed[name] = true
-	e.mu.Unlock()
+	e.note(name)
 	e.kick.Set()
+}
+
+// note notes that a schedule is to be read again, or with an empty name all of them.
+func (e *engine) note(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.changed[name] = true
+}
+
+func (e *engine) hasChanged() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.changed) > 0
 }
 
 func (e *engine) takeChanged() map[string]bool {
@@ -101,9 +109,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() {
-		follow.Channel(ctx, m.o.Store, channel, m.clock, m.log, func(message []byte) { m.engine.heardMessage(string(message)) })
+		follow.Channel(ctx, m.o.Store, channel, m.clock, m.log, func(message []byte) { m.engine.heard(string(message)) })
 	})
-	listening.Go(func() { m.passEnds(ctx) })
 	var lead *leader.Leader
 	if !m.o.Alone {
 		lead = leader.New(leader.Options{Store: m.o.Store, Task: channel, Node: m.o.ID, Clock: m.clock, Lease: leaseTime})
@@ -123,7 +130,6 @@ func (m *Manager) Run(ctx context.Context) error {
 			m.log.InfoContext(ctx, "the leader of schedules changed", "leading", leads)
 		}
 		leading = leads
-		m.engine.leads.Store(leads)
 		m.engine.kick.Wait(ctx, m.clock, pause)
 	}
 	if leading {
@@ -147,10 +153,8 @@ func (m *Manager) round(ctx context.Context, lead *leader.Leader, was bool) (pau
 	}
 	if leads, err = lead.Lead(ctx); err != nil || !leads {
 		m.mayPurge.Store(false) // the elected node purges
-		for name := range e.entries {
-			e.remove(name)
-		}
-		return heartbeat, false, err
+		clear(e.entries)
+		return pollEvery, false, err
 	}
 	if err := m.refresh(ctx, !was); err != nil {
 		return 0, leads, err
@@ -168,8 +172,11 @@ func (m *Manager) round(ctx context.Context, lead *leader.Leader, was bool) (pau
 			return 0, leads, err
 		}
 	}
-	m.mayPurge.Store(m.noOldIntent(now))
+	m.mayPurge.Store(e.readable())
 	wait := m.untilNext(job.InstantOf(m.clock.Now().Add(e.clock)))
+	if e.hasChanged() {
+		wait = 0
+	}
 	return min(max(wait, 0), heartbeat), leads, nil
 }
 
@@ -178,7 +185,6 @@ func (m *Manager) round(ctx context.Context, lead *leader.Leader, was bool) (pau
 func (m *Manager) storeTime(ctx context.Context) (job.Instant, error) {
 	e, own := m.engine, m.clock.Now()
 	estimate := job.InstantOf(own.Add(e.clock))
-	e.takeEnded(estimate.Time())
 	if age := own.Sub(e.asked); age >= 0 && age < askEvery && m.untilNext(estimate) > 0 {
 		return estimate, nil
 	}
@@ -195,13 +201,11 @@ func (m *Manager) storeTime(ctx context.Context) (job.Instant, error) {
 // they say so.
 func (e *engine) expectClock(now job.Instant) {
 	for _, n := range e.entries {
-		if r := &n.doc.Value; n.rules != nil && r.Intent == nil && r.PausedAt == 0 && r.ahead(now) && !r.waitsForClock() {
+		if r := &n.doc.Value; n.rules != nil && r.PausedAt == 0 && r.ahead(now) && !r.waitsForClock() {
 			n.at = now.Time()
 		}
 	}
 }
-
-func (r *record) waitsForClock() bool { return r.LastError != nil && r.LastError.Reason == ReasonClock }
 
 // refresh reads the schedules that changed, or all.
 func (m *Manager) refresh(ctx context.Context, all bool) error {
@@ -213,11 +217,11 @@ func (m *Manager) refresh(ctx context.Context, all bool) error {
 	for name := range names {
 		d, err := m.docs.Get(ctx, name)
 		if d.Version == 0 && errors.Is(err, store.ErrNotFound) {
-			e.remove(name)
+			delete(e.entries, name)
 			continue
 		}
 		if err != nil && d.Version == 0 {
-			e.heard(name)
+			e.note(name)
 			return err
 		}
 		m.enter(d)
@@ -232,7 +236,7 @@ func (m *Manager) list(ctx context.Context) error {
 	e := m.engine
 	raws, err := m.docs.List(ctx)
 	if err != nil {
-		e.heard("")
+		e.note("")
 		return err
 	}
 	seen := make(map[string]bool, len(raws))
@@ -244,18 +248,12 @@ func (m *Manager) list(ctx context.Context) error {
 	}
 	for name := range e.entries {
 		if !seen[name] {
-			e.remove(name)
+			delete(e.entries, name)
 		}
 	}
 	e.listed, e.some = m.clock.Now(), len(e.entries) > 0
 	m.countStates()
 	return nil
-}
-
-// remove forgets a schedule.
-func (e *engine) remove(name string) {
-	delete(e.entries, name)
-	e.setQueued(name, false)
 }
 
 // enter keeps a document that was read or written.
@@ -277,7 +275,6 @@ func (m *Manager) enter(d document) {
 		n.rules = rules
 	}
 	e.entries[d.Name] = n
-	e.setQueued(d.Name, n.doc.Value.Queued != nil)
 	n.plan()
 }
 
@@ -287,9 +284,6 @@ func (n *entry) plan() {
 	n.at = time.Time{}
 	switch {
 	case n.doc.Err != nil:
-		return
-	case r.Intent != nil:
-		n.at = r.Intent.At.Time()
 		return
 	case r.DeletedAt != 0:
 		n.at = r.DeletedAt.Time().Add(keepDeleted)
@@ -323,38 +317,23 @@ func (m *Manager) untilNext(now job.Instant) time.Duration {
 	return wait
 }
 
-// look decides and executes whatever is to be decided at now.
+// look decides and registers whatever is due.
 func (m *Manager) look(ctx context.Context, now job.Instant) error {
-	var intents, inherited []*entry
+	var due []*entry
 	for _, n := range m.engine.entries {
 		switch {
 		case n.at.IsZero() || n.at.After(now.Time()):
 		case n.doc.Value.DeletedAt != 0:
 			m.forget(ctx, n)
-		case n.doc.Value.Intent != nil:
-			inherited = append(inherited, n)
 		default:
-			intents = append(intents, n)
+			due = append(due, n)
 		}
 	}
-	m.executeAll(ctx, inherited, now, true)
 	// A journal keeps documents with similar names together: a batch changes few of its pages.
-	slices.SortFunc(intents, func(a, b *entry) int { return strings.Compare(a.doc.Name, b.doc.Name) })
-	var written []*entry
-	for len(intents) > 0 {
-		some := intents[:min(len(intents), batch)]
-		intents = intents[len(some):]
-		planned := m.decideAll(ctx, some, now)
-		stored, err := m.putAll(ctx, planned, "intent")
-		if err != nil {
+	slices.SortFunc(due, func(a, b *entry) int { return strings.Compare(a.doc.Name, b.doc.Name) })
+	for some := range slices.Chunk(due, batch) {
+		if err := m.lookAt(ctx, some, now); err != nil {
 			return err
-		}
-		written = append(written, stored...)
-		m.executeAll(ctx, stored, now, false)
-	}
-	for _, n := range written {
-		if !n.since.IsZero() {
-			m.metrics.delay.Observe(max(0, now.Time().Sub(n.since).Seconds()))
 		}
 	}
 	return ctx.Err()
@@ -366,178 +345,147 @@ const batch = 1000
 func (m *Manager) forget(ctx context.Context, n *entry) {
 	err := m.docs.Delete(ctx, &n.doc)
 	if err == nil || errors.Is(err, store.ErrNotFound) {
-		m.engine.remove(n.doc.Name)
+		delete(m.engine.entries, n.doc.Name)
 	} else {
-		m.engine.heard(n.doc.Name)
+		m.engine.note(n.doc.Name)
 	}
 }
 
-// decideAll decides for each schedule, and returns those with an intent.
-func (m *Manager) decideAll(ctx context.Context, all []*entry, now job.Instant) []*entry {
-	meant := make([]bool, len(all))
+// lookAt decides and registers for some schedules, and then writes what became of them.
+func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) error {
+	limited, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	works, errs := make([]*work, len(all)), make([]error, len(all))
 	var group errgroup.Group
 	group.SetLimit(workers)
 	for i, n := range all {
+		w := &work{m: m, name: n.doc.Name, now: now, rules: n.rules, unsure: !n.own, rec: n.doc.Value}
 		group.Go(func() error {
-			meant[i] = m.decide(ctx, n, now)
+			// The message about a change may have got lost.
+			d, err := m.docs.Get(limited, n.doc.Name)
+			switch {
+			case d.Version != n.doc.Version && (err == nil || errors.Is(err, store.ErrNotFound)):
+				m.engine.note(w.name)
+			case err != nil:
+				errs[i] = err
+			default:
+				works[i], errs[i] = w, w.run(limited)
+			}
 			return nil
 		})
 	}
 	_ = group.Wait() // none gives an error
-	var planned []*entry
+	if err := m.o.fail("registered"); err != nil {
+		m.distrust(all)
+		return err
+	}
+	var changed []*entry
+	var of []*work
+	var sure []bool
 	for i, n := range all {
-		if meant[i] {
-			planned = append(planned, n)
+		w := works[i]
+		if errs[i] != nil {
+			m.log.Warn("occurrences cannot be registered; retrying", "schedule", n.doc.Name, "error", errs[i])
+			n.own = false
+		}
+		if w == nil {
+			n.at = now.Time().Add(retryPause)
+			continue
+		}
+		if reflect.DeepEqual(w.rec, n.doc.Value) {
+			m.planNext(n, now)
+			continue
+		}
+		if w.rec.Done.At > n.doc.Value.Done.At {
+			m.metrics.delay.Observe(max(0, now.Time().Sub(n.at).Seconds()))
+		}
+		n.doc.Value = w.rec
+		changed, of, sure = append(changed, n), append(of, w), append(sure, errs[i] == nil)
+	}
+	stored, err := m.putAll(ctx, changed)
+	if err != nil {
+		return err
+	}
+	for i, n := range changed {
+		if stored[i] {
+			m.o.Emit(of[i].events...)
+			m.written(n, of[i], now, sure[i])
 		}
 	}
-	return planned
+	return errors.Join(errs...)
 }
 
-func (m *Manager) decide(ctx context.Context, n *entry, now job.Instant) bool {
-	r := &n.doc.Value
-	n.since, n.at = n.at, now.Time().Add(retryPause)
-	if r.ahead(now) {
-		if r.waitsForClock() {
-			n.plan()
-			return false
-		}
-		r.LastError = &LastError{At: now, Reason: ReasonClock, Message: "The clock of the store went back. The schedule waits for it; resume lets it go on from now."}
-		return true
+// written keeps a document that was written. sure: all registrations were answered.
+func (m *Manager) written(n *entry, w *work, now job.Instant, sure bool) {
+	m.enter(n.doc)
+	n = m.engine.entries[n.doc.Name]
+	n.own = sure
+	m.planNext(n, now)
+	if w.more {
+		n.at = now.Time()
 	}
-	busy := false
-	if r.Queued != nil || n.rules.Overlap != schedule.Allow {
-		var err error
-		if busy, err = m.busy(ctx, r); err != nil {
-			return false
-		}
-	}
-	d := n.rules.Decide(r.state(), schedule.Facts{Now: now.Time(), Busy: busy})
-	if !d.Release && len(d.Steps) == 0 {
-		if queued := r.Queued != nil; queued {
-			n.at = now.Time().Add(m.engine.queuedPause())
-		} else {
-			n.at = time.Time{}
-		}
+}
+
+// planNext plans the look after one that decided whatever it could.
+func (m *Manager) planNext(n *entry, now job.Instant) {
+	r, next := &n.doc.Value, now.Time().Add(retryPause)
+	n.plan()
+	switch {
+	case r.LastError != nil && !r.waitsForClock() || !n.own:
+		n.at = next
+	case r.Queued != nil:
+		n.at = next
 		if at, ok := n.rules.Next(r.state()); ok {
 			n.at = earlier(n.at, at)
 		}
-		return false
 	}
-	r.Intent = &intent{At: now}
-	r.Intent.take(&d)
-	return true
+	if !n.at.IsZero() && n.at.Before(now.Time()) {
+		n.at = next
+	}
 }
 
-// putAll writes documents and returns the written ones. Another call changed the others,
-// which are read again.
-func (m *Manager) putAll(ctx context.Context, all []*entry, step string) ([]*entry, error) {
+// putAll writes documents, and reports which. Another call changed the others, which are read
+// again.
+func (m *Manager) putAll(ctx context.Context, all []*entry) (stored []bool, err error) {
 	if len(all) == 0 {
 		return nil, nil
-	}
-	if err := m.o.fail("before " + step); err != nil {
-		return nil, err
 	}
 	docs := make([]*document, len(all))
 	for i, n := range all {
 		docs[i] = &n.doc
 	}
-	stored, err := m.docs.PutAll(ctx, docs)
-	if err != nil {
-		m.engine.heard("") // what is known of them may be wrong
+	if stored, err = m.docs.PutAll(ctx, docs); err != nil {
 		m.distrust(all)
 		return nil, err
 	}
-	var written []*entry
-	for i, n := range all {
-		if stored[i] {
-			written = append(written, n)
-		} else {
+	for i := range all {
+		if !stored[i] {
 			m.distrust(all[i : i+1])
-			m.engine.heard(n.doc.Name)
 		}
 	}
-	return written, m.o.fail("after " + step)
+	return stored, m.o.fail("written")
 }
 
 // distrust forgets documents, so that they are read again.
 func (m *Manager) distrust(all []*entry) {
 	for _, n := range all {
-		m.engine.remove(n.doc.Name)
+		delete(m.engine.entries, n.doc.Name)
+		m.engine.note(n.doc.Name)
 	}
 }
 
-// executeAll executes intents and writes the results. A failed intent stays, and is
-// executed again.
-func (m *Manager) executeAll(ctx context.Context, all []*entry, now job.Instant, inherited bool) {
-	if len(all) == 0 {
-		return
-	}
-	limited, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	works := make([]*work, len(all))
-	var group errgroup.Group
-	group.SetLimit(workers)
-	for i, n := range all {
-		if n.doc.Value.Intent == nil { // only an error was noted
-			n.at = now.Time().Add(retryPause)
-			continue
-		}
-		group.Go(func() error {
-			w := &work{m: m, name: n.doc.Name, now: now, inherited: inherited, rec: n.doc.Value}
-			if err := w.execute(limited); err != nil {
-				m.log.Warn("occurrences cannot be registered; retrying", "schedule", n.doc.Name, "error", err)
-				return nil
-			}
-			works[i] = w
-			return nil
-		})
-	}
-	_ = group.Wait()
-	if m.o.fail("registered") != nil {
-		m.distrust(all)
-		return
-	}
-	var done []*entry
-	var of []*work
-	for i, n := range all {
-		if works[i] == nil {
-			if n.doc.Value.Intent != nil {
-				n.at = now.Time().Add(retryPause)
-			}
-			continue
-		}
-		n.doc.Value = works[i].rec
-		done, of = append(done, n), append(of, works[i])
-	}
-	if _, err := m.putAll(ctx, done, "result"); err != nil {
-		m.distrust(done)
-		m.engine.heard("")
-		return
-	}
-	for i, n := range done {
-		m.o.Emit(of[i].events...)
-		if m.engine.entries[n.doc.Name] != n {
-			continue // it is read again
-		}
-		m.enter(n.doc)
-		if n.doc.Value.LastError != nil {
-			m.engine.entries[n.doc.Name].at = now.Time().Add(retryPause)
-		}
-	}
-}
-
-// noOldIntent reports whether no intent needs ended jobs.
-func (m *Manager) noOldIntent(now job.Instant) bool {
-	for _, n := range m.engine.entries {
-		if in := n.doc.Value.Intent; n.doc.Err != nil || in != nil && now.Sub(in.At) > oldIntent {
+// readable reports whether this node knows which occurrences are registered.
+func (e *engine) readable() bool {
+	for _, n := range e.entries {
+		if n.doc.Err != nil {
 			return false
 		}
 	}
 	return true
 }
 
-// MayPurge reports whether this node may delete ended jobs. Unfinished intents need them to
-// see which jobs were registered.
+// MayPurge reports whether this node may delete ended jobs. They show which occurrences are
+// registered, as long as a decision failed.
 func (m *Manager) MayPurge() bool { return m.mayPurge.Load() }
 
 func (m *Manager) countStates() {

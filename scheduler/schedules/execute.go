@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -17,41 +17,128 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// work is the execution of one intent.
+// work decides and registers the occurrences of one schedule. It writes nothing.
 type work struct {
-	m    *Manager
-	name string
-	now  job.Instant
-	// inherited: another call wrote the intent, and may have begun it.
-	inherited bool
-	rec       record
-	events    []events.Event
-	// The result of a manual run.
-	ran    RunResult
-	notRun error
+	m     *Manager
+	name  string
+	now   job.Instant
+	rules *schedule.Rules
+	// unsure: another node, or a call that failed, may have registered occurrences that the
+	// record does not have.
+	unsure bool
+	rec    record
+	events []events.Event
+	more   bool // look again at once
 }
 
 // uidOf is the uid of the job of an occurrence. It follows from its arguments: repeated
 // registrations are one job, with one webhook-id.
-func uidOf(own string, form uint64, kind job.OccurrenceKind, at int64, key job.Key) string {
-	sum := sha256.Sum256([]byte(own + " " + strconv.FormatUint(form, 10) + " " + string(kind) + " " + strconv.FormatInt(at, 10) + " " + key.ID))
+func uidOf(own string, form uint64, at job.Instant, key job.Key) string {
+	sum := sha256.Sum256([]byte(own + " " + strconv.FormatUint(form, 10) + " " + strconv.FormatInt(int64(at), 10) + " " + key.ID))
 	var id ulid.ULID
-	_ = id.SetTime(uint64(max(at, 0)) * 1000) // no time of a timetable is too late
+	_ = id.SetTime(uint64(max(at, 0))) // no time of a timetable is too late
 	_ = id.SetEntropy(sum[:10])
 	return store.BindUID(id.String(), key)
 }
 
-// registration makes the registration of an occurrence.
-func (w *work) registration(def *Definition, form uint64, at int64, late bool) (store.Registration, error) {
-	kind := job.ByTimetable
-	if late {
-		kind = job.ByMisfire
+// run decides the occurrences whose turn has come, as far as their jobs can be registered.
+func (w *work) run(ctx context.Context) error {
+	r := &w.rec
+	if r.ahead(w.now) {
+		if !r.waitsForClock() {
+			r.LastError = &LastError{At: w.now, Reason: ReasonClock, Message: "The clock of the store went back. The schedule waits for it; resume lets it go on from now."}
+		}
+		return nil
 	}
-	t := seconds(at)
-	key := job.Key{Topic: def.Topic(), ID: schedule.ID(w.name, t)}
-	return w.m.o.Jobs.Occurrence(&def.Job, scheduler.Occurrence{
-		Key: key, UID: uidOf(w.rec.UID, form, kind, at, key), Now: w.now, Due: job.InstantOf(schedule.Due(w.name, t, def.spread())),
-		Of: job.Occurrence{Schedule: w.name, Time: job.InstantOf(t), Kind: kind},
+	if w.unsure {
+		if err := w.recognize(ctx); err != nil {
+			return err
+		}
+	}
+	busy := false
+	if r.Queued != nil || w.rules.Overlap != schedule.Allow {
+		var err error
+		if busy, err = w.m.busy(ctx, r); err != nil {
+			return err
+		}
+	}
+	d := w.rules.Decide(r.state(), schedule.Facts{Now: w.now.Time(), Busy: busy})
+	err := w.take(ctx, &d)
+	if refused, ok := errors.AsType[*refusedError](err); ok {
+		if r.LastError == nil || r.LastError.Reason != refused.reason {
+			r.LastError = &LastError{At: w.now, Reason: refused.reason, Message: refused.message}
+		}
+		return nil
+	}
+	if err == nil && (len(d.Steps) > 0 || d.Release) {
+		r.LastError, w.more = nil, d.More
+	}
+	return err
+}
+
+// maxRecognized bounds the latest undecided occurrences whose jobs are looked up.
+const maxRecognized = 100
+
+// recognize takes over the occurrences that a node registered before it died: the first
+// undecided ones, or some of the latest after an outage, with those before them missed.
+func (w *work) recognize(ctx context.Context) error {
+	r := &w.rec
+	for range schedule.MaxPending {
+		turn, ok := w.rules.NextTurn(r.state())
+		if !ok || turn.At.After(w.now.Time().Add(schedule.Ahead)) {
+			return nil
+		}
+		if found, err := w.recognizeAt(ctx, turn); err != nil {
+			return err
+		} else if !found {
+			break
+		}
+	}
+	for _, turn := range w.rules.LatestDue(r.state(), w.now.Time(), maxRecognized) {
+		if _, err := w.recognizeAt(ctx, turn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recognizeAt takes the job of an occurrence over, if there is one.
+func (w *work) recognizeAt(ctx context.Context, turn schedule.Turn) (bool, error) {
+	r := &w.rec
+	reg, err := w.registration(job.InstantOf(turn.Time), false)
+	if err != nil {
+		return false, nil // the template is invalid, which its step says
+	}
+	j, err := w.m.lookUp(ctx, reg.Key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return false, nil
+	case err != nil && !errors.Is(err, job.ErrFinished):
+		return false, err
+	case !reg.Spec.Occurrence.Is(j.Spec.Occurrence) || j.State == job.Cancelled && j.First() != reg.UID:
+		return false, nil
+	}
+	end := turn.At.Add(schedule.Ahead)
+	missed := w.rules.Undecided(r.state(), end)
+	r.Done = turnOf(turn)
+	if missed -= w.rules.Undecided(r.state(), end) + 1; missed > 0 {
+		r.Missed += missed
+		w.outcome(job.InstantOf(turn.Time), schedule.Missed, "", events.OccurrenceMissed, missed)
+	}
+	w.fired(&reg, turn.Compare(r.Counted.turn()) > 0)
+	return true, nil
+}
+
+// registration makes the registration of an occurrence.
+func (w *work) registration(at job.Instant, late bool) (store.Registration, error) {
+	r, t := &w.rec, at.Time()
+	of := job.Occurrence{Schedule: w.name, Time: at, Kind: job.ByTimetable}
+	if late {
+		of.Kind = job.ByMisfire
+	}
+	key := job.Key{Topic: r.Def.Topic(), ID: schedule.ID(w.name, t)}
+	return w.m.o.Jobs.Occurrence(&r.Def.Job, scheduler.Occurrence{
+		Key: key, UID: uidOf(r.UID, r.Version, at, key), Now: w.now, Due: job.InstantOf(schedule.Due(w.name, t, r.Def.spread())), Of: of,
 	})
 }
 
@@ -65,89 +152,62 @@ var refusals = map[store.RegisterOutcome]*refusedError{
 	store.TopicDraining: {ReasonTopicDraining, "The topic of the job is draining: it takes no jobs."},
 }
 
-// execute executes the intent as far as jobs can be registered. After an error the intent
-// stays, and is executed again.
-func (w *work) execute(ctx context.Context) error {
-	r, in := &w.rec, w.rec.Intent
-	err := w.occurrences(ctx, in)
-	if refused, ok := errors.AsType[*refusedError](err); ok {
-		err = nil
-		if r.LastError == nil || r.LastError.Reason != refused.reason {
-			r.LastError = &LastError{At: w.now, Reason: refused.reason, Message: refused.message}
-		}
-	} else if err == nil {
-		r.LastError = nil
-	}
-	if err == nil && in.Change != nil {
-		err = w.change(ctx, *in.Change)
-	}
-	if err == nil {
-		r.pass(r.Cursor)
-		r.Intent = nil
-	}
-	return err
-}
-
-func (w *work) occurrences(ctx context.Context, in *intent) error {
+// take takes the steps of a decision, until a job is refused.
+func (w *work) take(ctx context.Context, d *schedule.Decision) error {
 	r := &w.rec
-	if in.Release && r.Queued != nil {
-		err := w.fireQueued(ctx)
-		var refused *refusedError
-		if err != nil && !(in.Final && errors.As(err, &refused)) {
+	if d.Release {
+		q := *r.Queued
+		if err := w.fire(ctx, false, schedule.Step{Turn: schedule.Turn{Time: q.Time.Time()}, Late: q.Late}); err != nil {
 			return err
 		}
-		if err == nil {
-			r.Queued = nil
-		}
+		r.Queued = nil
 	}
-	if r.Def.Overlap != schedule.Replace {
-		return w.fireAll(ctx, in.Steps)
-	}
-	for i, s := range in.Steps {
-		if w.fires(s) {
-			if err := w.cancelOpen(ctx); err != nil {
-				return err
-			}
+	for steps := d.Steps; len(steps) > 0; {
+		n := 0
+		for n < len(steps) && steps[n].Outcome == schedule.Fired {
+			n++
 		}
-		if err := w.fireAll(ctx, in.Steps[i:i+1]); err != nil {
+		if r.Def.Overlap == schedule.Replace {
+			n = min(n, 1)
+		}
+		if n == 0 {
+			w.count(&steps[0])
+			n = 1
+		} else if err := w.fire(ctx, true, steps[:n]...); err != nil {
 			return err
 		}
+		steps = steps[n:]
 	}
 	return nil
 }
 
-// fires reports whether a step registers a job. An earlier form may have registered it.
-func (w *work) fires(s step) bool {
-	return s.Outcome == schedule.Fired && !slices.Contains(w.rec.Stayed, s.Time)
-}
-
-// count takes a step over that registers nothing. Times of the step that are decided
-// already do not count again.
-func (w *work) count(s step) {
-	r := &w.rec
-	r.Cursor = s.Time
-	n := max(s.Count, 1) - r.pass(s.Time)
-	switch {
-	case n <= 0:
-	case s.Outcome == schedule.Queued:
-		r.Queued = &queued{Time: s.Time, Late: s.Late, Form: r.Version}
-	case s.Outcome == schedule.Missed:
-		w.missed(s.Time, n)
-	case s.Outcome == schedule.Skipped:
-		r.Skipped += n
-		w.outcome(job.InstantOf(seconds(s.Time)), schedule.Skipped, ReasonOverlap, events.OccurrenceSkipped, n)
+// count takes a step that registers nothing.
+func (w *work) count(s *schedule.Step) {
+	r, at := &w.rec, job.InstantOf(s.Time)
+	w.passed(s)
+	switch s.Outcome {
+	case schedule.Queued:
+		r.Queued = &queued{Time: at, Late: s.Late}
+	case schedule.Missed:
+		r.Missed += s.Count
+		w.outcome(at, schedule.Missed, "", events.OccurrenceMissed, s.Count)
+	case schedule.Skipped:
+		reason := ReasonOverlap
+		if s.ByHand {
+			reason = ReasonByHand
+		}
+		r.Skipped += s.Count
+		w.outcome(at, schedule.Skipped, reason, events.OccurrenceSkipped, s.Count)
+	case schedule.Fired, schedule.Failed:
 	}
 }
 
-// settled counts an occurrence that its topic refuses as failed, if nobody can try again.
-func (w *work) settled(at int64, err error) error {
-	var refused *refusedError
-	if !w.rec.Intent.Final || !errors.As(err, &refused) {
-		return err
+// passed notes that the occurrences up to a step are decided.
+func (w *work) passed(s *schedule.Step) {
+	w.rec.Done = turnOf(s.Turn)
+	if !s.Since.IsZero() {
+		w.rec.Since = job.InstantOf(s.Since)
 	}
-	w.rec.Failed++
-	w.outcome(job.InstantOf(seconds(at)), schedule.Failed, refused.reason, events.OccurrenceFailed, 1)
-	return nil
 }
 
 func (w *work) outcome(at job.Instant, o schedule.Outcome, reason string, event events.Type, n int64) {
@@ -156,67 +216,48 @@ func (w *work) outcome(at job.Instant, o schedule.Outcome, reason string, event 
 	w.events = append(w.events, events.Event{Type: event, At: w.now, Topic: w.rec.Def.Topic(), Schedule: w.name, Reason: reason, NextAt: at})
 }
 
-// fireAll takes all steps. The registrations of the jobs are one call.
-func (w *work) fireAll(ctx context.Context, steps []step) error {
-	r := &w.rec
-	var regs []store.Registration
-	wrong := make([]error, len(steps))
-	for i, s := range steps {
-		if !w.fires(s) {
-			continue
+func (w *work) failed(at job.Instant, reason string) {
+	w.rec.Failed++
+	w.outcome(at, schedule.Failed, reason, events.OccurrenceFailed, 1)
+}
+
+// fire registers the jobs of steps in one call, and takes the steps until one is refused. The
+// queued occurrence has no turn.
+func (w *work) fire(ctx context.Context, turns bool, steps ...schedule.Step) error {
+	if w.rec.Def.Overlap == schedule.Replace {
+		if err := w.cancelOpen(ctx); err != nil {
+			return err
 		}
-		reg, err := w.registration(&r.Def, r.Version, s.Time, s.Late)
-		if wrong[i] = err; err == nil {
+	}
+	var regs []store.Registration
+	for i := range steps {
+		reg, err := w.registration(job.InstantOf(steps[i].Time), steps[i].Late)
+		if err != nil && !wrongTemplate(err) {
+			return err
+		}
+		if err == nil {
 			regs = append(regs, reg)
 		}
 	}
-	registered, err := w.register(ctx, regs)
-	if err != nil {
-		return err
-	}
-	for i, s := range steps {
-		switch {
-		case !w.fires(s):
-			w.count(s)
-			continue
-		case wrong[i] != nil:
-			err = w.invalid(s.Time, wrong[i])
-		default:
-			err = w.settled(s.Time, w.take(&regs[0], &registered[0], s.Time))
-			regs, registered = regs[1:], registered[1:]
+	if len(regs) == 0 { // the settings of the server no longer allow the template
+		for i := range steps {
+			w.failed(job.InstantOf(steps[i].Time), ReasonTemplate)
+			w.passed(&steps[i])
 		}
-		if err != nil {
+		return nil
+	}
+	got, err := w.m.o.Jobs.RegisterOwn(ctx, regs)
+	if err != nil {
+		return fmt.Errorf("register the occurrences of %s: %w", w.name, err)
+	}
+	for i := range got {
+		if err := w.registered(&regs[i], &got[i], !turns || steps[i].Compare(w.rec.Counted.turn()) > 0); err != nil {
 			return err
 		}
-		r.Cursor = s.Time
+		if turns {
+			w.passed(&steps[i])
+		}
 	}
-	return nil
-}
-
-// fireQueued registers the queued occurrence.
-func (w *work) fireQueued(ctx context.Context) error {
-	h, def := *w.rec.Queued, &w.rec.Def
-	if h.Def != nil {
-		def = h.Def
-	}
-	reg, err := w.registration(def, h.Form, h.Time, h.Late)
-	if err != nil {
-		return w.invalid(h.Time, err)
-	}
-	registered, err := w.register(ctx, []store.Registration{reg})
-	if err != nil {
-		return err
-	}
-	return w.take(&reg, &registered[0], h.Time)
-}
-
-// invalid is for a template that the settings of the server no longer allow.
-func (w *work) invalid(at int64, err error) error {
-	if !wrongTemplate(err) {
-		return err
-	}
-	w.rec.Failed++
-	w.outcome(job.InstantOf(seconds(at)), schedule.Failed, ReasonTemplate, events.OccurrenceFailed, 1)
 	return nil
 }
 
@@ -225,63 +266,34 @@ func wrongTemplate(err error) bool {
 	return errors.As(err, &wrong) || errors.Is(err, job.ErrBodyTooLarge)
 }
 
-// register registers jobs. Of an inherited intent the journal may know that jobs were
-// registered and have ended, although the store has forgotten them.
-func (w *work) register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
-	out := make([]store.Registered, len(regs))
-	var fresh []store.Registration
-	var places []int
-	for i := range regs {
-		if w.inherited && w.m.o.Journal != nil {
-			switch j, _, err := w.m.o.Journal.RestoreJob(ctx, regs[i].Key); {
-			case errors.Is(err, job.ErrFinished) && j.First() == regs[i].UID:
-				out[i] = store.Registered{Outcome: store.Same, Job: j}
-				continue
-			case err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, job.ErrFinished):
-				return nil, err
-			}
-		}
-		fresh, places = append(fresh, regs[i]), append(places, i)
-	}
-	if len(fresh) == 0 {
-		return out, nil
-	}
-	registered, err := w.m.o.Jobs.RegisterOwn(ctx, fresh)
-	if err != nil {
-		return nil, fmt.Errorf("register the occurrences of %s: %w", w.name, err)
-	}
-	for i, n := range places {
-		out[n] = registered[i]
-	}
-	return out, nil
-}
-
-// take counts the result of a registration.
-func (w *work) take(reg *store.Registration, got *store.Registered, at int64) error {
-	r := &w.rec
+// registered takes the result of a registration. uncounted: no earlier form of the schedule
+// counted the job.
+func (w *work) registered(reg *store.Registration, got *store.Registered, uncounted bool) error {
 	if refused := refusals[got.Outcome]; refused != nil {
 		return refused
 	}
-	t := job.InstantOf(seconds(at))
-	if got.Outcome == store.StoreFull {
-		return store.ErrFull
-	}
 	switch {
-	case got.Job.First() == reg.UID:
-	case reg.Spec.Occurrence.Is(got.Job.Spec.Occurrence): // a client ran it early; an earlier form counted it
-		return nil
+	case got.Outcome == store.StoreFull:
+		return store.ErrFull
+	case got.Job.First() == reg.UID || reg.Spec.Occurrence.Is(got.Job.Spec.Occurrence):
+		w.fired(reg, got.Outcome == store.Created || uncounted)
 	default:
-		r.Failed++
-		w.outcome(t, schedule.Failed, ReasonIDTaken, events.OccurrenceFailed, 1)
-		return nil
+		w.failed(reg.Spec.Occurrence.Time, ReasonIDTaken)
 	}
-	r.Fired++
-	r.Last = &Last{Time: t, DueAt: reg.Spec.When.At, Outcome: schedule.Fired, Key: reg.Key, UID: reg.UID}
-	w.m.metrics.outcomes.WithLabelValues(string(schedule.Fired)).Inc()
+	return nil
+}
+
+// fired notes the job of an occurrence.
+func (w *work) fired(reg *store.Registration, counts bool) {
+	r := &w.rec
+	if counts {
+		r.Fired++
+		w.m.metrics.outcomes.WithLabelValues(string(schedule.Fired)).Inc()
+	}
+	r.Last = &Last{Time: reg.Spec.Occurrence.Time, DueAt: reg.Spec.When.At, Outcome: schedule.Fired, Key: reg.Key, UID: reg.UID}
 	if r.Def.Overlap != schedule.Allow {
 		r.Open = append(r.Open, reg.Key)
 	}
-	return nil
 }
 
 // cancelOpen cancels the unfinished jobs of the schedule.
@@ -298,3 +310,11 @@ func (w *work) cancelOpen(ctx context.Context) error {
 	w.rec.Open = nil
 	return nil
 }
+
+// clockBack is how far ahead of the clock a turn may be.
+const clockBack = schedule.Ahead + time.Minute
+
+// ahead reports whether the clock went back behind what is decided.
+func (r *record) ahead(now job.Instant) bool { return r.Done.At.Sub(now) > clockBack }
+
+func (r *record) waitsForClock() bool { return r.LastError != nil && r.LastError.Reason == ReasonClock }

@@ -22,8 +22,6 @@ type Definition struct {
 	Job     job.Draft
 }
 
-func seconds(at int64) time.Time { return time.Unix(at, 0).UTC() }
-
 // rules compiles a definition.
 func (d *Definition) rules(name string) (*schedule.Rules, error) {
 	table, err := schedule.New(d.Spec)
@@ -46,6 +44,18 @@ func (d *Definition) filled() []byte {
 		whole.Spec = table.Spec
 	}
 	return whole.text()
+}
+
+// sameTimes reports whether two definitions have the same occurrences, due at the same times.
+func (d *Definition) sameTimes(o *Definition) bool {
+	mine, its := Definition{Spec: d.Spec, Jitter: d.spread()}, Definition{Spec: o.Spec, Jitter: o.spread()}
+	return mine.equal(&its)
+}
+
+// moves reports whether the jobs of a definition have other keys, turns or due times than
+// those of the one before.
+func (d *Definition) moves(before *Definition) bool {
+	return d.Topic() != before.Topic() || orZero(d.Job.OrderKey) != orZero(before.Job.OrderKey) || d.spread() != before.spread()
 }
 
 // size is how many bytes the document of a schedule takes for its definition.
@@ -112,39 +122,47 @@ const (
 	ReasonIDTaken       = "id_taken"
 	ReasonOverlap       = "overlap"
 	ReasonPaused        = "paused"
+	ReasonChanged       = "changed"
+	ReasonByHand        = "by_hand"
 )
+
+// turn is a schedule.Turn.
+type turn struct {
+	At   job.Instant `json:"at"`
+	Time job.Instant `json:"time"`
+}
+
+func turnOf(t schedule.Turn) turn { return turn{job.InstantOf(t.At), job.InstantOf(t.Time)} }
+
+func upTo(at job.Instant) turn { return turn{at, at} }
+
+func (t turn) turn() schedule.Turn { return schedule.Turn{At: t.At.Time(), Time: t.Time.Time()} }
 
 // queued is an occurrence that waits for the end of a job.
 type queued struct {
-	Time int64       `json:"time"`
+	Time job.Instant `json:"time"`
 	Late bool        `json:"late,omitempty"`
-	Def  *Definition `json:"definition,omitempty"` // its form, if that has changed since
-	Form uint64      `json:"form"`                 // version of its form
 }
 
-// record is a schedule as its document keeps it. T of occurrences are in seconds.
+// record is a schedule as its document keeps it.
 type record struct {
 	UID       string      `json:"uid"`
 	Version   uint64      `json:"version"`
 	CreatedAt job.Instant `json:"created_at"`
 	UpdatedAt job.Instant `json:"updated_at"`
 	Def       Definition  `json:"definition"`
-	// Since: the form decides T > Since.
-	Since int64 `json:"since"`
-	// Cursor: all T <= Cursor are decided.
-	Cursor   int64 `json:"cursor"`
+	// Since: the schedule has the occurrences T > Since.
+	Since job.Instant `json:"since"`
+	// Done: the occurrences up to this turn are decided.
+	Done turn `json:"done"`
+	// Counted: those up to this turn that were registered were counted by an earlier form.
+	Counted  turn `json:"counted,omitzero"`
 	Counters `json:"counters"`
 	// Backfills are counted by operation, so that a count that is noted twice counts once.
-	Backfills map[string]backfillCount `json:"backfills,omitempty"`
-	Queued    *queued                  `json:"held,omitempty"` // its name in stored documents
-	// Former are earlier forms whose jobs may still wait for their jitter.
-	Former []form `json:"former,omitempty"`
-	// Stayed are times after the cursor that are decided: an earlier form registered their
-	// jobs, and a client ran or cancelled them.
-	Stayed []int64 `json:"stayed,omitempty"`
+	Backfills map[string]int64 `json:"backfills,omitempty"`
+	Queued    *queued          `json:"queued,omitempty"`
 	// Open are jobs that may not have ended. Overlap Allow needs none.
 	Open      []job.Key   `json:"open,omitempty"`
-	Intent    *intent     `json:"intent,omitempty"`
 	Last      *Last       `json:"last,omitempty"`
 	LastError *LastError  `json:"last_error,omitempty"`
 	PausedAt  job.Instant `json:"paused_at,omitempty"`
@@ -154,47 +172,7 @@ type record struct {
 	DeletedAt job.Instant `json:"deleted_at,omitempty"`
 }
 
-// intent is a decision that is not executed yet.
-type intent struct {
-	At      job.Instant `json:"at"`
-	Release bool        `json:"release,omitempty"`
-	Steps   []step      `json:"steps,omitempty"`
-	// Final: what its topic refuses is failed, for a change follows.
-	Final  bool    `json:"final,omitempty"`
-	Change *change `json:"change,omitempty"` // after the steps
-}
-
-// step is a schedule.Step.
-type step struct {
-	Time    int64            `json:"t"`
-	Outcome schedule.Outcome `json:"o"`
-	Late    bool             `json:"l,omitempty"`
-	Count   int64            `json:"n,omitempty"`
-}
-
-// change is a change of the schedule itself.
-type change struct {
-	Kind changeKind  `json:"kind"`
-	At   job.Instant `json:"at"`
-	Def  *Definition `json:"definition,omitempty"` // of put
-	Note *string     `json:"note,omitempty"`       // of pause and resume
-	Run  string      `json:"run,omitempty"`        // names the run
-	Call string      `json:"call,omitempty"`       // of run: two calls never write the same
-
-	// Of the call that made it, and not stored:
-	intended bool          // it is written
-	ended    func(w *work) // may be nil
-}
-
-type changeKind string
-
-const (
-	changePut    changeKind = "put"
-	changePause  changeKind = "pause"
-	changeResume changeKind = "resume"
-	changeDelete changeKind = "delete"
-	changeRun    changeKind = "run"
-)
+func (r *record) exists() bool { return r.UID != "" && r.DeletedAt == 0 }
 
 // documentKind is the kind of documents that are schedules; their names are those of
 // the schedules.
@@ -211,20 +189,9 @@ func collection(s store.Documents, clock job.Clock) *documents.Collection[record
 	})
 }
 
-// after is the last whole second up to an instant: T > at exactly if T > after(at).
-func after(at job.Instant) int64 { return floorSecond(int64(at)) }
-
-func floorSecond(ms int64) int64 {
-	s := ms / 1000
-	if ms%1000 < 0 {
-		s--
-	}
-	return s
-}
-
 // state is the input of package schedule from a record.
 func (r *record) state() schedule.State {
-	s := schedule.State{Cursor: time.Unix(r.Cursor, 0).UTC(), Fired: r.Fired, Queued: r.Queued != nil}
+	s := schedule.State{Since: r.Since.Time(), Done: r.Done.turn(), Fired: r.Fired, Queued: r.Queued != nil}
 	if s.Queued {
 		s.Fired++ // it will
 	}

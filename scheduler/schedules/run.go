@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/oklog/ulid/v2"
@@ -26,76 +27,69 @@ type RunResult struct {
 // empty. Errors besides those of Set: store.ErrTopicFull, store.ErrTopicDraining and
 // store.ErrFull. A run that is refused is not counted.
 func (m *Manager) RunNow(ctx context.Context, name, repeat string) (RunResult, error) {
-	run := &change{Kind: changeRun, Run: runID(repeat), Call: ulid.Make().String()}
-	var result RunResult
-	var refused error
-	run.ended = func(w *work) { result, refused = w.ran, w.notRun }
-	err := m.changeExisting(ctx, name, func(r *record, now job.Instant) (*change, error) {
-		j, err := m.lookUp(ctx, job.Key{Topic: r.Def.Topic(), ID: runKey(name, run.Run)})
-		if errors.Is(err, job.ErrFinished) { // only the journal has it
-			err = nil
-		}
+	s, err := m.Get(ctx, name)
+	if err != nil {
+		return RunResult{}, err
+	}
+	reg, err := m.runOf(&s, repeat)
+	if err != nil {
+		return RunResult{}, err
+	}
+	if repeat != "" {
+		j, err := m.lookUp(ctx, reg.Key)
 		switch {
-		case err == nil && j.Spec.Occurrence != nil && j.Spec.Occurrence.Schedule == name:
-			result = RunResult{Job: j, Created: run.intended}
-			return nil, documents.ErrKept
-		case err != nil && !errors.Is(err, store.ErrNotFound):
-			return nil, err
+		case (err == nil || errors.Is(err, job.ErrFinished)) && j.First() == reg.UID: // only the journal may have it
+			return RunResult{Job: j}, nil
+		case err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, job.ErrFinished):
+			return RunResult{}, err
 		}
-		if run.At == 0 { // the first try
-			run.At = now
-		}
-		return run, nil
-	})
-	if err == nil {
-		err = refused
 	}
-	return result, err
+	got, err := m.o.Jobs.RegisterOwn(ctx, []store.Registration{reg})
+	if err != nil {
+		return RunResult{}, fmt.Errorf("register a run of %s: %w", name, err)
+	}
+	if got[0].Outcome.Refused() {
+		return RunResult{}, got[0].Outcome.Err()
+	}
+	// A store that lost its answer says Same of its own registration.
+	created := got[0].Outcome == store.Created || repeat == "" && got[0].Job.First() == reg.UID
+	if created {
+		m.countRun(ctx, &s, &reg)
+	}
+	return RunResult{Job: got[0].Job, Created: created}, nil
 }
 
-// runID names a manual run: by the key of repeated calls, or at random.
-func runID(repeat string) string {
-	if repeat == "" {
-		return ulid.Make().String()
+// runOf makes the registration of a run. Its uid follows from the name of repeated calls.
+func (m *Manager) runOf(s *Schedule, repeat string) (store.Registration, error) {
+	run, at := ulid.Make().String(), s.Now
+	if repeat != "" {
+		sum := sha256.Sum256([]byte(repeat))
+		run, at = strings.ToUpper(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]))[:26], s.CreatedAt
 	}
-	sum := sha256.Sum256([]byte(repeat))
-	return strings.ToUpper(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]))[:26]
+	key := job.Key{Topic: s.Def.Topic(), ID: s.Name + "@now-" + run}
+	return m.o.Jobs.Occurrence(&s.Def.Job, scheduler.Occurrence{
+		Key: key, UID: uidOf(s.UID, 0, at, key), Now: s.Now, Due: s.Now,
+		Of: job.Occurrence{Schedule: s.Name, Time: s.Now, Kind: job.ByHand},
+	})
 }
 
-func runKey(name, run string) string { return name + "@now-" + run }
-
-// run registers one job now. A run that is refused is not counted.
-func (w *work) run(ctx context.Context, c *change) error {
-	r := &w.rec
-	key := job.Key{Topic: r.Def.Topic(), ID: runKey(w.name, c.Run)}
-	reg, err := w.m.o.Jobs.Occurrence(&r.Def.Job, scheduler.Occurrence{
-		Key: key, UID: uidOf(r.UID, 0, job.ByHand, after(c.At), key), Now: w.now, Due: c.At,
-		Of: job.Occurrence{Schedule: w.name, Time: c.At, Kind: job.ByHand},
+// countRun notes a run. The counter lacks the run if this node dies before.
+func (m *Manager) countRun(ctx context.Context, s *Schedule, reg *store.Registration) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout/4)
+	defer cancel()
+	err := m.changeExisting(limited, s.Name, nil, func(a *alteration) error {
+		r := a.rec
+		if r.UID != s.UID {
+			return documents.ErrKept
+		}
+		r.Manual++
+		r.Last = &Last{Time: s.Now, DueAt: s.Now, Outcome: schedule.Fired, Key: reg.Key, UID: reg.UID}
+		if r.Def.Overlap != schedule.Allow {
+			r.Open = append(r.Open, reg.Key)
+		}
+		return nil
 	})
-	if wrongTemplate(err) { // the caller gets it
-		w.notRun, err = err, nil
-		return err
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		m.log.WarnContext(ctx, "the counters of a schedule lack a run", "schedule", s.Name, "error", err)
 	}
-	if err != nil {
-		return err
-	}
-	registered, err := w.register(ctx, []store.Registration{reg})
-	if err != nil {
-		return err
-	}
-	got := &registered[0]
-	if got.Outcome.Refused() {
-		w.notRun = got.Outcome.Err()
-		return nil
-	}
-	w.ran = RunResult{Job: got.Job, Created: got.Job.First() == reg.UID}
-	if !w.ran.Created {
-		return nil
-	}
-	r.Manual++
-	r.Last = &Last{Time: c.At, DueAt: c.At, Outcome: schedule.Fired, Key: key, UID: reg.UID}
-	if r.Def.Overlap != schedule.Allow {
-		r.Open = append(r.Open, key)
-	}
-	return nil
 }

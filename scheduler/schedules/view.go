@@ -47,17 +47,35 @@ func (m *Manager) view(d *document, now job.Instant) (Schedule, error) {
 		s.LastError = nil // the clock came back; the next decision removes it
 	}
 	s.Backfilled = r.backfilled()
+	s.plan()
 	if rules.Max > 0 {
-		left := rules.Remaining(r.Fired)
+		left := rules.Remaining(s.Fired)
 		s.Remaining = &left
 	}
 	switch {
 	case r.PausedAt != 0:
 		s.State = Paused
-	case r.Queued == nil && r.Intent == nil && !s.more():
+	case r.Queued == nil && !s.more():
 		s.State = Completed
 	}
 	return s, nil
+}
+
+// Planned is the outcome of an occurrence whose job is registered and not due.
+const Planned schedule.Outcome = "planned"
+
+// plan leaves the occurrences whose jobs are not due out of those that fired.
+func (s *Schedule) plan() {
+	if s.Rules.Overlap == schedule.Allow && s.PausedAt == 0 {
+		for range s.Rules.Registered(s.state(), s.Now.Time()) {
+			s.Fired = max(s.Fired-1, 0)
+		}
+	}
+	if l := s.Last; l != nil && l.Outcome == schedule.Fired && l.DueAt > s.Now {
+		planned := *l
+		planned.Outcome = Planned
+		s.Last = &planned
+	}
 }
 
 // more reports whether an occurrence is to come, or to be decided.
@@ -65,15 +83,14 @@ func (s *Schedule) more() bool {
 	if s.Remaining != nil && *s.Remaining == 0 {
 		return false
 	}
-	_, undecided := s.Rules.Table.Next(seconds(s.Cursor))
+	_, undecided := s.Rules.NextTurn(s.state())
 	return undecided || len(s.Next(1)) > 0
 }
 
-// Next lists future occurrences, beginning with those registered ahead.
+// Next lists future occurrences, beginning with the registered ones.
 func (s *Schedule) Next(n int) []schedule.Occurrence {
 	if s.Remaining != nil {
-		ahead := s.Rules.Table.Count(s.Now.Time(), seconds(s.Cursor))
-		n = int(min(int64(n), *s.Remaining+ahead))
+		n = int(min(int64(n), *s.Remaining))
 	}
 	if n <= 0 {
 		return nil

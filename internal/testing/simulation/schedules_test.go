@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -300,7 +301,7 @@ func (a *auditor) checkSchedule(s *timing, is *schedules.Schedule) {
 			fmt.Sprintf(format, args...), s.forms, s.pauses, is.Counters)
 	}
 	expected, all := s.occurrences(a)
-	born, fired, manual := map[string]bool{}, map[job.Instant]string{}, int64(0)
+	born, fired, manual, before := map[string]bool{}, map[job.Instant]string{}, int64(0), int64(0)
 	for i := range a.h.changes {
 		c := &a.h.changes[i]
 		if c.birth == nil || c.birth.Spec.Occurrence == nil || c.birth.Spec.Occurrence.Schedule != s.name {
@@ -329,7 +330,11 @@ func (a *auditor) checkSchedule(s *timing, is *schedules.Schedule) {
 		switch {
 		case fired[of.Time] != "":
 			wrong("%s was registered as %s and as %s", j.Key, fired[of.Time], j.UID)
-		case !ok || string(j.Spec.Body) != strconv.Itoa(form):
+		case ok && s.takes(form, string(j.Spec.Body)):
+		case s.justBefore(j.DueAt):
+			a.h.counts["occurrences registered before a change"]++
+			before++
+		default:
 			wrong("%s was registered in form %s; expected: %v, in form %d", j.Key, j.Spec.Body, ok, form)
 		}
 		fired[of.Time] = j.UID
@@ -337,19 +342,42 @@ func (a *auditor) checkSchedule(s *timing, is *schedules.Schedule) {
 	a.h.counts["occurrences"] += len(expected)
 	a.h.counts["occurrences that fired"] += len(fired)
 	c := &is.Counters
+	off := before + int64(a.h.counts["crashes"]) // counters may lack what a dead node did not write
+	if a.w.steps {
+		off += 2 // nor what became late by a step before it was written
+	}
 	switch {
 	case is.State != schedules.Completed || is.LastError != nil:
 		wrong("it is %s, the last error is %+v", is.State, is.LastError)
-	case c.Fired+c.Missed+c.Skipped != int64(len(expected)) || c.Failed != 0:
+	case !near(c.Fired+c.Missed+c.Skipped, int64(len(expected)), off) || c.Failed != 0:
 		wrong("it has %d occurrences", len(expected))
-	case c.Fired != int64(len(fired)) || c.Manual != manual:
+	case !near(c.Fired, int64(len(fired)), off) || !near(c.Manual, manual, off+int64(len(s.runs))):
 		wrong("%d of its occurrences were registered, and %d runs", len(fired), manual)
-	case s.firesAll() && len(s.pauses) == 0 && c.Fired != int64(len(expected)):
-		wrong("%d of %d occurrences fired", c.Fired, len(expected))
+	case s.firesAll() && len(s.pauses) == 0 && len(s.forms) == 1 && len(fired) != len(expected):
+		wrong("%d of %d occurrences fired", len(fired), len(expected))
 	}
 	for _, r := range s.runs {
 		a.checkRun(s, r)
 	}
+}
+
+func near(a, b, off int64) bool { return max(a-b, b-a) <= off }
+
+// takes reports whether an occurrence of a form may have the body of a job: that of the form, or
+// of a later one if the occurrence waited, or its timetable stayed.
+func (s *timing) takes(form int, body string) bool {
+	n, err := strconv.Atoi(body)
+	for err == nil && n > form && (s.overlap == schedule.QueueOne || s.forms[n].every == s.forms[n-1].every) {
+		n--
+	}
+	return err == nil && n == form
+}
+
+// justBefore reports whether a job may have been registered just before a change that holds for
+// its occurrence.
+func (s *timing) justBefore(due job.Instant) bool {
+	before := func(from job.Instant) bool { return from < due && due <= from.Add(schedule.Ahead) }
+	return slices.ContainsFunc(s.forms, func(f form) bool { return before(f.from) }) || slices.ContainsFunc(s.pauses, func(p pause) bool { return before(p.from) })
 }
 
 // checkRun: a run without a key is made for each call, one with a key once for all calls.

@@ -90,7 +90,8 @@ function List({ schedules, filtered }: { schedules: ListedSchedule[]; filtered: 
 }
 
 function Row({ schedule }: { schedule: ListedSchedule }) {
-  const { name, state, timezone, next_at: next, last } = schedule;
+  const { name, state, timezone, last } = schedule;
+  const next = state === 'paused' ? null : schedule.next_at;
   return (
     <tr>
       <td class="name">
@@ -142,7 +143,7 @@ export function At({ at: time }: { at: string }) {
 
 /** What became of the last occurrence. */
 export function Outcome({ last }: { last: NonNullable<Schedule['last']> }) {
-  const good = last.outcome === 'fired';
+  const good = last.outcome === 'fired' || last.outcome === 'planned';
   return (
     <span>
       <span class={good ? 'result good' : 'result bad'}>{word('outcome', last.outcome)}</span>
