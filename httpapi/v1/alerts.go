@@ -110,11 +110,16 @@ func writeRule(w *writer, r *alerts.Rule) {
 	w.textOrNull("topic", r.Topic)
 	w.textOrNull("endpoint", r.Endpoint)
 	w.float("above", r.Above)
-	writeTerms(w, &alerts.Terms{
-		Window: orNull(&r.Window), MinAttempts: orNull(&r.MinAttempts), For: &r.For, KeepFiring: &r.KeepFiring, Repeat: &r.Repeat, URL: r.URL,
-	})
+	writeTerms(w, termsOf(r))
 	w.textOrNull("set_in", setIn(r.Name))
 	writeStamp(w, &r.Stamp)
+}
+
+// termsOf are the terms of a rule, in the form in which they are set.
+func termsOf(r *alerts.Rule) *alerts.Terms {
+	return &alerts.Terms{
+		Window: orNull(&r.Window), MinAttempts: orNull(&r.MinAttempts), For: &r.For, KeepFiring: &r.KeepFiring, Repeat: &r.Repeat, URL: r.URL,
+	}
 }
 
 // writeTerms writes terms in the form in which they are set.

@@ -381,7 +381,7 @@ func badTargets(one string) []badCall {
 	for _, target := range []string{"/", "/v1", "/v1/", "/v2/jobs", "/v1/job", "/v1/jobs/", "/v1/jobs/t", one + "/", one + "/runs", one + "/run/now", "/v1/topics/", "/v1/topics/t/u", "/V1/jobs", "/livez/"} {
 		add(httpapi.CodeNotFound, "", "GET", target)
 	}
-	for _, call := range []string{"PUT /v1/jobs", "DELETE /v1/jobs", "GET /v1/jobs/batch", "POST " + one, "PUT " + one, "GET " + one + "/run", "DELETE " + one + "/attempts", "POST /v1/topics", "PATCH /v1/topics/t", "POST /livez", "BREW /v1/jobs"} {
+	for _, call := range []string{"PUT /v1/jobs", "DELETE /v1/jobs", "GET /v1/jobs/batch", "POST " + one, "PUT " + one, "GET " + one + "/run", "DELETE " + one + "/attempts", "POST /v1/topics", "PATCH /v1/topics", "POST /livez", "BREW /v1/jobs"} {
 		method, target, _ := strings.Cut(call, " ")
 		add(httpapi.CodeMethodNotAllowed, "", method, target)
 	}

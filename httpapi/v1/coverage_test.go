@@ -181,6 +181,10 @@ func coverTopics(a *keyedAPI) {
 	const topic = "/v1/topics/limited"
 	a.want(201, "PUT", topic, `{"capacity":1,"rate":2.5,"retry":{"steps":["1s"]}}`)
 	a.want(200, "PUT", topic, `{"capacity":1,"rate":2.5,"retry":{"steps":["1s"]}}`)
+	a.want(200, "PATCH", topic, `{}`)
+	a.want(201, "PATCH", "/v1/topics/patched", `{"rate":1}`)
+	a.wantProblem(httpapi.CodeVersionChanged, "PATCH", topic, `{}`, "If-Match", `"none"`)
+	a.wantProblem(httpapi.CodeDestinationBlocked, "PATCH", topic, `{"callbacks":{"dead":{"url":"http://169.254.169.254/"}}}`)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"30m","topic":"limited","id":"a"}`)
 	a.want(200, "DELETE", "/v1/jobs/limited/a", "")
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"30m","topic":"limited","id":"b"}`)
@@ -200,6 +204,7 @@ func coverTopics(a *keyedAPI) {
 	}
 	a.clock.Advance(time.Minute) // topics are counted now and then
 	a.wantProblem(httpapi.CodeTooManyTopics, "PUT", topic, `{"rate":1}`)
+	a.wantProblem(httpapi.CodeTooManyTopics, "PATCH", topic, `{"rate":1}`)
 	a.wantProblem(httpapi.CodeTooManyTopics, "POST", topic+"/pause", "")
 	a.wantProblem(httpapi.CodeTooManyTopics, "POST", topic+"/drain", "")
 	if err := a.mem.DeleteDocument(a.t.Context(), full.Kind, full.Name, full.Version); err != nil {
@@ -346,6 +351,10 @@ func coverAlerts(a *keyedAPI) {
 	const rule = "/v1/alerts/rules/backlog"
 	a.want(201, "PUT", rule, `{"metric":"backlog","above":10}`)
 	a.want(200, "PUT", rule, `{"metric":"backlog","above":20}`)
+	a.want(200, "PATCH", rule, `{"above":30}`)
+	a.wantProblem(httpapi.CodeVersionChanged, "PATCH", rule, `{"above":30}`, "If-Match", `"none"`)
+	a.wantProblem(httpapi.CodeDestinationBlocked, "PATCH", rule, `{"url":"http://169.254.169.254/"}`)
+	a.wantProblem(httpapi.CodeAlertRuleNotFound, "PATCH", "/v1/alerts/rules/missing", `{}`)
 	a.want(200, "GET", rule, "")
 	a.want(200, "GET", "/v1/alerts/rules", "")
 	a.want(200, "GET", "/v1/alerts", "")
@@ -366,6 +375,7 @@ func coverAlerts(a *keyedAPI) {
 		a.want(201, "PUT", fmt.Sprint("/v1/topics/watched-", i), `{"alerts":{"backlog":10}}`)
 	}
 	a.wantProblem(httpapi.CodeTooManyAlertRules, "PUT", "/v1/topics/watched", `{"alerts":{"backlog":10}}`)
+	a.wantProblem(httpapi.CodeTooManyAlertRules, "PATCH", "/v1/topics/watched", `{"alerts":{"backlog":10}}`)
 	p := a.wantProblem(httpapi.CodeDestinationBlocked, "PUT", "/v1/topics/watched-1", `{"alerts":{"backlog":10,"url":"http://169.254.169.254/"}}`)
 	if got := p.Errors[0].Pointer; got != "/alerts/url" {
 		a.t.Errorf("the refused URL is said to be at %s", got)
@@ -406,6 +416,12 @@ func coverFaults(a *keyedAPI) {
 		"PUT /v1/signing":                `{}`,
 		"PUT /v1/topics/{topic}/signing": `{}`,
 		"PUT /v1/topics/{topic}":         `{}`,
+
+		"PATCH /v1/topics/{topic}":      `{}`,
+		"PATCH /v1/alerts/rules/{rule}": `{}`,
+
+		"PATCH " + groupPath:    `{}`,
+		"PATCH " + schedulePath: `{}`,
 
 		"PUT " + groupPath:    `{"members":[]}`,
 		"PUT " + schedulePath: `{"every":"1h","job":{"url":"https://shop.example/hook"}}`,

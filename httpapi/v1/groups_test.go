@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -28,6 +29,9 @@ func coverGroups(a *keyedAPI) {
 	}
 	a.wantProblem(httpapi.CodeVersionChanged, "PUT", path, twoMembers, "If-Match", `"none"`)
 	a.wantProblem(httpapi.CodeVersionChanged, "DELETE", path, "", "If-Match", `"none"`)
+	a.wantProblem(httpapi.CodeVersionChanged, "PATCH", path, `{}`, "If-Match", `"none"`)
+	a.wantProblem(httpapi.CodeDestinationBlocked, "PATCH", path, `{"members":{"crm":{"url":"http://169.254.169.254/"}}}`)
+	a.want(200, "PATCH", path, `{}`)
 	a.want(201, "POST", "/v1/jobs", `{"group":"paid","id":"o","topic":"fan","delay":60}`)
 	a.want(200, "POST", "/v1/jobs", `{"group":"paid","id":"o","topic":"fan","delay":60}`)
 	a.wantProblem(httpapi.CodeJobExists, "POST", "/v1/jobs", `{"group":"paid","id":"o","topic":"fan","delay":90}`)
@@ -39,8 +43,19 @@ func coverGroups(a *keyedAPI) {
 	}
 	a.wantProblem(httpapi.CodeNewerVersion, "GET", "/v1/groups/newer", "")
 	a.wantProblem(httpapi.CodeNewerVersion, "PUT", "/v1/groups/newer", twoMembers)
+	a.wantProblem(httpapi.CodeNewerVersion, "PATCH", "/v1/groups/newer", `{}`)
 	a.wantProblem(httpapi.CodeNewerVersion, "POST", "/v1/jobs", `{"group":"newer"}`)
 	a.want(200, "DELETE", "/v1/groups/newer", "")
+	full, err := store.PutDocument(a.t.Context(), a.mem, store.Document{Kind: "group", Name: "full", Data: make([]byte, groups.MaxAllBytes)})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.clock.Advance(time.Minute) // groups are counted now and then
+	a.wantProblem(httpapi.CodeTooManyGroups, "PATCH", path, `{"members":{"third":{"url":"https://third.example/"}}}`)
+	if err := a.mem.DeleteDocument(a.t.Context(), full.Kind, full.Name, full.Version); err != nil {
+		a.t.Fatal(err)
+	}
+	a.clock.Advance(time.Minute)
 	for i := range groups.MaxGroups - 1 {
 		a.want(201, "PUT", fmt.Sprint("/v1/groups/more-", i), `{"members":[]}`)
 	}

@@ -34,6 +34,7 @@ type request struct {
 	query  params
 	buffer *bytes.Buffer // holds the body
 	status int           // of the answer; zero: 200
+	given  []byte        // in the place of the body
 	conditions
 }
 
@@ -53,6 +54,12 @@ func (r *request) checkNames(names []string) error {
 // body reads a JSON body of up to limit bytes and checks its syntax. A missing one
 // is nil if the call needs none. The bytes are valid until the call is answered.
 func (r *request) body(limit int64) (_ []byte, err error) {
+	if r.given != nil {
+		if int64(len(r.given)) > limit {
+			return nil, &httpapi.Error{Code: httpapi.CodeBodyTooLarge, Detail: "What the patch would make is too large."}
+		}
+		return r.given, nil
+	}
 	if r.row.body != bodyJSON && !r.HasBody() {
 		return nil, nil
 	}

@@ -58,8 +58,14 @@ func coverSchedules(a *keyedAPI) {
 	a.withOperations(operationsWith{a.operations, operations.ErrTooMany}, func() {
 		a.wantProblem(httpapi.CodeTooManyOperations, "POST", path+"/backfill", span)
 	})
-	a.want(200, "DELETE", path, "")
+	a.want(200, "PATCH", path, `{}`)
+	a.wantProblem(httpapi.CodeVersionChanged, "PATCH", path, `{}`, "If-Match", `"none"`)
+	a.wantProblem(httpapi.CodeDestinationBlocked, "PATCH", path, `{"job":{"url":"http://169.254.169.254/"}}`)
 	mine := a.v1.Schedules
+	a.v1.Schedules = schedulesWith{a.schedules, schedules.ErrTooMany}
+	a.wantProblem(httpapi.CodeTooManySchedules, "PATCH", path, `{}`)
+	a.v1.Schedules = mine
+	a.want(200, "DELETE", path, "")
 	a.v1.Schedules = schedulesWith{a.schedules, schedules.ErrTooMany}
 	a.wantProblem(httpapi.CodeTooManySchedules, "PUT", path, full)
 	a.v1.Schedules = mine

@@ -27,6 +27,7 @@ var obeying = map[string]bool{
 	"POST /v1/jobs/{topic}/{id}/run": true, "POST /v1/jobs/{topic}/{id}/replay": true,
 	"PUT /v1/topics/{topic}": true, "DELETE /v1/topics/{topic}": true,
 	"POST /v1/topics/{topic}/pause": true, "POST /v1/topics/{topic}/drain": true, "POST /v1/topics/{topic}/resume": true,
+	"PATCH /v1/topics/{topic}": true, "PATCH " + groupPath: true, "PATCH " + schedulePath: true, "PATCH /v1/alerts/rules/{rule}": true,
 	"PUT " + groupPath: true, "DELETE " + groupPath: true,
 	"PUT " + schedulePath: true, "DELETE " + schedulePath: true,
 	"POST /v1/operations/{id}/stop": true, "POST /v1/operations/{id}/resume": true,
