@@ -106,6 +106,7 @@ test-e2e: $(testrun)
 .PHONY: test-bench
 test-bench: $(testrun)
 	@$(plain) nice $(testrun) go bench -C bench $(not_vetted) $(not_soak) -timeout 20m ./...
+	@nice $(testrun) go client -C client $(race) $(not_vetted) -timeout 20m ./...
 
 .PHONY: test-model
 test-model: $(testrun)
@@ -225,11 +226,13 @@ lint: $(golangci_lint) ## linters, format and module file
 	$(golangci_lint) run ./...
 	go mod tidy -diff
 	cd bench && ../$(golangci_lint) run ./... && go mod tidy -diff
+	cd client && ../$(golangci_lint) run ./... && go mod tidy -diff
 
 .PHONY: fmt
 fmt: $(golangci_lint) ## format all Go files
 	$(golangci_lint) fmt ./...
 	cd bench && ../$(golangci_lint) fmt ./...
+	cd client && ../$(golangci_lint) fmt ./...
 
 $(golangci_lint):
 	GOBIN=$(CURDIR)/.tools/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)

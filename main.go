@@ -11,9 +11,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
+	"github.com/duehook/duehook/internal/cli"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node"
@@ -27,30 +31,18 @@ var version string
 //go:embed testdata/demo/*.json
 var testdata embed.FS
 
-// The exit codes.
-const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 2 // or a verification could not finish
-)
+const about = `duehook is a delay scheduler for webhooks.
 
-const usage = `duehook is a delay scheduler for webhooks.
+  duehook demo                        two stories with real deliveries, in a minute
+  duehook serve                       run the server; duehook serve --help lists its settings
+  duehook send URL --in 30m           register a job
+  duehook get TOPIC/ID                look at it; duehook explain TOPIC/ID says why it waits
+  duehook ls state:dead               search jobs; duehook topics, dead, endpoints show more
+  duehook help                        all commands
+`
 
-Usage:
-  duehook serve [flags]    run the server
-  duehook demo             run two stories with real callbacks on a fast clock
-  duehook config [flags]   print each setting with its origin
-  duehook apikey new       create an API key; "duehook apikey --help" lists its flags
-  duehook ledger verify [flags]
-                           compare the journal with the store and print the differences
-  duehook backup dir [flags]
-                           copy the data of an embedded node, running or not, to a new directory
-  duehook reshard --shards n [flags]
-                           move the jobs on Redis to n shards; stop all nodes first
-  duehook version          print the version
-  duehook help             print this text and the settings
-
-Settings (of serve, config, backup, ledger verify and reshard):
+// serverUsage precedes the settings in the help of the commands that take them.
+const serverUsage = `Settings of serve, config, backup, ledger verify and reshard:
 
 `
 
@@ -60,67 +52,141 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
 	stop()
-	os.Exit(exitCode(err, os.Stderr))
+	os.Exit(exitCode(err, slices.Contains(os.Args[1:], "--json"), os.Stderr))
 }
 
 // run runs the command that args name.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
-	command := "help"
-	if len(args) > 0 {
-		command, args = args[0], args[1:]
-	}
-	switch command {
-	case "serve":
-		return withSettings(args, environ, stdout, func(c *config.Config) error { return serve(ctx, c, stderr) })
-	case "config":
-		return withSettings(args, environ, stdout, func(c *config.Config) error { return c.Print(stdout) })
-	case "ledger":
-		return verifyLedger(ctx, args, environ, stdout)
-	case "backup":
-		if len(args) == 0 || strings.HasPrefix(args[0], "-") {
-			return &config.UsageError{Message: "backup names its directory first: duehook backup dir [flags]"}
-		}
-		return withSettings(args[1:], environ, stdout, func(c *config.Config) error { return node.Backup(ctx, c, args[0], stdout) })
-	case "reshard":
-		return withSettings(args, environ, stdout, func(c *config.Config) error { return node.Reshard(ctx, c, stdout) })
-	case "apikey":
-		return apikey(args, stdout)
-	case "demo":
-		return withoutFlags(command, args, stdout, func() error { return runDemo(ctx, stdout) })
-	case "version", "--version":
-		return withoutFlags(command, args, stdout, func() error {
-			_, err := fmt.Fprintln(stdout, node.VersionDetails(node.Version(version)))
-			return err
-		})
-	case "help", "--help", "-h":
-		return printHelp(stdout)
-	}
-	if strings.HasPrefix(command, "-") {
-		return &config.UsageError{Message: "the command comes first: duehook serve " + command + " …"}
-	}
-	return &config.UsageError{Message: fmt.Sprintf("unknown command %q", command)}
+	root := commands(environ, stdout, stderr)
+	root.SetArgs(args)
+	return root.ExecuteContext(ctx)
 }
 
-// uncheckedError reports why journal and store could not be compared.
+// commands are all commands.
+func commands(environ []string, stdout, stderr io.Writer) *cobra.Command {
+	v := node.Version(version)
+	root := &cobra.Command{
+		Use: "duehook", Version: node.VersionDetails(v), SilenceErrors: true, SilenceUsage: true,
+		Args: unknownCommand,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(stdout, about)
+			return err
+		},
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.AddGroup(&cobra.Group{ID: "server", Title: "The server:"}, &cobra.Group{ID: "client", Title: "Calls of a running server:"}, &cobra.Group{ID: "tools", Title: "Tools:"})
+	root.SetHelpCommandGroupID("tools")
+	root.SetCompletionCommandGroupID("tools")
+	root.AddCommand(serverCommands(environ, stdout, stderr)...)
+	configDir, _ := os.UserConfigDir() // without one, contexts are in the working directory
+	root.AddCommand(cli.New(cli.Options{
+		Clock: job.SystemClock(), In: os.Stdin, Out: stdout, Err: stderr, Environ: environ, ConfigDir: configDir, Version: v,
+		Interactive: node.IsTerminal(stderr) && node.IsTerminal(os.Stdin),
+	})...)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &cli.UsageError{Message: err.Error()} })
+	refuseArguments(root)
+	return root
+}
+
+// unknownCommand refuses arguments of the root, which are no commands.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	message := fmt.Sprintf("unknown command %q", args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		message += "; did you mean " + near[0] + "?"
+	}
+	return &cli.UsageError{Message: message}
+}
+
+// refuseArguments has wrong arguments of all commands be usage errors.
+func refuseArguments(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err == nil || errors.As(err, new(*cli.UsageError)) {
+				return err
+			}
+			return &cli.UsageError{Message: fmt.Sprintf("%v: the command is %s", err, cmd.UseLine())}
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		refuseArguments(sub)
+	}
+}
+
+// serverCommands are those of the machine that a server runs on.
+func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command {
+	ledger := &cobra.Command{Use: "ledger", Short: "Compare the ledger with the store", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return &cli.UsageError{Message: "ledger has one command: duehook ledger verify [flags]"}
+	}}
+	ledger.AddCommand(withSettings("verify", "Print the differences between ledger and store", environ, stdout, func(ctx context.Context, c *config.Config) error {
+		return verifyLedger(ctx, c, stdout)
+	}))
+	all := []*cobra.Command{
+		withSettings("serve", "Run the server", environ, stdout, func(ctx context.Context, c *config.Config) error { return serve(ctx, c, stderr) }),
+		{Use: "demo", Short: "Run two stories with real deliveries on a fast clock", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			return runDemo(cmd.Context(), stdout)
+		}},
+		withSettings("config", "Print each setting with its origin", environ, stdout, func(_ context.Context, c *config.Config) error { return c.Print(stdout) }),
+		{Use: "apikey new", Short: "Create an API key for the settings of a server", DisableFlagParsing: true, RunE: func(_ *cobra.Command, args []string) error {
+			return apikey(args, stdout)
+		}},
+		ledger,
+		backup(environ, stdout),
+		withSettings("reshard", "Move the jobs on Redis to another number of shards; stop all nodes first", environ, stdout, func(ctx context.Context, c *config.Config) error {
+			return node.Reshard(ctx, c, stdout)
+		}),
+		{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(stdout, cmd.Root().Version)
+			return err
+		}},
+	}
+	for _, c := range all {
+		c.GroupID = "server"
+	}
+	return all
+}
+
+// backup names its directory before the settings.
+func backup(environ []string, stdout io.Writer) *cobra.Command {
+	var dir string
+	cmd := withSettings("backup", "Copy the data of an embedded node, running or not, to a new directory", environ, stdout, func(ctx context.Context, c *config.Config) error {
+		return node.Backup(ctx, c, dir, stdout)
+	})
+	cmd.Use = "backup DIR [flags]"
+	load := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && (args[0] == "--help" || args[0] == "-h") {
+			return cmd.Help()
+		}
+		if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+			return &cli.UsageError{Message: "backup names its directory first: duehook backup dir [flags]"}
+		}
+		dir = args[0]
+		return load(cmd, args[1:])
+	}
+	return cmd
+}
+
+// uncheckedError reports why ledger and store could not be compared.
 type uncheckedError struct{ cause error }
 
 func (e *uncheckedError) Error() string { return "could not verify: " + e.cause.Error() }
 func (e *uncheckedError) Unwrap() error { return e.cause }
 
-func verifyLedger(ctx context.Context, args, environ []string, stdout io.Writer) error {
-	if len(args) == 0 || args[0] != "verify" {
-		return &config.UsageError{Message: "ledger has one command: duehook ledger verify [flags]"}
+func verifyLedger(ctx context.Context, c *config.Config, stdout io.Writer) error {
+	n, err := node.VerifyLedger(ctx, c, stdout)
+	switch {
+	case err != nil:
+		return &uncheckedError{err}
+	case n > 0:
+		return fmt.Errorf("%d differences between the journal and the store", n)
 	}
-	return withSettings(args[1:], environ, stdout, func(c *config.Config) error {
-		n, err := node.VerifyLedger(ctx, c, stdout)
-		switch {
-		case err != nil:
-			return &uncheckedError{err}
-		case n > 0:
-			return fmt.Errorf("%d differences between the journal and the store", n)
-		}
-		return nil
-	})
+	return nil
 }
 
 func apikey(args []string, stdout io.Writer) error {
@@ -131,30 +197,28 @@ func apikey(args []string, stdout io.Writer) error {
 	return err
 }
 
-func withSettings(args, environ []string, stdout io.Writer, do func(*config.Config) error) error {
-	c, err := config.Load(args, environ)
-	switch {
-	case errors.Is(err, config.ErrHelp):
-		return printHelp(stdout)
-	case err != nil:
-		return err
+// withSettings is a command that takes the settings of a server, from flags, the environment and a
+// file.
+func withSettings(name, short string, environ []string, stdout io.Writer, do func(context.Context, *config.Config) error) *cobra.Command {
+	environ = slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return slices.Contains(cli.Variables, name)
+	})
+	cmd := &cobra.Command{Use: name + " [flags]", Short: short, DisableFlagParsing: true}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		_, _ = fmt.Fprintf(stdout, "%s.\n\nUsage:\n  %s\n\n%s%s", short, cmd.UseLine(), serverUsage, config.Usage())
+	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := config.Load(args, environ)
+		switch {
+		case errors.Is(err, config.ErrHelp):
+			return cmd.Help()
+		case err != nil:
+			return err
+		}
+		return do(cmd.Context(), c)
 	}
-	return do(c)
-}
-
-func withoutFlags(command string, args []string, stdout io.Writer, do func() error) error {
-	switch {
-	case len(args) == 0:
-		return do()
-	case args[0] == "--help" || args[0] == "-h":
-		return printHelp(stdout)
-	}
-	return &config.UsageError{Message: fmt.Sprintf("unexpected argument %q: %s takes none", args[0], command)}
-}
-
-func printHelp(w io.Writer) error {
-	_, err := io.WriteString(w, usage+config.Usage())
-	return err
+	return cmd
 }
 
 func serve(ctx context.Context, c *config.Config, stderr io.Writer) error {
@@ -182,19 +246,18 @@ func runDemo(ctx context.Context, stdout io.Writer) error {
 }
 
 // exitCode prints an error and returns the exit code for it.
-func exitCode(err error, stderr io.Writer) int {
-	var wrong *config.UsageError
-	var unchecked *uncheckedError
+func exitCode(err error, jsonOutput bool, stderr io.Writer) int {
+	wrong, isUsage := errors.AsType[*config.UsageError](err)
 	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &unchecked):
+	case isUsage:
+		err = &cli.UsageError{Message: wrong.Error()}
+	case errors.As(err, new(*uncheckedError)):
 		_, _ = fmt.Fprintf(stderr, "duehook: %v\n", err)
-		return exitUsage
-	case errors.As(err, &wrong):
-		_, _ = fmt.Fprintf(stderr, "duehook: %v\nSee duehook help.\n", err)
-		return exitUsage
+		return cli.ExitUnavailable
 	}
-	_, _ = fmt.Fprintf(stderr, "duehook: %v\n", err)
-	return exitFailure
+	code := cli.ExitCode(err, jsonOutput, stderr)
+	if code == cli.ExitUsage {
+		_, _ = fmt.Fprintln(stderr, "See duehook help.")
+	}
+	return code
 }

@@ -84,7 +84,7 @@ func TestExitCodes(t *testing.T) {
 		stdout  string // parts of what is printed
 		stderr  string
 	}{
-		{name: "no command", code: 0, stdout: "Usage:"},
+		{name: "no command", code: 0, stdout: "duehook serve"},
 		{name: "help", args: []string{"help"}, code: 0, stdout: "Usage:"},
 		{name: "help flag", args: []string{"--help"}, code: 0, stdout: "Usage:"},
 		{name: "help of serve", args: []string{"serve", "--help"}, code: 0, stdout: "--data-dir"},
@@ -92,6 +92,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "version", args: []string{"version"}, code: 0, stdout: "duehook 0.1.0-dev ("},
 		{name: "version flag", args: []string{"--version"}, code: 0, stdout: "duehook "},
 		{name: "config", args: []string{"config", "--workers=7"}, code: 0, stdout: "flag --workers"},
+		{name: "variables of commands", args: []string{"config"}, environ: []string{"DUEHOOK_URL=http://a.example", "DUEHOOK_TOKEN=t"}, code: 0, stdout: "workers"},
 		{name: "key", args: []string{"apikey", "new", "--scope=read"}, code: 0, stdout: "token dh_"},
 		{name: "help of apikey", args: []string{"apikey", "--help"}, code: 0, stdout: "--expires"},
 		{name: "key without a scope", args: []string{"apikey", "new"}, code: 2, stderr: "--scope must be read, write or admin"},
@@ -103,10 +104,10 @@ func TestExitCodes(t *testing.T) {
 		{name: "no command of ledger", args: []string{"ledger"}, code: 2, stderr: "duehook ledger verify"},
 		{name: "backup without a directory", args: []string{"backup", "--data-dir=x"}, code: 2, stderr: "duehook backup dir"},
 		{name: "unknown command", args: []string{"sevre"}, code: 2, stderr: `unknown command "sevre"`},
-		{name: "flag before the command", args: []string{"--addr=:1", "serve"}, code: 2, stderr: "the command comes first"},
+		{name: "flag before the command", args: []string{"--adr=:1", "serve"}, code: 2, stderr: "did you mean --addr?"},
 		{name: "unknown flag", args: []string{"serve", "--adr=:1"}, code: 2, stderr: "did you mean --addr?"},
-		{name: "argument of demo", args: []string{"demo", "fast"}, code: 2, stderr: "demo takes none"},
-		{name: "argument of version", args: []string{"version", "--json"}, code: 2, stderr: "version takes none"},
+		{name: "argument of demo", args: []string{"demo", "fast"}, code: 2, stderr: "duehook demo"},
+		{name: "argument of version", args: []string{"version", "--json"}, code: 2, stderr: "unknown flag: --json"},
 		{name: "unknown variable", args: []string{"serve"}, environ: []string{"DUEHOOK_FOO=1"}, code: 2, stderr: "unknown setting DUEHOOK_FOO"},
 		{name: "lease too short", args: []string{"serve", "--lease=10s"}, code: 2, stderr: "--lease 10s is too short"},
 		{name: "file missing", args: []string{"config", "--config=none.yaml"}, code: 2, stderr: "none.yaml"},
@@ -141,13 +142,19 @@ func TestHelpTellsCommandsAndSettings(t *testing.T) {
 	if err := run(t.Context(), []string{"help"}, nil, &out, io.Discard); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"serve", "demo", "config", "apikey", "version", "help"} {
-		if !strings.Contains(out.String(), "\n  duehook "+command) {
-			t.Errorf("no %s in the help", command)
+	for _, command := range commands(nil, io.Discard, io.Discard).Commands() {
+		if !strings.Contains(out.String(), "\n  "+command.Name()+" ") || command.Short == "" || command.GroupID == "" {
+			t.Errorf("no %s in the help, or nothing about it", command.Name())
 		}
 	}
-	if !strings.HasSuffix(out.String(), config.Usage()) {
-		t.Error("the help does not end with the settings")
+	for _, command := range []string{"serve", "config", "reshard"} {
+		out.Reset()
+		if err := run(t.Context(), []string{"help", command}, nil, &out, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(out.String(), config.Usage()) {
+			t.Errorf("the help of %s does not end with the settings", command)
+		}
 	}
 }
 
@@ -299,9 +306,9 @@ func TestLedgerVerify(t *testing.T) {
 		code   int
 		output string
 	}{
-		{"no ledger", []string{"--data-dir=" + dir}, 2, "set --ledger-url"},
-		{"none beside Redis", []string{"--redis-url=redis://127.0.0.1:1"}, 2, "set --ledger-url"},
-		{"no Redis", []string{"--redis-url=redis://127.0.0.1:1", "--ledger-url=sqlite:" + dir + "/x.db"}, 2, "could not verify"},
+		{"no ledger", []string{"--data-dir=" + dir}, 4, "set --ledger-url"},
+		{"none beside Redis", []string{"--redis-url=redis://127.0.0.1:1"}, 4, "set --ledger-url"},
+		{"no Redis", []string{"--redis-url=redis://127.0.0.1:1", "--ledger-url=sqlite:" + dir + "/x.db"}, 4, "could not verify"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, stdout, stderr := result(t, program(t, nil, append([]string{"ledger", "verify"}, tc.args...)...))

@@ -90,3 +90,5 @@ require (
 )
 
 tool golang.org/x/perf/cmd/benchstat
+
+replace github.com/duehook/duehook/client => ../client

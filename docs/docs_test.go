@@ -12,6 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/duehook/duehook/internal/cli"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/node/config"
 )
@@ -126,7 +130,11 @@ var foreign = []string{
 func TestSettingsExist(t *testing.T) {
 	flags := flag.FindAllString(config.Usage()+access.CommandUsage, -1)
 	flags = append(append(flags, foreign...), "--help")
+	for _, command := range cli.New(cli.Options{}) {
+		flags = append(flags, flagsOf(command)...)
+	}
 	variables := variable.FindAllString(documents(t)["docs/settings.md"], -1) // held against the code by node/config
+	variables = append(variables, cli.Variables...)
 	for name, text := range documents(t) {
 		for _, f := range flag.FindAllString(text, -1) {
 			if !slices.Contains(flags, f) {
@@ -140,6 +148,18 @@ func TestSettingsExist(t *testing.T) {
 			}
 		}
 	}
+}
+
+// flagsOf are the flags of a command and of those below it.
+func flagsOf(cmd *cobra.Command) []string {
+	var flags []string
+	add := func(f *pflag.Flag) { flags = append(flags, "--"+f.Name) }
+	cmd.Flags().VisitAll(add)
+	cmd.PersistentFlags().VisitAll(add)
+	for _, sub := range cmd.Commands() {
+		flags = append(flags, flagsOf(sub)...)
+	}
+	return flags
 }
 
 func TestMakeTargetsExist(t *testing.T) {

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/duehook/duehook/internal/cli"
+)
+
+// user runs commands against a server, as a person at a shell does.
+type user struct {
+	t        *testing.T
+	environ  []string
+	receiver string                 // answers 200 below /ok and 500 below /bad
+	last     atomic.Pointer[[]byte] // the last request of the receiver
+}
+
+func newUser(t *testing.T) *user {
+	t.Helper()
+	u := &user{t: t}
+	r := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if dump, err := httputil.DumpRequest(r, true); err == nil {
+			u.last.Store(&dump)
+		}
+		if strings.HasPrefix(r.URL.Path, "/bad") {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(r.Close)
+	u.receiver = r.URL
+	cmd, base, logs := serving(t, t.TempDir(), "--allow-cidrs=127.0.0.0/8")
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, logsReader{logs.Scan})
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-drained
+		_ = cmd.Wait()
+	})
+	u.environ = []string{"DUEHOOK_URL=" + base, "XDG_CONFIG_HOME=" + t.TempDir()}
+	return u
+}
+
+// logsReader reads until the logs end.
+type logsReader struct{ scan func() bool }
+
+func (l logsReader) Read([]byte) (int, error) {
+	if l.scan() {
+		return 0, nil
+	}
+	return 0, io.EOF
+}
+
+// run runs a command, and wants an exit code and parts of what it prints.
+func (u *user) run(code int, args string, want ...string) string {
+	u.t.Helper()
+	return u.runWith(code, "", strings.Fields(args), want...)
+}
+
+func (u *user) runWith(code int, stdin string, args []string, want ...string) string {
+	u.t.Helper()
+	cmd := program(u.t, u.environ, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	got, stdout, stderr := result(u.t, cmd)
+	if got != code {
+		u.t.Errorf("duehook %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), got, code, stdout, stderr)
+	}
+	for _, part := range want {
+		if !strings.Contains(stdout+stderr, part) {
+			u.t.Errorf("duehook %s: %q is missing in\n%s%s", strings.Join(args, " "), part, stdout, stderr)
+		}
+	}
+	return stdout
+}
+
+func TestCommandsOnJobs(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.run(cli.ExitOK, "send "+u.receiver+"/ok --id a --topic t --wait --header x-tenant:acme --label shop:7 --body {\"n\":1}", "t/a  delivered")
+	if got := string(*u.last.Load()); !strings.Contains(got, "X-Tenant: acme") || !strings.HasSuffix(got, `{"n":1}`) {
+		t.Errorf("the receiver got %s", got)
+	}
+	u.run(cli.ExitRefused, "send "+u.receiver+"/bad --id b --topic t --wait --limit 0", "t/b is dead (retry_limit)", "duehook explain t/b")
+	u.run(cli.ExitOK, "get t/a", "delivered", "1 of 10", "200 in")
+	u.run(cli.ExitOK, "attempts t/b", "http_500")
+	u.run(cli.ExitOK, "explain t/b", "t/b  dead")
+	u.run(cli.ExitOK, "dead", "retry_limit", u.receiver)
+	u.run(cli.ExitOK, "ls state:dead", "t/b")
+	u.run(cli.ExitOK, "ls label:shop:7", "t/a")
+	u.run(cli.ExitRefused, "cancel t/b", "duehook discard t/b")
+	u.run(cli.ExitOK, "replay t/b --in 1h", "waiting, due in ")
+	u.run(cli.ExitOK, "reschedule t/b --in 2h", "waiting, due in ")
+	u.run(cli.ExitRefused, "discard t/b", "not a dead letter")
+	u.run(cli.ExitOK, "cancel t/b", "cancelled")
+	u.run(cli.ExitOK, "send "+u.receiver+"/ok --id c --topic t --count 2", "waiting")
+	u.run(cli.ExitOK, "count t/c --key one", "1 of 2")
+	u.run(cli.ExitOK, "count t/c", "2 of 2, fired")
+	u.run(cli.ExitOK, "send "+u.receiver+"/ok --id d --topic t --in 1h", "waiting, due in ")
+	u.run(cli.ExitOK, "run t/d", "t/d")
+	u.run(cli.ExitOK, "topics", "t  ")
+}
+
+func TestExitCodesOfCalls(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.run(cli.ExitMissing, "get t/none", "duehook: ")
+	u.run(cli.ExitMissing, "topic get none")
+	u.run(cli.ExitUsage, "get t", "write topic/id")
+	u.run(cli.ExitUsage, "get", "duehook get TOPIC/ID")
+	u.run(cli.ExitUsage, "send", "name either a URL or a group")
+	u.run(cli.ExitUsage, "send http://a.example --in soon", "--in")
+	u.run(cli.ExitUsage, "send http://a.example --colour red", "unknown flag")
+	u.run(cli.ExitUsage, "ls foo:bar", "no word of a search")
+	u.run(cli.ExitRefused, "send http://169.254.169.254/ --id x")
+	u.run(cli.ExitUnavailable, "--url http://127.0.0.1:1 get t/a", "cannot be reached")
+	var problem struct{ Code string }
+	_, _, stderr := result(t, program(t, u.environ, "get", "t/none", "--json"))
+	if err := json.Unmarshal([]byte(stderr), &problem); err != nil || problem.Code != "job_not_found" {
+		t.Errorf("with --json the error is %s", stderr)
+	}
+}
+
+func TestCommandsPrintJSON(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	for _, id := range []string{"a", "b", "c"} {
+		u.run(cli.ExitOK, "send "+u.receiver+"/ok --in 1h --topic t --id "+id)
+	}
+	lines := strings.Split(strings.TrimSpace(u.run(cli.ExitOK, "ls topic:t --json --limit 2")), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines, want one for each of 2 jobs: %q", len(lines), lines)
+	}
+	listed := map[string]any{}
+	if err := json.Unmarshal([]byte(lines[0]), &listed); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]any{}
+	if err := json.Unmarshal([]byte(u.run(cli.ExitOK, "get --json t/"+listed["id"].(string))), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"uid", "next_at", "ended_at", "version"} { // also what is null
+		if value, ok := got[name]; !ok || value != listed[name] {
+			t.Errorf("%s is %v and %v", name, value, listed[name])
+		}
+	}
+}
+
+func TestCommandsOnTheRest(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.run(cli.ExitOK, "topic pause t --note deploy --until 1h", "paused since", "until", "deploy")
+	u.run(cli.ExitOK, "topic resume t", "active")
+	u.run(cli.ExitOK, "topic set t rate=50 retry.limit=3", "t  active")
+	u.run(cli.ExitOK, "topic set t rate=")
+	if got := u.run(cli.ExitOK, "topic get t"); !strings.Contains(got, `"limit":3`) || strings.Contains(got, `"rate"`) {
+		t.Errorf("after set, the settings are %s", got)
+	}
+	u.runWith(cli.ExitOK, "", []string{"schedule", "put", "s", u.receiver + "/ok", "--cron", "30 2 * * *", "--timezone", "Europe/Berlin"}, "s  active", "next in")
+	u.run(cli.ExitOK, "schedule ls", "30 2 * * *")
+	u.run(cli.ExitOK, "schedule preview s --limit 3", "T02:30:00")
+	u.run(cli.ExitOK, "schedule pause s --note why", "paused", "why")
+	u.run(cli.ExitOK, "schedule run s", "created")
+	u.run(cli.ExitOK, "schedule rm s", "deleted")
+	u.runWith(cli.ExitOK, `{"members":[{"name":"m","url":"`+u.receiver+`/ok"}]}`, strings.Fields("group put g"), "1 members")
+	u.run(cli.ExitOK, "send --group g --id order-1 --topic t", "t/order-1:m")
+	u.runWith(cli.ExitOK, `{"metric":"open_circuits"}`, strings.Fields("alert put down"), "down")
+	u.run(cli.ExitOK, "alert rules", "open_circuits")
+	u.run(cli.ExitOK, "endpoints", "closed")
+	u.run(cli.ExitOK, "endpoints test "+u.receiver+"/ok", "200 in")
+	u.run(cli.ExitRefused, "endpoints test "+u.receiver+"/bad", "http_500")
+	u.run(cli.ExitOK, "health", "ready")
+	u.run(cli.ExitUnavailable, "health --addr 127.0.0.1:1 --timeout 1s --url= ")
+}
+
+func TestImportAndExport(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	var lines bytes.Buffer
+	for _, id := range []string{"a", "b", "c"} {
+		lines.WriteString(`{"topic":"t","id":"` + id + `","url":"` + u.receiver + `/ok","delay":"1h","body":{"n": 1.50}}` + "\n")
+	}
+	u.runWith(cli.ExitOK, lines.String(), []string{"import"}, `{"lines":3,"created":3,"refused":0}`)
+	u.runWith(cli.ExitOK, lines.String(), []string{"import"}, `"created":0`)
+	exported := u.run(cli.ExitOK, "export topic:t", "3 jobs")
+	if strings.Count(exported, `"body":{"n":1.50}`) != 3 {
+		t.Errorf("exported %s", exported)
+	}
+	u.run(cli.ExitUsage, "op cancel topic:t", "3 jobs", "--yes")
+	u.run(cli.ExitOK, "op cancel topic:t --dry-run", "3 jobs")
+	u.run(cli.ExitOK, "op cancel topic:t --yes", "done: 3 changed")
+	u.runWith(cli.ExitOK, exported, []string{"import"}, `"created":3`)
+	u.runWith(cli.ExitRefused, `{"topic":"t","id":"x"}`, []string{"import"}, `t/x: `, `"refused":1`)
+	u.runWith(cli.ExitUsage, lines.String()+"{", []string{"import"}, "line 4: not a registration", "--skip 3")
+}
+
+func TestContexts(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	base := strings.TrimPrefix(u.environ[0], "DUEHOOK_URL=")
+	u.environ = u.environ[1:]
+	u.run(cli.ExitOK, "context add shop --token secret --url "+base)
+	u.run(cli.ExitOK, "context add nowhere --url http://127.0.0.1:1")
+	u.run(cli.ExitUnavailable, "topics")
+	u.run(cli.ExitOK, "topics --context shop")
+	u.run(cli.ExitOK, "context use shop")
+	u.run(cli.ExitOK, "topics")
+	u.run(cli.ExitOK, "context ls", "* shop  "+base)
+	u.run(cli.ExitUsage, "topics --context lost", "duehook context ls")
+	name := filepath.Join(strings.TrimPrefix(u.environ[0], "XDG_CONFIG_HOME="), "duehook", "contexts.json")
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file with tokens: %v, %v", info, err)
+	}
+}
+
+func TestVerifyADelivery(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	secret := strings.TrimSpace(u.run(cli.ExitOK, "secret new", "whsec_"))
+	req, err := http.NewRequest(http.MethodPut, strings.TrimPrefix(u.environ[0], "DUEHOOK_URL=")+"/v1/signing", strings.NewReader(`{"secret":"`+secret+`"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	u.run(cli.ExitOK, "send "+u.receiver+"/ok --wait --body hello")
+	delivery := string(*u.last.Load())
+	u.runWith(cli.ExitOK, delivery, []string{"verify", "--secret", secret}, "verified: ")
+	u.runWith(cli.ExitRefused, strings.Replace(delivery, "hello", "jello", 1), []string{"verify", "--secret", secret}, "not verified")
+	u.runWith(cli.ExitUsage, "hello", []string{"verify", "--secret", secret}, "no HTTP request")
+}

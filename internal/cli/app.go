@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/duehook/duehook/client"
+	"github.com/duehook/duehook/job"
+)
+
+// The exit codes.
+const (
+	ExitOK          = 0 // done; with --wait: delivered
+	ExitRefused     = 1 // the job ended otherwise, or the call was refused
+	ExitUsage       = 2
+	ExitMissing     = 3 // no such job, topic, …
+	ExitUnavailable = 4 // no server reached, or it is unavailable
+)
+
+// Variables are the environment variables that the commands read. They are no settings of a server.
+var Variables = []string{"DUEHOOK_URL", "DUEHOOK_TOKEN", "DUEHOOK_CONTEXT", "DUEHOOK_SECRET"}
+
+// Options are what the commands need of the process.
+type Options struct {
+	Clock       job.Clock
+	In          io.Reader
+	Out, Err    io.Writer
+	Environ     []string
+	Interactive bool // a person reads Err and can answer
+	ConfigDir   string
+	Version     string
+}
+
+// app is a run of one command.
+type app struct {
+	Options
+	json       bool
+	url, token string
+	context    string
+	answers    capture
+	client     *client.Client
+	environ    map[string]string
+}
+
+// UsageError is a command line that cannot be run.
+type UsageError struct{ Message string }
+
+func (e *UsageError) Error() string { return e.Message }
+
+func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
+
+// outcomeError is a job that ended otherwise than delivered.
+type outcomeError struct{ message string }
+
+func (e *outcomeError) Error() string { return e.message }
+
+// New returns the commands that call a server.
+func New(o Options) []*cobra.Command {
+	a := &app{Options: o, environ: map[string]string{}}
+	for _, variable := range o.Environ {
+		name, value, _ := strings.Cut(variable, "=")
+		a.environ[name] = value
+	}
+	commands := []*cobra.Command{
+		a.send(), a.get(), a.list(), a.attempts(), a.explain(), a.cancel(), a.run(), a.replay(), a.discard(), a.reschedule(), a.count(),
+		a.dead(), a.topics(), a.topic(), a.endpoints(), a.schedule(), a.group(), a.alert(), a.op(), a.events(), a.imports(), a.export(),
+	}
+	for _, c := range commands {
+		c.GroupID = "client"
+	}
+	for _, c := range []*cobra.Command{a.contexts(), a.health(), a.secret(), a.verify()} {
+		c.GroupID = "tools"
+		commands = append(commands, c)
+	}
+	for _, c := range commands {
+		flags := c.PersistentFlags()
+		flags.BoolVar(&a.json, "json", false, "print the API's JSON: one object, or one a line")
+		flags.StringVar(&a.url, "url", "", "address of the server (DUEHOOK_URL; default http://127.0.0.1:7788)")
+		flags.StringVar(&a.token, "token", "", "token of an API key (DUEHOOK_TOKEN)")
+		flags.StringVar(&a.context, "context", "", "use this context instead of the current one")
+	}
+	return commands
+}
+
+// connected wraps a command that calls the server.
+func (a *app) connected(run func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := a.connect(); err != nil {
+			return err
+		}
+		defer a.client.Close()
+		return run(cmd.Context(), args)
+	}
+}
+
+// connect makes the client, of flags, the environment or a context.
+func (a *app) connect() error {
+	address, token, err := a.server()
+	if err != nil {
+		return err
+	}
+	a.client, err = client.New(address, client.WithToken(token), client.WithUserAgent("duehook-cli/"+a.Version),
+		client.WithHTTPClient(&http.Client{Transport: &teeTransport{next: http.DefaultTransport, to: &a.answers}}))
+	if err != nil {
+		return usagef("%v", err)
+	}
+	return nil
+}
+
+// server is the address and the token.
+func (a *app) server() (address, token string, err error) {
+	c, err := a.currentContext()
+	if err != nil {
+		return "", "", err
+	}
+	address = firstOf(a.url, a.environ["DUEHOOK_URL"], c.URL, "http://127.0.0.1:7788")
+	return address, firstOf(a.token, a.environ["DUEHOOK_TOKEN"], c.Token), nil
+}
+
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+// capture has the answers of the API as they came, for --json.
+type capture struct {
+	last  []byte
+	count int
+}
+
+// teeTransport keeps the answers that are JSON.
+type teeTransport struct {
+	next http.RoundTripper
+	to   *capture
+}
+
+// maxCaptured bounds what is kept of an answer: more than the largest page.
+const maxCaptured = 64 << 20
+
+func (t *teeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(r)
+	if err != nil || resp.StatusCode/100 != 2 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
+		return resp, err
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxCaptured))
+	_ = resp.Body.Close()
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	t.to.last = data
+	t.to.count++
+	resp.Body = io.NopCloser(bytes.NewReader(data))
+	return resp, nil
+}
+
+// ExitCode prints an error and returns the exit code for it.
+func ExitCode(err error, jsonOutput bool, w io.Writer) int {
+	if err == nil {
+		return ExitOK
+	}
+	refused, isRefusal := errors.AsType[*client.Error](err)
+	if isRefusal && jsonOutput && refused.Document != nil {
+		var line bytes.Buffer
+		_ = json.Compact(&line, refused.Document)
+		_, _ = fmt.Fprintln(w, line.String())
+	} else {
+		_, _ = fmt.Fprintf(w, "duehook: %v\n", err)
+	}
+	switch {
+	case errors.As(err, new(*UsageError)):
+		return ExitUsage
+	case errors.Is(err, client.ErrUnreachable), isRefusal && refused.Status >= 500:
+		return ExitUnavailable
+	case isRefusal && refused.Status == http.StatusNotFound:
+		return ExitMissing
+	}
+	return ExitRefused
+}
+
+// address reads T/ID.
+func address(arg string) (topic, id string, err error) {
+	topic, id, ok := strings.Cut(arg, "/")
+	if !ok || topic == "" || id == "" {
+		return "", "", usagef("%q does not name a job: write topic/id", arg)
+	}
+	return topic, id, nil
+}
+
+// moment reads a time to come: RFC 3339, or a duration from now.
+func (a *app) moment(text string) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	d, err := client.ParseDuration(text)
+	if err != nil {
+		return time.Time{}, usagef("%q is neither a time such as 2026-01-31T09:00:00Z nor a duration such as 30m", text)
+	}
+	return a.Clock.Now().Add(time.Duration(d)), nil
+}

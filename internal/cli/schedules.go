@@ -1,0 +1,258 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/duehook/duehook/client"
+)
+
+func (a *app) schedule() *cobra.Command {
+	return parent("schedule", "List, put, preview, pause, resume, run and delete schedules",
+		a.listSchedules(), a.putSchedule(), a.previewSchedule(), a.pauseSchedule(),
+		a.named("get", "Show a schedule", func(ctx context.Context, name string) error {
+			return a.scheduleLine(a.client.Schedule(ctx, name))
+		}),
+		a.named("resume", "Continue with the next occurrence", func(ctx context.Context, name string) error {
+			return a.scheduleLine(a.client.ResumeSchedule(ctx, name, ""))
+		}),
+		a.named("run", "Register one job of a schedule now", func(ctx context.Context, name string) error {
+			r, err := a.client.RunSchedule(ctx, name)
+			return a.one(err, func() { a.printf("%s  %s\n", a.jobLine(&r.Job), r.Result) })
+		}),
+		a.named("rm", "Delete a schedule", func(ctx context.Context, name string) error {
+			d, err := a.client.DeleteSchedule(ctx, name)
+			return a.one(err, func() { a.printf("%s\n", d.Result) })
+		}),
+	)
+}
+
+func (a *app) scheduleLine(s client.Schedule, err error) error {
+	return a.one(err, func() {
+		next := ""
+		if len(s.Next) > 0 && s.Paused == nil {
+			next = ", next " + a.when(s.Next[0].DueAt) + " (" + s.Next[0].Local + ")"
+		}
+		a.printf("%s  %s%s%s\n", s.Name, s.State, pauseText(s.Paused), next)
+		a.printf("  %s -> %s %s\n", firstOf(s.Cron, "every "+s.Every.String()), firstOf(s.Job.Method, "POST"), s.Job.URL)
+	})
+}
+
+func (a *app) listSchedules() *cobra.Command {
+	q, limit := client.ScheduleQuery{}, 100
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List schedules", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, _ []string) error {
+			return table(a, a.client.Schedules(ctx, q), limit, "SCHEDULE STATE TIMETABLE NEXT URL", func(s client.Schedule) []string {
+				next := a.when(s.NextAt)
+				if s.Paused != nil {
+					next = "-"
+				}
+				return []string{s.Name, s.State, firstOf(s.Cron, "every "+s.Every.String()), next, s.Job.URL}
+			})
+		}),
+	}
+	cmd.Flags().StringSliceVar(&q.State, "state", nil, "active, paused or completed")
+	cmd.Flags().StringVar(&q.Topic, "topic", "", "only schedules of this topic")
+	cmd.Flags().IntVar(&limit, "limit", limit, "the most schedules to list")
+	return cmd
+}
+
+// timetable is the flags of a schedule.
+type timetable struct{ cron, every, zone, topic, body string }
+
+func (t *timetable) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&t.cron, "cron", "", "cron expression, such as \"30 2 * * *\"")
+	cmd.Flags().StringVar(&t.every, "every", "", "interval, such as 90s")
+	cmd.Flags().StringVar(&t.zone, "timezone", "", "IANA time zone (default UTC)")
+	cmd.Flags().StringVar(&t.topic, "topic", "", "topic of the jobs")
+	cmd.Flags().StringVar(&t.body, "body", "", "JSON body of the jobs")
+}
+
+func (t *timetable) draft(url string) (d client.ScheduleDraft, err error) {
+	d = client.ScheduleDraft{Cron: t.cron, Timezone: t.zone, Job: client.Registration{URL: url, Topic: t.topic}}
+	if err := duration("--every", t.every, &d.Every, nil); err != nil {
+		return d, err
+	}
+	if t.body != "" {
+		if !json.Valid([]byte(t.body)) {
+			return d, usagef("--body is not JSON; put other bodies with --file")
+		}
+		d.Job.Body = json.RawMessage(t.body)
+	}
+	return d, nil
+}
+
+func (a *app) putSchedule() *cobra.Command {
+	t, file := &timetable{}, ""
+	cmd := &cobra.Command{
+		Use: "put NAME [URL]", Short: "Create or replace a schedule", Args: cobra.RangeArgs(1, 2),
+		Example: "  duehook schedule put nightly https://shop.example/report --cron '30 2 * * *' --timezone Europe/Berlin\n  duehook schedule put nightly --file nightly.json",
+		RunE: a.connected(func(ctx context.Context, args []string) error {
+			if (file == "") == (len(args) == 1) {
+				return usagef("name either a URL or a --file")
+			}
+			var draft client.ScheduleDraft
+			var err error
+			if file != "" {
+				err = a.readJSON(file, &draft)
+			} else {
+				draft, err = t.draft(args[1])
+			}
+			if err != nil {
+				return err
+			}
+			return a.scheduleLine(a.client.PutSchedule(ctx, args[0], draft))
+		}),
+	}
+	t.flags(cmd)
+	cmd.Flags().StringVar(&file, "file", "", "read the schedule from this file, as the API takes it; - is standard input")
+	return cmd
+}
+
+// readJSON reads a file that has what the API takes.
+func (a *app) readJSON(name string, to any) error {
+	var data []byte
+	var err error
+	if name == "-" {
+		data, err = io.ReadAll(io.LimitReader(a.In, maxBody))
+	} else {
+		data, err = os.ReadFile(name)
+	}
+	if err == nil {
+		err = json.Unmarshal(data, to)
+	}
+	if err != nil {
+		return usagef("--file %s: %v", name, err)
+	}
+	return nil
+}
+
+func (a *app) previewSchedule() *cobra.Command {
+	t, n := &timetable{}, 10
+	cmd := &cobra.Command{
+		Use: "preview [NAME]", Short: "Show the next occurrences of a timetable or a schedule", Args: cobra.MaximumNArgs(1),
+		RunE: a.connected(func(ctx context.Context, args []string) error {
+			var times client.Timetable
+			var err error
+			if len(args) == 1 && t.cron == "" && t.every == "" {
+				times, err = a.client.Occurrences(ctx, args[0], client.OccurrenceQuery{Paging: client.Paging{Limit: n}})
+			} else {
+				var draft client.ScheduleDraft
+				if draft, err = t.draft(""); err != nil {
+					return err
+				}
+				times, err = a.client.PreviewSchedule(ctx, client.PreviewOf(draft, n))
+			}
+			return a.one(err, func() {
+				for _, o := range times.Data {
+					a.printf("%s  %s  %s\n", o.Local, a.when(o.DueAt), o.Effect)
+				}
+			})
+		}),
+	}
+	t.flags(cmd)
+	cmd.Flags().IntVar(&n, "limit", n, "the number of occurrences")
+	return cmd
+}
+
+func (a *app) pauseSchedule() *cobra.Command {
+	var until, note string
+	cmd := a.named("pause", "Pause a schedule", func(ctx context.Context, name string) error {
+		o, err := a.pauseOptions(until, note)
+		if err != nil {
+			return err
+		}
+		return a.scheduleLine(a.client.PauseSchedule(ctx, name, o))
+	})
+	pauseFlags(cmd, &until, &note)
+	return cmd
+}
+
+func (a *app) group() *cobra.Command {
+	limit := 100
+	list := &cobra.Command{
+		Use: "ls", Short: "List groups", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, _ []string) error {
+			return table(a, a.client.Groups(ctx, client.Paging{}), limit, "GROUP MEMBERS VERSION", func(g client.Group) []string {
+				return []string{g.Name, strconv.Itoa(len(g.Members)), strconv.FormatUint(g.Version, 10)}
+			})
+		}),
+	}
+	list.Flags().IntVar(&limit, "limit", limit, "the most groups to list")
+	file := ""
+	put := a.named("put", "Create or replace a group", func(ctx context.Context, name string) error {
+		var draft struct {
+			Members []client.Member `json:"members"`
+		}
+		if err := a.readJSON(file, &draft); err != nil {
+			return err
+		}
+		return a.groupLines(a.client.PutGroup(ctx, name, draft.Members))
+	})
+	put.Flags().StringVar(&file, "file", "-", `file with {"members":[{"name":…,"url":…}]}; - is standard input`)
+	return parent("group", "List, show, put and delete groups", list, put,
+		a.named("get", "Show a group", func(ctx context.Context, name string) error { return a.groupLines(a.client.Group(ctx, name)) }),
+		a.named("rm", "Delete a group; its jobs stay", func(ctx context.Context, name string) error {
+			d, err := a.client.DeleteGroup(ctx, name)
+			return a.one(err, func() { a.printf("%s\n", d.Result) })
+		}),
+	)
+}
+
+func (a *app) groupLines(g client.Group, err error) error {
+	return a.one(err, func() {
+		a.printf("%s  %d members, version %d\n", g.Name, len(g.Members), g.Version)
+		for _, m := range g.Members {
+			a.printf("  %s  %s  %s\n", m.Name, m.URL, m.FilterLabel)
+		}
+	})
+}
+
+func (a *app) alert() *cobra.Command {
+	limit := 100
+	list := &cobra.Command{
+		Use: "ls", Short: "List pending and firing alerts", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, _ []string) error {
+			return table(a, a.client.Alerts(ctx, client.Paging{}), limit, "RULE STATE VALUE THRESHOLD SUBJECT SINCE", func(x client.Alert) []string {
+				return []string{
+					x.Rule, x.State, strconv.FormatFloat(x.Value, 'g', 4, 64), strconv.FormatFloat(x.Threshold, 'g', 4, 64),
+					dash(firstOf(x.Subject.Topic, x.Subject.Endpoint)), a.when(x.Since),
+				}
+			})
+		}),
+	}
+	rules := &cobra.Command{
+		Use: "rules", Short: "List alert rules", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, _ []string) error {
+			return table(a, a.client.Rules(ctx, client.Paging{}), limit, "RULE METRIC BY ABOVE FOR URL", func(r client.Rule) []string {
+				above := "-"
+				if r.Above != nil {
+					above = strconv.FormatFloat(*r.Above, 'g', 4, 64)
+				}
+				return []string{r.Name, r.Metric, r.By, above, r.For.String(), dash(r.URL)}
+			})
+		}),
+	}
+	file := ""
+	put := a.named("put", "Create or replace an alert rule", func(ctx context.Context, name string) error {
+		var draft client.RuleDraft
+		if err := a.readJSON(file, &draft); err != nil {
+			return err
+		}
+		r, err := a.client.PutRule(ctx, name, draft)
+		return a.one(err, func() { a.printf("%s  %s\n", r.Name, r.Metric) })
+	})
+	put.Flags().StringVar(&file, "file", "-", `file with {"metric":…}; - is standard input`)
+	return parent("alert", "List alerts; list, put and delete alert rules", list, rules, put,
+		a.named("rm", "Delete an alert rule", func(ctx context.Context, name string) error {
+			d, err := a.client.DeleteRule(ctx, name)
+			return a.one(err, func() { a.printf("%s\n", d.Result) })
+		}),
+	)
+}

@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/duehook/duehook/client"
+)
+
+// searchHelp lists the words of a search. They are those of the dashboard.
+const searchHelp = `Words narrow the search; a job must match all of them:
+
+  topic:NAME  state:dead  id:PREFIX (with topic)  uid:01JH…  biz:KEY or KEY alone
+  order:KEY  endpoint:URL or URL alone  label:key:value  priority:7  reason:retry_limit
+  schedule:NAME  group:ID  from:30m to:2h (due times; durations from now, or RFC 3339)`
+
+// webhookID is a uid, and in callbacks also the event.
+var webhookID = regexp.MustCompile(`(?i)^([0-7][0-9A-HJKMNP-TV-Z]{25})(\.[a-z_]+[.\d]*)?$`)
+
+// filterOf reads the words of a search.
+func (a *app) filterOf(words []string) (client.JobFilter, error) {
+	var f client.JobFilter
+	for _, word := range words {
+		if err := a.addWord(&f, word); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func (a *app) addWord(f *client.JobFilter, word string) error {
+	name, value, _ := strings.Cut(word, ":")
+	texts := map[string]*string{
+		"topic": &f.Topic, "id": &f.ID, "uid": &f.UID, "biz": &f.BizKey, "order": &f.OrderKey, "endpoint": &f.Endpoint,
+		"reason": &f.Reason, "schedule": &f.Schedule, "group": &f.GroupID,
+	}
+	times := map[string]*time.Time{"from": &f.DueFrom, "to": &f.DueTo}
+	if match := webhookID.FindStringSubmatch(word); match != nil {
+		f.UID = strings.ToUpper(match[1])
+		return nil
+	}
+	if strings.HasPrefix(word, "http://") || strings.HasPrefix(word, "https://") {
+		f.Endpoint = word
+		return nil
+	}
+	switch {
+	case texts[name] != nil && value != "":
+		*texts[name] = value
+	case times[name] != nil && value != "":
+		return a.readTime(times[name], word, value)
+	case name == "state" && value != "":
+		for state := range strings.SplitSeq(value, ",") {
+			f.State = append(f.State, client.State(state))
+		}
+	case name == "label":
+		key, text, ok := strings.Cut(value, ":")
+		if !ok {
+			return usagef("%q: write label:key:value", word)
+		}
+		if f.Labels == nil {
+			f.Labels = map[string]string{}
+		}
+		f.Labels[key] = text
+	case name == "priority":
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return usagef("%q: a priority is a number from 1 to 9", word)
+		}
+		f.Priority = n
+	case strings.Contains(word, ":"):
+		return usagef("%q is no word of a search; a business key with a colon is biz:%s\n\n%s", word, word, searchHelp)
+	default:
+		f.BizKey = word
+	}
+	return nil
+}
+
+func (a *app) readTime(to *time.Time, word, value string) error {
+	if value == "now" {
+		value = "0s"
+	}
+	at, err := a.moment(value)
+	if err != nil {
+		return usagef("%q: %v", word, err)
+	}
+	*to = at
+	return nil
+}

@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/duehook/duehook/client"
+	"github.com/duehook/duehook/job"
+)
+
+// draft is the flags of send.
+type draft struct {
+	r               client.Registration
+	in, at, body    string
+	headers, labels []string
+	ttl, timeout    string
+	steps, onConfl  string
+	limit           int
+	target          int64
+	wait            bool
+}
+
+func (a *app) send() *cobra.Command {
+	d := &draft{}
+	cmd := &cobra.Command{
+		Use:   "send URL",
+		Short: "Register a job and print when it is due",
+		Example: `  duehook send https://shop.example/hooks/timeout --in 30m --topic order-timeout --id order-8812 --body '{"order_id":8812}'
+  duehook send --group order-paid --topic order-events --id order-8812-paid
+  duehook send http://127.0.0.1:3000/hook --wait`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	f := cmd.Flags()
+	f.StringVar(&d.in, "in", "", "delay, such as 30m or 1d12h")
+	f.StringVar(&d.at, "at", "", "due time, such as 2026-01-31T09:00:00Z")
+	f.StringVar(&d.r.Topic, "topic", "", "topic (default \"default\")")
+	f.StringVar(&d.r.ID, "id", "", "id within the topic (default: a random one)")
+	f.StringVar(&d.body, "body", "", "@file, - for standard input, or text; JSON is sent as JSON")
+	f.StringVar(&d.r.ContentType, "content-type", "", "content type of the body")
+	f.StringVar(&d.r.Method, "method", "", "POST, PUT or PATCH (default POST)")
+	f.StringArrayVar(&d.headers, "header", nil, "header of the delivery, as name:value; repeatable")
+	f.StringArrayVar(&d.labels, "label", nil, "label to search by, as key:value; repeatable")
+	f.StringVar(&d.r.BizKey, "biz-key", "", "business key to search by")
+	f.StringVar(&d.r.OrderKey, "order-key", "", "jobs with the same key are delivered one at a time")
+	f.StringVar(&d.r.Group, "group", "", "register a job for each member of this group, instead of URL")
+	f.IntVar(&d.r.Priority, "priority", 0, "1 to 9; 9 goes first (default 5)")
+	f.StringVar(&d.ttl, "ttl", "", "the job expires after this time")
+	f.StringVar(&d.timeout, "timeout", "", "of one attempt")
+	f.StringVar(&d.steps, "retry", "", "delays between attempts, such as 15s,3m,10m")
+	f.IntVar(&d.limit, "limit", -1, "most retries; 0 means one attempt")
+	f.Int64Var(&d.target, "count", 0, "the job is due when its count reaches this")
+	f.StringVar(&d.onConfl, "on-conflict", "", "reject, ignore, replace, later or sooner (default reject)")
+	f.BoolVar(&d.wait, "wait", false, "follow the job to its end; the exit code is 0 if it was delivered")
+	cmd.RunE = a.connected(func(ctx context.Context, args []string) error {
+		if len(args) == 1 {
+			d.r.URL = args[0]
+		}
+		if err := a.complete(d); err != nil {
+			return err
+		}
+		return a.register(ctx, d)
+	})
+	return cmd
+}
+
+// complete turns the flags into a registration.
+func (a *app) complete(d *draft) error {
+	r := &d.r
+	if (r.URL == "") == (r.Group == "") {
+		return usagef("name either a URL or a group: duehook send URL, or duehook send --group NAME")
+	}
+	if d.wait && r.Group != "" {
+		return usagef("--wait follows one job; a group makes several. List them with duehook ls group_id:ID")
+	}
+	var err error
+	if r.Headers, err = pairs("--header", d.headers); err != nil {
+		return err
+	}
+	if r.Labels, err = pairs("--label", d.labels); err != nil {
+		return err
+	}
+	if err := d.times(); err != nil {
+		return err
+	}
+	if d.steps != "" || d.limit >= 0 {
+		r.Retry = &client.Retry{}
+		for step := range strings.FieldsFuncSeq(d.steps, func(c rune) bool { return c == ',' || c == ' ' }) {
+			if err := duration("--retry", step, nil, &r.Retry.Steps); err != nil {
+				return err
+			}
+		}
+		if d.limit >= 0 {
+			r.Retry.Limit = &d.limit
+		}
+	}
+	if d.target > 0 {
+		r.Count = &client.CountTarget{Target: d.target}
+	}
+	r.OnConflict = client.OnConflict(d.onConfl)
+	return a.readBody(d)
+}
+
+// times reads the flags that are times.
+func (d *draft) times() error {
+	if d.in != "" && d.at != "" {
+		return usagef("--in and --at exclude each other")
+	}
+	if err := duration("--in", d.in, &d.r.Delay, nil); err != nil {
+		return err
+	}
+	if err := duration("--ttl", d.ttl, &d.r.TTL, nil); err != nil {
+		return err
+	}
+	if err := duration("--timeout", d.timeout, &d.r.Timeout, nil); err != nil {
+		return err
+	}
+	if d.at == "" {
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, d.at)
+	if err != nil {
+		return usagef("--at %q is not a time such as 2026-01-31T09:00:00Z; --in takes a duration", d.at)
+	}
+	d.r.At = at
+	return nil
+}
+
+// duration reads a flag into one value or appends it to several.
+func duration(flag, text string, to *client.Duration, list *[]client.Duration) error {
+	if text == "" {
+		return nil
+	}
+	d, err := client.ParseDuration(text)
+	switch {
+	case err != nil:
+		return usagef("%s: %v", flag, err)
+	case list != nil:
+		*list = append(*list, d)
+	default:
+		*to = d
+	}
+	return nil
+}
+
+func pairs(flag string, from []string) (map[string]string, error) {
+	if len(from) == 0 {
+		return nil, nil
+	}
+	to := map[string]string{}
+	for _, pair := range from {
+		name, value, ok := strings.Cut(pair, ":")
+		if !ok {
+			return nil, usagef("%s %q: write name:value", flag, pair)
+		}
+		to[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	return to, nil
+}
+
+// maxBody bounds what is read for a body. The server's limit is lower.
+const maxBody = 32 << 20
+
+// readBody reads the body from a file, standard input or the flag. Text that is JSON is sent as
+// JSON, unless a content type says otherwise.
+func (a *app) readBody(d *draft) error {
+	var data []byte
+	var err error
+	switch name, isFile := strings.CutPrefix(d.body, "@"); {
+	case d.body == "":
+		return nil
+	case d.body == "-":
+		data, err = io.ReadAll(io.LimitReader(a.In, maxBody))
+	case isFile:
+		data, err = os.ReadFile(name)
+	default:
+		data = []byte(d.body)
+	}
+	if err != nil {
+		return usagef("--body: %v", err)
+	}
+	if json.Valid(data) && (d.r.ContentType == "" || strings.Contains(d.r.ContentType, "json")) {
+		d.r.Body = json.RawMessage(data)
+		return nil
+	}
+	d.r.BodyBytes = data
+	if d.r.ContentType == "" {
+		d.r.ContentType = "text/plain; charset=utf-8"
+	}
+	return nil
+}
+
+func (a *app) register(ctx context.Context, d *draft) error {
+	if d.r.Group != "" {
+		f, err := a.client.RegisterGroup(ctx, d.r)
+		return a.one(err, func() {
+			for i := range f.Jobs {
+				a.printf("%s  %s\n", a.jobLine(&f.Jobs[i].Job), f.Jobs[i].Result)
+			}
+		})
+	}
+	r, err := a.client.Register(ctx, d.r)
+	if err != nil || !d.wait {
+		return a.one(err, func() { a.printf("%s  %s\n", a.jobLine(&r.Job), r.Result) })
+	}
+	a.hint("%s\n", a.jobLine(&r.Job))
+	return a.follow(ctx, r.Job)
+}
+
+// follow waits for the end of a job. It looks at the job when it is due, and more often then.
+func (a *app) follow(ctx context.Context, j client.Job) error {
+	attempts := j.Attempts
+	for pause := 50 * time.Millisecond; !j.State.Final(); pause = min(pause*2, time.Second) {
+		if ahead := j.NextAt.Sub(a.Clock.Now()); ahead > 5*time.Second {
+			pause = min(ahead-time.Second, 30*time.Second)
+		}
+		err := job.Sleep(ctx, a.Clock, pause)
+		if err != nil {
+			return fmt.Errorf("stopped waiting for %s/%s, which continues: %w", j.Topic, j.ID, err)
+		}
+		if j, err = a.client.Job(ctx, j.Topic, j.ID); err != nil {
+			return err
+		}
+		if j.Attempts != attempts && j.LastAttempt != nil && !j.State.Final() {
+			a.hint("attempt %d failed: %s; next %s\n", j.LastAttempt.Number, j.LastAttempt.Error, a.when(j.NextAt))
+		}
+		attempts = j.Attempts
+	}
+	if err := a.one(nil, func() { a.printf("%s\n", a.jobLine(&j)) }); err != nil {
+		return err
+	}
+	if j.State != client.StateDelivered {
+		return &outcomeError{fmt.Sprintf("%s/%s is %s (%s); duehook explain %s/%s says why", j.Topic, j.ID, j.State, j.Reason, j.Topic, j.ID)}
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/duehook/duehook/client"
+)
+
+func (a *app) topics() *cobra.Command {
+	q, limit := client.TopicQuery{}, 100
+	cmd := &cobra.Command{
+		Use: "topics [PART]", Short: "List topics with their jobs by state", Args: cobra.MaximumNArgs(1),
+		RunE: a.connected(func(ctx context.Context, args []string) error {
+			q.Q = strings.Join(args, "")
+			return table(a, a.client.Topics(ctx, q), limit, "TOPIC STATE WAITING READY RUNNING RETRYING DEAD", func(t client.Topic) []string {
+				row := []string{t.Name, t.State}
+				for _, s := range []client.State{client.StateWaiting, client.StateReady, client.StateRunning, client.StateRetrying, client.StateDead} {
+					row = append(row, strconv.FormatInt(t.States[s], 10))
+				}
+				return row
+			})
+		}),
+	}
+	cmd.Flags().IntVar(&limit, "limit", limit, "the most topics to list")
+	return cmd
+}
+
+// parent is a command that only has others.
+func parent(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// named is a command on a resource with a name.
+func (a *app) named(use, short string, run func(ctx context.Context, name string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " NAME", Short: short, Args: cobra.ExactArgs(1),
+		RunE: a.connected(func(ctx context.Context, args []string) error { return run(ctx, args[0]) }),
+	}
+}
+
+func (a *app) topic() *cobra.Command {
+	set := &cobra.Command{
+		Use: "set NAME FIELD=VALUE …", Short: "Change settings of a topic; an empty value removes one", Args: cobra.MinimumNArgs(2),
+		Example: "  duehook topic set order-timeout rate=50 concurrency=20 retry.limit=3\n  duehook topic set order-timeout rate=",
+		RunE: a.connected(func(ctx context.Context, args []string) error {
+			patch, err := patchOf(args[1:])
+			if err != nil {
+				return err
+			}
+			return a.topicLine(a.client.PatchTopic(ctx, args[0], patch))
+		}),
+	}
+	var until, note string
+	pause := a.named("pause", "Stop the deliveries of a topic", func(ctx context.Context, name string) error {
+		o, err := a.pauseOptions(until, note)
+		if err != nil {
+			return err
+		}
+		return a.topicLine(a.client.PauseTopic(ctx, name, o))
+	})
+	pauseFlags(pause, &until, &note)
+	return parent("topic", "Show, change, pause, drain and resume a topic",
+		a.named("get", "Show a topic", func(ctx context.Context, name string) error {
+			t, err := a.client.Topic(ctx, name)
+			return a.one(err, func() { a.topicDetails(&t) })
+		}),
+		set, pause,
+		a.named("drain", "Refuse new jobs and deliver the others", func(ctx context.Context, name string) error {
+			return a.topicLine(a.client.DrainTopic(ctx, name))
+		}),
+		a.named("resume", "End a pause or a drain", func(ctx context.Context, name string) error {
+			return a.topicLine(a.client.ResumeTopic(ctx, name))
+		}),
+		a.named("rm", "Delete the settings of a topic; its jobs stay", func(ctx context.Context, name string) error {
+			d, err := a.client.DeleteTopic(ctx, name)
+			return a.one(err, func() { a.printf("%s\n", d.Result) })
+		}),
+	)
+}
+
+func pauseFlags(cmd *cobra.Command, until, note *string) {
+	cmd.Flags().StringVar(until, "until", "", "resume at this time, or after this duration")
+	cmd.Flags().StringVar(note, "note", "", "why, for others to read")
+}
+
+func (a *app) pauseOptions(until, note string) (o client.PauseOptions, err error) {
+	o.Note = note
+	if until != "" {
+		o.Until, err = a.moment(until)
+	}
+	return o, err
+}
+
+func (a *app) topicLine(t client.Topic, err error) error {
+	return a.one(err, func() { a.printf("%s  %s%s\n", t.Name, t.State, pauseText(t.Paused)) })
+}
+
+func pauseText(p *client.Pause) string {
+	if p == nil {
+		return ""
+	}
+	text := " since " + stamp(p.Since)
+	if !p.Until.IsZero() {
+		text += " until " + stamp(p.Until)
+	}
+	if p.By != "" {
+		text += " by " + p.By
+	}
+	if p.Note != "" {
+		text += ": " + p.Note
+	}
+	return text
+}
+
+func (a *app) topicDetails(t *client.Topic) {
+	a.printf("%s  %s%s\n", t.Name, t.State, pauseText(t.Paused))
+	for _, s := range []client.State{
+		client.StateWaiting, client.StateReady, client.StateRunning, client.StateRetrying,
+		client.StateDelivered, client.StateDead, client.StateCancelled, client.StateExpired,
+	} {
+		a.printf("  %-10s %d\n", s, t.States[s])
+	}
+	if t.Settings != nil {
+		settings, _ := json.Marshal(t.Settings)
+		a.printf("  settings   %s\n", settings)
+	}
+}
+
+// patchOf reads FIELD=VALUE: a dot leads into an object, a value that is JSON is taken as such, an
+// empty one removes the field.
+func patchOf(args []string) (client.Patch, error) {
+	patch := client.Patch{}
+	for _, arg := range args {
+		name, text, ok := strings.Cut(arg, "=")
+		if !ok || name == "" {
+			return nil, usagef("%q: write FIELD=VALUE", arg)
+		}
+		var value any
+		if text != "" && json.Unmarshal([]byte(text), &value) != nil {
+			value = text
+		}
+		at := map[string]any(patch)
+		path := strings.Split(name, ".")
+		for _, part := range path[:len(path)-1] {
+			inner, ok := at[part].(map[string]any)
+			if !ok {
+				inner = map[string]any{}
+				at[part] = inner
+			}
+			at = inner
+		}
+		at[path[len(path)-1]] = value
+	}
+	return patch, nil
+}
+
+func (a *app) endpoints() *cobra.Command {
+	q, limit := client.EndpointQuery{}, 100
+	list := &cobra.Command{
+		Use: "endpoints [URL]", Short: "List endpoints and their circuits", Args: cobra.MaximumNArgs(1),
+		RunE: a.connected(func(ctx context.Context, args []string) error {
+			q.Endpoint = strings.Join(args, "")
+			return table(a, a.client.Endpoints(ctx, q), limit, "ENDPOINT CIRCUIT WAITING READY INFLIGHT FAILURES LAST", func(e client.Endpoint) []string {
+				circuit := e.State
+				if !e.ReopensAt.IsZero() {
+					circuit += ", half-opens " + a.when(e.ReopensAt)
+				}
+				return []string{
+					e.Endpoint, circuit, strconv.FormatInt(e.Waiting, 10), strconv.FormatInt(e.Ready, 10),
+					strconv.FormatInt(e.InFlight, 10), strconv.FormatInt(e.Failures, 10), dash(e.LastError),
+				}
+			})
+		}),
+	}
+	list.Flags().StringSliceVar(&q.State, "state", nil, "closed, open or half_open")
+	list.Flags().IntVar(&limit, "limit", limit, "the most endpoints to list")
+	list.AddCommand(
+		&cobra.Command{
+			Use: "try URL", Short: "Half-open a circuit now", Args: cobra.ExactArgs(1),
+			RunE: a.connected(func(ctx context.Context, args []string) error {
+				e, err := a.client.TryEndpoint(ctx, args[0])
+				return a.one(err, func() { a.printf("%s  %s\n", e.Endpoint, e.State) })
+			}),
+		},
+		a.testEndpoint(),
+	)
+	return list
+}
+
+func (a *app) testEndpoint() *cobra.Command {
+	t := client.Test{}
+	cmd := &cobra.Command{
+		Use: "test URL", Short: "Send a test request now, without a job", Args: cobra.ExactArgs(1),
+		RunE: a.connected(func(ctx context.Context, args []string) error {
+			t.URL = args[0]
+			r, err := a.client.TestEndpoint(ctx, t)
+			if err := a.one(err, func() { a.printf("%s\n", answer(&r.Attempt)) }); err != nil || r.Delivered {
+				return err
+			}
+			return &outcomeError{"the test was not delivered"}
+		}),
+	}
+	cmd.Flags().StringVar(&t.Topic, "topic", "", "sign with the secret of this topic")
+	return cmd
+}
+
+func (a *app) events() *cobra.Command {
+	q := client.EventQuery{}
+	cmd := &cobra.Command{
+		Use: "events", Short: "Print events as they happen, until interrupted", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, _ []string) error {
+			for e, err := range a.client.Events(ctx, q) {
+				if err != nil {
+					return err
+				}
+				if err := a.event(&e); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().StringSliceVar(&q.Type, "type", nil, "only events of these types")
+	cmd.Flags().StringVar(&q.Topic, "topic", "", "only of this topic")
+	cmd.Flags().StringVar(&q.Endpoint, "endpoint", "", "only of this endpoint")
+	return cmd
+}
+
+func (a *app) event(e *client.Event) error {
+	if a.json {
+		data, err := json.Marshal(e)
+		if err != nil {
+			return fmt.Errorf("encode an event: %w", err)
+		}
+		return a.object(data)
+	}
+	subject := firstOf(e.Schedule, e.Endpoint)
+	if e.ID != "" {
+		subject = e.Topic + "/" + e.ID
+	}
+	more := firstOf(e.Error, e.Reason)
+	if !e.NextAt.IsZero() {
+		more += " next " + a.when(e.NextAt)
+	}
+	a.printf("%s  %-18s %s  %s\n", e.At.Local().Format(time.TimeOnly), e.Type, firstOf(subject, e.Topic), more)
+	return nil
+}
