@@ -46,6 +46,13 @@ func (r *recorder) RegisterOwn(ctx context.Context, regs []store.Registration) (
 	return out, err
 }
 
+// registered is how many keys were registered.
+func (r *recorder) registered() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.created)
+}
+
 func newRig(t *testing.T, retention time.Duration) *rig {
 	s := memstore.New(memstore.Options{Retention: retention})
 	jobs, err := scheduler.New(scheduler.Options{Store: s})
@@ -198,13 +205,13 @@ func TestOccurrencesAreRegisteredAhead(t *testing.T) {
 		r.set(m, "s", every("5m"))
 		at := r.next(m)
 		pass(time.Until(at) - schedule.Ahead - time.Millisecond)
-		if len(r.jobs.created) != 0 {
+		if r.jobs.registered() != 0 {
 			t.Error("registered more than 2 s ahead")
 		}
 		pass(time.Second)
 		s := r.get(m, "s")
-		if len(r.jobs.created) != 1 || s.Fired != 0 || s.Last.Outcome != Planned {
-			t.Errorf("%d jobs, %+v, the last is %+v", len(r.jobs.created), s.Counters, s.Last)
+		if r.jobs.registered() != 1 || s.Fired != 0 || s.Last.Outcome != Planned {
+			t.Errorf("%d jobs, %+v, the last is %+v", r.jobs.registered(), s.Counters, s.Last)
 		}
 		if ids := r.deliver(); ids != nil {
 			t.Errorf("%v before it is due", ids)
@@ -400,7 +407,7 @@ func TestPauseWithdrawsAndResumeGoesOn(t *testing.T) {
 		pass(9 * time.Second)
 		s, err := m.Pause(t.Context(), "s", ptr("why"))
 		r.ok(err)
-		if len(r.jobs.created) != 1 || s.State != Paused || s.Counters.Fired != 0 || *s.Note != "why" {
+		if r.jobs.registered() != 1 || s.State != Paused || s.Counters.Fired != 0 || *s.Note != "why" {
 			t.Errorf("paused: %+v", s)
 		}
 		pass(time.Minute)
@@ -542,7 +549,7 @@ func TestOccurrencesWithAnOrderKey(t *testing.T) {
 		defer r.run(m)()
 		pass(61 * time.Second)
 		s := r.get(m, "s")
-		if n := int64(len(r.jobs.created)); s.Counters.Fired != n-1 || n < 5 || s.Counters.Manual != 1 {
+		if n := int64(r.jobs.registered()); s.Counters.Fired != n-1 || n < 5 || s.Counters.Manual != 1 {
 			t.Errorf("%+v of %d", s.Counters, n)
 		}
 	})
@@ -680,8 +687,8 @@ func crashes(t *testing.T, seed uint64) {
 	if n := rec.Fired + rec.Missed + rec.Skipped + queued; n != total || rec.Failed != 0 {
 		t.Errorf("%d of %d occurrences decided: %+v", n, total, rec.Counters)
 	}
-	if off := int64(len(r.jobs.created)) - rec.Fired; off < 0 || off > crashed {
-		t.Errorf("%d jobs for %d that fired, after %d crashes", len(r.jobs.created), rec.Fired, crashed)
+	if off := int64(r.jobs.registered()) - rec.Fired; off < 0 || off > crashed {
+		t.Errorf("%d jobs for %d that fired, after %d crashes", r.jobs.registered(), rec.Fired, crashed)
 	}
 	for key, uids := range r.jobs.created {
 		if len(uids) != 1 {
@@ -715,7 +722,7 @@ func TestRegisteredOccurrencesAreRecognized(t *testing.T) {
 			defer r.run(r.node("b", nil))()
 			got += len(r.follow(25 * time.Second))
 			r.wantOnce(a, "s")
-			if n := len(r.jobs.created); got != n {
+			if n := r.jobs.registered(); got != n {
 				t.Errorf("%s: %d were registered, %d arrived", policy, n, got)
 			}
 		})
