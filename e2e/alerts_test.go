@@ -131,7 +131,7 @@ func testAlert(t *testing.T, nodes []*node) {
 		"metric": "open_circuits", "for": 0, "keep_firing_for": "30s", "url": p.url,
 	})
 	// The topic's own threshold goes by what is kept.
-	must(t, http.StatusOK, "PUT", base+"/v1/topics/fragile", map[string]any{
+	must(t, http.StatusCreated, "PUT", base+"/v1/topics/fragile", map[string]any{
 		"alerts": map[string]any{"dead_letters": 0, "for": 0, "keep_firing_for": 0, "url": p.url},
 	})
 	register(t, base, registration{Topic: "fragile", ID: "one", URL: shop.URL(), Retry: map[string]any{"limit": 0}})

@@ -31,7 +31,10 @@ func last(nodes []*node) *node { return nodes[len(nodes)-1] }
 
 func putTopic(t testing.TB, n *node, topic string, settings map[string]any) {
 	t.Helper()
-	must(t, http.StatusOK, "PUT", n.base()+"/v1/topics/"+topic, settings)
+	a, err := call(t.Context(), "PUT", n.base()+"/v1/topics/"+topic, nil, settings)
+	if err != nil || a.status != http.StatusOK && a.status != http.StatusCreated {
+		t.Fatalf("PUT of topic %s: %d, %v: %s", topic, a.status, err, a.body)
+	}
 }
 
 func tellTopic(t testing.TB, n *node, topic, what string) {

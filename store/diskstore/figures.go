@@ -145,10 +145,7 @@ func (s *Store) lanesFor(of store.DueOf, visit func(*lane)) {
 func (c *counting) spread(b *bucket, bounds []job.Instant, counts []int64) {
 	left := b.waiting
 	add := func(at job.Instant, n int64) {
-		i, found := slices.BinarySearch(bounds, at)
-		if found {
-			i++
-		}
+		i, _ := slices.BinarySearch(bounds, at+1) // the first bound after at; bounds may be equal
 		if i < len(bounds) {
 			counts[i] += n
 			left -= n

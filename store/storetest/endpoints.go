@@ -192,6 +192,7 @@ func dueCounted(f *fixture) {
 	equal(f, "by hours", f.dueCounts(start, 0, h, 2*h, 3*h, 4*h, 5*h, 6*h), []int64{0, 43, 40, 40, 40, 40, 0, 0})
 	equal(f, "by two", f.dueCounts(start, 2*h, 4*h), []int64{83, 80, 40})
 	equal(f, "in the end", f.dueCounts(start, h/4), []int64{3, 200})
+	equal(f, "with equal bounds", f.dueCounts(start, h/2, h/2, h), []int64{3, 0, 40, 160})
 	equal(f, "of a topic", f.dueCountsOf(store.DueOf{Topic: "t0"}, start, h, 2*h), []int64{6, 6, 18})
 	equal(f, "of a topic that begins alike", f.dueCountsOf(store.DueOf{Topic: "t"}, start), []int64{0})
 	equal(f, "of another one", f.dueCountsOf(store.DueOf{Topic: "now"}, start, h), []int64{3, 0})

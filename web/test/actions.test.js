@@ -284,8 +284,8 @@ test('search and filters are in the address', async () => {
 });
 
 test('filters that do not exist are refused, and select nothing', async () => {
-  await register({ topic: 'refused', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
-  await go('/jobs?topic=refused');
+  await register({ topic: 'filtered', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
+  await go('/jobs?topic=filtered');
   await link('a').waitFor();
   const box = field('Search jobs');
   for (const [typed, fault] of [

@@ -380,7 +380,10 @@ func (a *auditor) checkOwned(o *owned) {
 		for _, m := range rounds {
 			claims = append(claims, m.claims...)
 		}
-		if !b.inFlight && !slices.ContainsFunc(rounds, func(m *model) bool { return m.withdrawn }) {
+		// A repeated cancel is answered like one that ended the job, if the first one was noted while
+		// an attempt was in flight.
+		noted := slices.ContainsFunc(o.bans, func(other *ban) bool { return other.uid == b.uid && other.inFlight && other.from < b.from })
+		if !b.inFlight && !noted && !slices.ContainsFunc(rounds, func(m *model) bool { return m.withdrawn }) {
 			a.wrong(o.key, "a cancel was answered with cancelled, but it never was")
 		}
 		for _, c := range claims {

@@ -86,7 +86,7 @@ func (s *timing) draft(number int, every time.Duration) *schedules.Draft {
 		Every: &every, Jitter: &s.jitter, EndAt: &s.end, Overlap: new(string(s.overlap)), Policy: new(string(s.policy)),
 		Grace: new(time.Second), Limit: new(1000),
 		Job: &job.Draft{
-			Topic: &topics[0], Destination: &url, OrderKey: s.order,
+			Topic: &topics[0], Destination: &url, OrderKey: s.order, AgainBody: new(true),
 			Body: &job.Body{Form: job.BodyJSON, Content: []byte(strconv.Itoa(number))},
 		},
 	}
