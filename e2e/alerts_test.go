@@ -77,10 +77,10 @@ func (p *pager) await(t *testing.T, what string) alertBody {
 
 // alertView is an alert as the API shows it.
 type alertView struct {
-	ID, Rule, Status string
-	SetIn            string `json:"set_in"`
-	Subject          struct{ Endpoint string }
-	Value            float64
+	ID, Rule, State string
+	SetIn           string `json:"set_in"`
+	Subject         struct{ Endpoint string }
+	Value           float64
 }
 
 func listAlerts(t *testing.T, base string) []alertView {
@@ -152,8 +152,8 @@ func testAlert(t *testing.T, nodes []*node) {
 	for _, n := range nodes {
 		testenv.Eventually(t, deliverLimit, func() bool {
 			all := listAlerts(t, n.base())
-			return len(all) == 2 && all[0].Status == "firing" && all[0].ID == fired.Alert && all[0].Subject.Endpoint == endpoint &&
-				all[1].Status == "firing" && all[1].ID == lost.Alert && all[1].SetIn == "/v1/topics/fragile"
+			return len(all) == 2 && all[0].State == "firing" && all[0].ID == fired.Alert && all[0].Subject.Endpoint == endpoint &&
+				all[1].State == "firing" && all[1].ID == lost.Alert && all[1].SetIn == "/v1/topics/fragile"
 		}, "the alerts are listed")
 		testenv.Eventually(t, deliverLimit, func() bool {
 			page := string(must(t, http.StatusOK, "GET", n.base()+"/metrics", nil).body)

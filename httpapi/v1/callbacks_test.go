@@ -106,7 +106,8 @@ func TestCallbacksAreChecked(t *testing.T) {
 		{
 			fmt.Sprintf(`{"dead":{"url":"https://a","headers":%[1]s},"expired":{"url":"https://a","headers":%[1]s}}`,
 				fmt.Sprintf(`{"a":%q,"b":%[1]q,"c":%[1]q}`, strings.Repeat("h", 4000))),
-			httpapi.CodeInvalidRequest, []string{"/callbacks"},
+			httpapi.CodeInvalidRequest,
+			[]string{"/callbacks"},
 		},
 		{`[]`, httpapi.CodeInvalidRequest, []string{"/callbacks"}},
 	} {

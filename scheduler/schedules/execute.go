@@ -107,7 +107,7 @@ func (w *work) recognizeAt(ctx context.Context, turn schedule.Turn) (bool, error
 	r := &w.rec
 	reg, err := w.registration(job.InstantOf(turn.Time), false)
 	if err != nil {
-		return false, nil // the template is invalid, which its step says
+		return false, nil //nolint:nilerr // the template is invalid, which its step says
 	}
 	j, err := w.m.lookUp(ctx, reg.Key)
 	switch {
@@ -230,13 +230,14 @@ func (w *work) fire(ctx context.Context, turns bool, steps ...schedule.Step) err
 		}
 	}
 	var regs []store.Registration
+	var of []*schedule.Step // the step of each
 	for i := range steps {
 		reg, err := w.registration(job.InstantOf(steps[i].Time), steps[i].Late)
 		if err != nil && !wrongTemplate(err) {
 			return err
 		}
 		if err == nil {
-			regs = append(regs, reg)
+			regs, of = append(regs, reg), append(of, &steps[i])
 		}
 	}
 	if len(regs) == 0 { // the settings of the server no longer allow the template
@@ -250,12 +251,12 @@ func (w *work) fire(ctx context.Context, turns bool, steps ...schedule.Step) err
 	if err != nil {
 		return fmt.Errorf("register the occurrences of %s: %w", w.name, err)
 	}
-	for i := range got {
-		if err := w.registered(&regs[i], &got[i], !turns || steps[i].Compare(w.rec.Counted.turn()) > 0); err != nil {
+	for i, step := range of {
+		if err := w.registered(&regs[i], &got[i], !turns || step.Compare(w.rec.Counted.turn()) > 0); err != nil {
 			return err
 		}
 		if turns {
-			w.passed(&steps[i])
+			w.passed(step)
 		}
 	}
 	return nil

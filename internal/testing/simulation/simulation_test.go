@@ -44,22 +44,16 @@ func inMemory(_ *testing.T, p *plan) backend {
 
 func (m memory) step(d time.Duration) { m.ahead.Add(int64(d)) }
 
-// engine is a diskstore that all nodes share, with a clock that can be set.
-type engine struct {
-	*diskstore.Store
-	ahead *atomic.Int64
-}
+// engine is a diskstore that all nodes share.
+type engine struct{ *diskstore.Store }
 
 func onEngine(t *testing.T, p *plan) backend {
-	ahead := &atomic.Int64{}
-	s, err := diskstore.Open(diskstore.Options{Retention: p.retention, Clock: stepped{clock, ahead}})
+	s, err := diskstore.Open(diskstore.Options{Retention: p.retention, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return engine{s, ahead}
+	return engine{s}
 }
-
-func (e engine) step(d time.Duration) { e.ahead.Add(int64(d)) }
 
 func (e engine) connect() store.Store { return shared{e.Store} }
 
