@@ -121,7 +121,7 @@ type CountTarget struct {
 	AtDeadline string `json:"at_deadline,omitempty"` // "fire" or "expire"
 }
 
-// Job is a job as the server has it.
+// Job is a registered job.
 type Job struct {
 	UID         string            `json:"uid"`
 	Topic       string            `json:"topic"`

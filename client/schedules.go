@@ -39,7 +39,7 @@ type Misfire struct {
 	Limit  int      `json:"limit,omitempty"`
 }
 
-// Schedule is a schedule as the server has it.
+// Schedule is a stored schedule.
 type Schedule struct {
 	Name           string           `json:"name"`
 	State          string           `json:"state"` // active, paused or completed

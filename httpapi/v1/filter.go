@@ -179,7 +179,7 @@ func writeFilter(w *writer, f *store.Query) {
 	w.instantIfAny("created_to", f.CreatedTo)
 }
 
-// The following methods note what is wrong with a value, and return it as a filter has it.
+// The following methods decode a value of a filter, and record what is wrong with it.
 
 func (e *fieldErrors) name(pointer, value string) string {
 	if err := job.CheckName(value); err != nil {

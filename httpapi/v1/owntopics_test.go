@@ -52,7 +52,7 @@ func (a *keyedAPI) operationOf(topic string) string {
 	return ""
 }
 
-// state is everything that an admin sees, but for what passes by itself.
+// state is everything that an admin sees, without the values that change with time.
 func (a *keyedAPI) state() map[string]string {
 	a.t.Helper()
 	all := map[string]string{}

@@ -24,7 +24,7 @@ func pageOf[T any](all []T, write func(*writer, *T), next string) view {
 }
 
 // pageOfAll is the page that the request asks for of a list that is read whole. key orders
-// the list, and tells its entries apart.
+// the list, and differs between its entries.
 func pageOfAll[T any](r *request, all []T, key func(*T) string, write func(*writer, *T)) (view, error) {
 	after, err := base64.RawURLEncoding.DecodeString(r.query.Cursor)
 	if err != nil {

@@ -25,10 +25,7 @@ func (a *app) schedule() *cobra.Command {
 			r, err := a.client.RunSchedule(ctx, name)
 			return a.one(err, func() { a.printf("%s  %s\n", a.jobLine(&r.Job), r.Result) })
 		}),
-		a.named("rm", "Delete a schedule", func(ctx context.Context, name string) error {
-			d, err := a.client.DeleteSchedule(ctx, name)
-			return a.one(err, func() { a.printf("%s\n", d.Result) })
-		}),
+		a.deletion("Delete a schedule", (*client.Client).DeleteSchedule),
 	)
 }
 
@@ -198,10 +195,7 @@ func (a *app) group() *cobra.Command {
 	put.Flags().StringVar(&file, "file", "-", `file with {"members":[{"name":…,"url":…}]}; - is standard input`)
 	return parent("group", "List, show, put and delete groups", list, put,
 		a.named("get", "Show a group", func(ctx context.Context, name string) error { return a.groupLines(a.client.Group(ctx, name)) }),
-		a.named("rm", "Delete a group; its jobs stay", func(ctx context.Context, name string) error {
-			d, err := a.client.DeleteGroup(ctx, name)
-			return a.one(err, func() { a.printf("%s\n", d.Result) })
-		}),
+		a.deletion("Delete a group; its jobs stay", (*client.Client).DeleteGroup),
 	)
 }
 
@@ -250,9 +244,6 @@ func (a *app) alert() *cobra.Command {
 	})
 	put.Flags().StringVar(&file, "file", "-", `file with {"metric":…}; - is standard input`)
 	return parent("alert", "List alerts; list, put and delete alert rules", list, rules, put,
-		a.named("rm", "Delete an alert rule", func(ctx context.Context, name string) error {
-			d, err := a.client.DeleteRule(ctx, name)
-			return a.one(err, func() { a.printf("%s\n", d.Result) })
-		}),
+		a.deletion("Delete an alert rule", (*client.Client).DeleteRule),
 	)
 }

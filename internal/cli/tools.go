@@ -80,16 +80,7 @@ file or standard input. The secret is in --secret or DUEHOOK_SECRET.`,
 			if len(secrets) == 0 && a.environ["DUEHOOK_SECRET"] != "" {
 				secrets = []string{a.environ["DUEHOOK_SECRET"]}
 			}
-			in := a.In
-			if len(args) == 1 && args[0] != "-" {
-				file, err := os.Open(args[0])
-				if err != nil {
-					return usagef("%v", err)
-				}
-				defer func() { _ = file.Close() }()
-				in = file
-			}
-			return a.verifyRequest(in, secrets, old)
+			return a.reading(args, func(in io.Reader) error { return a.verifyRequest(in, secrets, old) })
 		},
 	}
 	cmd.Flags().StringArrayVar(&secrets, "secret", nil, "signing secret, whsec_…; repeatable")

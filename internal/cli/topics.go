@@ -47,6 +47,14 @@ func (a *app) named(use, short string, run func(ctx context.Context, name string
 	}
 }
 
+// deletion is a command that deletes a resource with a name.
+func (a *app) deletion(short string, call func(*client.Client, context.Context, string, ...client.CallOption) (client.Deleted, error)) *cobra.Command {
+	return a.named("rm", short, func(ctx context.Context, name string) error {
+		d, err := call(a.client, ctx, name)
+		return a.one(err, func() { a.printf("%s\n", d.Result) })
+	})
+}
+
 func (a *app) topic() *cobra.Command {
 	set := &cobra.Command{
 		Use: "set NAME FIELD=VALUE …", Short: "Change settings of a topic; an empty value removes one", Args: cobra.MinimumNArgs(2),
@@ -80,10 +88,7 @@ func (a *app) topic() *cobra.Command {
 		a.named("resume", "End a pause or a drain", func(ctx context.Context, name string) error {
 			return a.topicLine(a.client.ResumeTopic(ctx, name))
 		}),
-		a.named("rm", "Delete the settings of a topic; its jobs stay", func(ctx context.Context, name string) error {
-			d, err := a.client.DeleteTopic(ctx, name)
-			return a.one(err, func() { a.printf("%s\n", d.Result) })
-		}),
+		a.deletion("Delete the settings of a topic; its jobs stay", (*client.Client).DeleteTopic),
 	)
 }
 

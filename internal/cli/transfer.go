@@ -33,20 +33,24 @@ Give each job an id: then the import can be repeated, and registers nothing twic
 off, it says with which --skip it continues. Jobs that the server refuses are printed with their
 line; the others are registered.`,
 		RunE: a.connected(func(ctx context.Context, args []string) error {
-			in := a.In
-			if len(args) == 1 && args[0] != "-" {
-				file, err := os.Open(args[0])
-				if err != nil {
-					return usagef("%v", err)
-				}
-				defer func() { _ = file.Close() }()
-				in = file
-			}
-			return a.importFrom(ctx, in, skip)
+			return a.reading(args, func(in io.Reader) error { return a.importFrom(ctx, in, skip) })
 		}),
 	}
 	cmd.Flags().IntVar(&skip, "skip", 0, "leave out this many lines, which an earlier run has registered")
 	return cmd
+}
+
+// reading passes the file that args name on, or standard input.
+func (a *app) reading(args []string, read func(io.Reader) error) error {
+	if len(args) == 0 || args[0] == "-" {
+		return read(a.In)
+	}
+	file, err := os.Open(args[0])
+	if err != nil {
+		return usagef("%v", err)
+	}
+	defer func() { _ = file.Close() }()
+	return read(file)
 }
 
 // loading is an import at work.
