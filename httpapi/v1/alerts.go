@@ -3,6 +3,8 @@ package v1
 import (
 	"context"
 
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/alerts"
 )
 
@@ -15,33 +17,33 @@ type Alerts interface {
 	Alerts(ctx context.Context) ([]alerts.Alert, error)
 }
 
-var ruleFields = newFieldSet(withTerms(map[string]func(*alerts.Draft, field){
-	"metric":   func(d *alerts.Draft, f field) { setText(&d.Metric, f) },
-	"by":       func(d *alerts.Draft, f field) { setText(&d.By, f) },
-	"topic":    ofText(func(d *alerts.Draft, e *fieldErrors, at, s string) { d.Topic = e.name(at, s) }),
-	"endpoint": ofText(func(d *alerts.Draft, e *fieldErrors, at, s string) { d.Endpoint = e.endpoint(at, s) }),
-	"above":    func(d *alerts.Draft, f field) { d.Above = f.number() },
+var ruleFields = wire.NewFieldSet(withTerms(map[string]func(*alerts.Draft, wire.Field){
+	"metric":   func(d *alerts.Draft, f wire.Field) { wire.SetText(&d.Metric, f) },
+	"by":       func(d *alerts.Draft, f wire.Field) { wire.SetText(&d.By, f) },
+	"topic":    wire.OfText(func(d *alerts.Draft, e *wire.Errors, at, s string) { d.Topic = asName(e, at, s) }),
+	"endpoint": wire.OfText(func(d *alerts.Draft, e *wire.Errors, at, s string) { d.Endpoint = asEndpoint(e, at, s) }),
+	"above":    func(d *alerts.Draft, f wire.Field) { d.Above = f.Number() },
 }, func(d *alerts.Draft) *alerts.Terms { return &d.Terms }))
 
-var termFields = map[string]func(*alerts.Terms, field){
-	"window":          func(t *alerts.Terms, f field) { t.Window = f.duration() },
-	"min_attempts":    func(t *alerts.Terms, f field) { t.MinAttempts = f.integer() },
-	"for":             func(t *alerts.Terms, f field) { t.For = f.duration() },
-	"keep_firing_for": func(t *alerts.Terms, f field) { t.KeepFiring = f.duration() },
-	"repeat":          func(t *alerts.Terms, f field) { t.Repeat = f.duration() },
-	"url":             func(t *alerts.Terms, f field) { setText(&t.URL, f) },
+var termFields = map[string]func(*alerts.Terms, wire.Field){
+	"window":          func(t *alerts.Terms, f wire.Field) { t.Window = f.Duration() },
+	"min_attempts":    func(t *alerts.Terms, f wire.Field) { t.MinAttempts = f.Integer() },
+	"for":             func(t *alerts.Terms, f wire.Field) { t.For = f.Duration() },
+	"keep_firing_for": func(t *alerts.Terms, f wire.Field) { t.KeepFiring = f.Duration() },
+	"repeat":          func(t *alerts.Terms, f wire.Field) { t.Repeat = f.Duration() },
+	"url":             func(t *alerts.Terms, f wire.Field) { wire.SetText(&t.URL, f) },
 }
 
 // withTerms adds the fields of the terms that are a part of T.
-func withTerms[T any](fields map[string]func(*T, field), terms func(*T) *alerts.Terms) map[string]func(*T, field) {
+func withTerms[T any](fields map[string]func(*T, wire.Field), terms func(*T) *alerts.Terms) map[string]func(*T, wire.Field) {
 	for name, set := range termFields {
-		fields[name] = func(into *T, f field) { set(terms(into), f) }
+		fields[name] = func(into *T, f wire.Field) { set(terms(into), f) }
 	}
 	return fields
 }
 
 // listAlerts answers GET /v1/alerts.
-func (s *API) listAlerts(r *request) (view, error) {
+func (s *API) listAlerts(r *request) (jsonout.View, error) {
 	alerting, err := s.Alerts.Alerts(r.Context())
 	if err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func (s *API) listAlerts(r *request) (view, error) {
 }
 
 // listRules answers GET /v1/alerts/rules.
-func (s *API) listRules(r *request) (view, error) {
+func (s *API) listRules(r *request) (jsonout.View, error) {
 	rules, err := s.Alerts.Rules(r.Context())
 	if err != nil {
 		return nil, err
@@ -59,22 +61,22 @@ func (s *API) listRules(r *request) (view, error) {
 }
 
 // getRule answers GET /v1/alerts/rules/{rule}.
-func (s *API) getRule(r *request) (view, error) {
+func (s *API) getRule(r *request) (jsonout.View, error) {
 	rule, err := s.Alerts.Rule(r.Context(), r.Param("rule"))
 	if err != nil {
 		return nil, err
 	}
 	r.setVersion(rule.Version)
-	return shown(writeRule, &rule), nil
+	return jsonout.Shown(writeRule, &rule), nil
 }
 
 // putRule answers PUT /v1/alerts/rules/{rule}.
-func (s *API) putRule(r *request) (view, error) {
+func (s *API) putRule(r *request) (jsonout.View, error) {
 	draft, errs, err := read(r, maxSmall, ruleFields)
 	if err != nil {
 		return nil, err
 	}
-	if err := errs.merge(draft.Check(r.Param("rule"))); err != nil {
+	if err := errs.Merge(draft.Check(r.Param("rule"))); err != nil {
 		return nil, err
 	}
 	allow := allowing[alerts.Allow](r, ruleTag)
@@ -84,11 +86,11 @@ func (s *API) putRule(r *request) (view, error) {
 	}
 	r.setVersion(rule.Version)
 	r.created(isNew)
-	return shown(writeRule, &rule), nil
+	return jsonout.Shown(writeRule, &rule), nil
 }
 
 // deleteRule answers DELETE /v1/alerts/rules/{rule}.
-func (s *API) deleteRule(r *request) (view, error) {
+func (s *API) deleteRule(r *request) (jsonout.View, error) {
 	allow := allowing[alerts.Allow](r, ruleTag)
 	return resultOf("deleted"), s.Alerts.Delete(r.Context(), r.Param("rule"), allow...)
 }
@@ -103,15 +105,15 @@ func ruleTag(rule *alerts.Rule) string {
 // topicPath is where the settings of a topic are.
 func topicPath(topic string) string { return "/v1/topics/" + topic }
 
-func writeRule(w *writer, r *alerts.Rule) {
-	w.text("name", r.Name)
-	w.text("metric", string(r.Metric))
-	w.text("by", string(r.By))
-	w.textOrNull("topic", r.Topic)
-	w.textOrNull("endpoint", r.Endpoint)
-	w.float("above", r.Above)
+func writeRule(w *jsonout.Writer, r *alerts.Rule) {
+	w.Text("name", r.Name)
+	w.Text("metric", string(r.Metric))
+	w.Text("by", string(r.By))
+	w.TextOrNull("topic", r.Topic)
+	w.TextOrNull("endpoint", r.Endpoint)
+	w.Float("above", r.Above)
 	writeTerms(w, termsOf(r))
-	w.textOrNull("set_in", setIn(r.Name))
+	w.TextOrNull("set_in", setIn(r.Name))
 	writeStamp(w, &r.Stamp)
 }
 
@@ -123,13 +125,13 @@ func termsOf(r *alerts.Rule) *alerts.Terms {
 }
 
 // writeTerms writes terms in the form in which they are set.
-func writeTerms(w *writer, t *alerts.Terms) {
-	nullable(w, "window", t.Window, w.duration)
-	nullable(w, "min_attempts", t.MinAttempts, w.integer)
-	nullable(w, "for", t.For, w.duration)
-	nullable(w, "keep_firing_for", t.KeepFiring, w.duration)
-	nullable(w, "repeat", t.Repeat, w.duration)
-	w.revealing("url", t.URL)
+func writeTerms(w *jsonout.Writer, t *alerts.Terms) {
+	jsonout.Nullable(w, "window", t.Window, w.Duration)
+	jsonout.Nullable(w, "min_attempts", t.MinAttempts, w.Integer)
+	jsonout.Nullable(w, "for", t.For, w.Duration)
+	jsonout.Nullable(w, "keep_firing_for", t.KeepFiring, w.Duration)
+	jsonout.Nullable(w, "repeat", t.Repeat, w.Duration)
+	w.Revealing("url", t.URL)
 }
 
 // setIn is where a rule follows from, if it was not made by itself.
@@ -142,24 +144,24 @@ func setIn(rule string) string {
 }
 
 // writeAlert writes an alert. Until it fires, it has no id.
-func writeAlert(w *writer, a *alerts.Alert) {
+func writeAlert(w *jsonout.Writer, a *alerts.Alert) {
 	state := "pending"
 	if a.Firing() {
 		state = string(alerts.Firing)
 	}
-	w.textOrNull("id", a.ID)
-	w.text("rule", a.Rule)
-	w.textOrNull("set_in", setIn(a.Rule))
-	w.text("metric", string(a.Metric))
-	w.in("subject", func() {
-		w.textOrNull("topic", a.Topic)
-		w.textOrNull("endpoint", a.Endpoint)
+	w.TextOrNull("id", a.ID)
+	w.Text("rule", a.Rule)
+	w.TextOrNull("set_in", setIn(a.Rule))
+	w.Text("metric", string(a.Metric))
+	w.In("subject", func() {
+		w.TextOrNull("topic", a.Topic)
+		w.TextOrNull("endpoint", a.Endpoint)
 	})
-	w.text("state", state)
-	w.float("value", a.Value)
-	w.float("threshold", a.Above)
-	w.instant("since", a.Since)
-	w.instant("fired_at", a.FiredAt)
-	w.instant("told_at", a.ToldAt)
-	w.integer("repeat", a.Repeats)
+	w.Text("state", state)
+	w.Float("value", a.Value)
+	w.Float("threshold", a.Above)
+	w.Instant("since", a.Since)
+	w.Instant("fired_at", a.FiredAt)
+	w.Instant("told_at", a.ToldAt)
+	w.Integer("repeat", a.Repeats)
 }

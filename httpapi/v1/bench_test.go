@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
@@ -31,7 +33,7 @@ func BenchmarkDecode(b *testing.B) {
 				if err := strictjson.Check(data); err != nil {
 					b.Fatal(err)
 				}
-				draft, errs := decodeObject(data, draftFields)
+				draft, errs := wire.Decode(data, draftFields)
 				if _, err := s.prepare(draft, errs, scheduler.Origin{}); err != nil {
 					b.Fatal(err)
 				}
@@ -42,7 +44,7 @@ func BenchmarkDecode(b *testing.B) {
 
 func BenchmarkEncodeJob(b *testing.B) {
 	s := newAPI(b).v1
-	draft, errs := decodeObject([]byte(typicalJob), draftFields)
+	draft, errs := wire.Decode([]byte(typicalJob), draftFields)
 	reg, err := s.prepare(draft, errs, scheduler.Origin{})
 	if err != nil {
 		b.Fatal(err)
@@ -55,7 +57,7 @@ func BenchmarkEncodeJob(b *testing.B) {
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := answer(&httpapi.Call{Request: r, Writer: discard{}}, http.StatusOK, shown(s.writeJob, &j)); err != nil {
+		if err := wire.Answer(&httpapi.Call{Request: r, Writer: discard{}}, http.StatusOK, jsonout.Shown(s.writeJob, &j)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -76,7 +78,7 @@ func BenchmarkDecodeBatch(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, raw := range jobs {
-			draft, errs := decodeObject(raw, draftFields)
+			draft, errs := wire.Decode(raw, draftFields)
 			if _, err := s.prepare(draft, errs, scheduler.Origin{}); err != nil {
 				b.Fatal(err)
 			}
@@ -126,7 +128,7 @@ type discard struct{}
 
 func BenchmarkCallbackBody(b *testing.B) {
 	a := newAPI(b)
-	draft, errs := decodeObject([]byte(typicalJob), draftFields)
+	draft, errs := wire.Decode([]byte(typicalJob), draftFields)
 	reg, err := a.v1.prepare(draft, errs, scheduler.Origin{})
 	if err != nil {
 		b.Fatal(err)

@@ -4,60 +4,62 @@ import (
 	"encoding/base64"
 	"slices"
 
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store/successors"
 )
 
-var callbackFields = newFieldSet(map[string]func(*job.CallbackDraft, field){
-	"url":     func(d *job.CallbackDraft, f field) { d.Destination = (*job.Destination)(f.text()) },
-	"method":  func(d *job.CallbackDraft, f field) { d.Method = f.text() },
-	"headers": func(d *job.CallbackDraft, f field) { d.Headers = f.texts() },
+var callbackFields = wire.NewFieldSet(map[string]func(*job.CallbackDraft, wire.Field){
+	"url":     func(d *job.CallbackDraft, f wire.Field) { d.Destination = (*job.Destination)(f.Text()) },
+	"method":  func(d *job.CallbackDraft, f wire.Field) { d.Method = f.Text() },
+	"headers": func(d *job.CallbackDraft, f wire.Field) { d.Headers = f.Texts() },
 })
 
-var callbacksFields = newFieldSet(func() map[string]func(*job.CallbacksDraft, field) {
-	fields := map[string]func(*job.CallbacksDraft, field){
-		"retry":           func(d *job.CallbacksDraft, f field) { d.Retry = decodeRetry(f) },
-		"include_request": func(d *job.CallbacksDraft, f field) { d.IncludeRequest = new(f.boolean()) },
+var callbacksFields = wire.NewFieldSet(func() map[string]func(*job.CallbacksDraft, wire.Field) {
+	fields := map[string]func(*job.CallbacksDraft, wire.Field){
+		"retry":           func(d *job.CallbacksDraft, f wire.Field) { d.Retry = decodeRetry(f) },
+		"include_request": func(d *job.CallbacksDraft, f wire.Field) { d.IncludeRequest = new(f.Boolean()) },
 	}
 	for _, e := range job.CallbackEvents {
-		fields[string(e)] = func(d *job.CallbacksDraft, f field) {
+		fields[string(e)] = func(d *job.CallbacksDraft, f wire.Field) {
 			one := &job.CallbackDraft{}
-			callbackFields.decode(f.raw, f.pointer(), one, f.errs)
+			callbackFields.Decode(f.Raw, f.Pointer(), one, f.Errs)
 			d.On[e] = one
 		}
 	}
 	return fields
 }())
 
-func decodeCallbacks(f field) *job.CallbacksDraft {
+func decodeCallbacks(f wire.Field) *job.CallbacksDraft {
 	d := &job.CallbacksDraft{On: map[job.CallbackEvent]*job.CallbackDraft{}}
-	callbacksFields.decode(f.raw, f.pointer(), d, f.errs)
+	callbacksFields.Decode(f.Raw, f.Pointer(), d, f.Errs)
 	return d
 }
 
 // writeCallbacks writes callbacks by their events, and their retry policy.
-func writeCallbacks(w *writer, d *job.CallbacksDraft) {
+func writeCallbacks(w *jsonout.Writer, d *job.CallbacksDraft) {
 	for _, e := range job.CallbackEvents {
 		if c := d.On[e]; c != nil {
-			w.in(string(e), func() {
-				w.url("url", string(*c.Destination))
-				ifGiven("method", c.Method, w.text)
+			w.In(string(e), func() {
+				w.URL("url", string(*c.Destination))
+				jsonout.IfGiven("method", c.Method, w.Text)
 				switch {
 				case len(c.Headers) == 0:
-				case w.masked:
-					w.null("headers")
+				case w.Mask != nil:
+					w.Null("headers")
 				default:
-					w.member("headers", c.Headers)
+					w.Member("headers", c.Headers)
 				}
 			})
 		}
 	}
 	if d.Retry != nil {
-		part(w, "retry", d.Retry, writeRetry)
+		jsonout.Part(w, "retry", d.Retry, writeRetry)
 	}
 	if d.IncludeRequest != nil {
-		w.boolean("include_request", *d.IncludeRequest)
+		w.Boolean("include_request", *d.IncludeRequest)
 	}
 }
 
@@ -66,12 +68,12 @@ const maxCallbackLinks = 10
 
 // writeCallbackLinks writes which callbacks of a job were registered last, and what a callback
 // reports.
-func writeCallbackLinks(w *writer, j *job.Job) {
+func writeCallbackLinks(w *jsonout.Writer, j *job.Job) {
 	if keys := j.CallbackKeys(); len(keys) > 0 {
-		list(w, "callbacks", keys[max(0, len(keys)-maxCallbackLinks):], func(w *writer, key *job.Key) {
-			w.text("event", string(job.EventOfCallback(key.ID)))
-			w.text("id", key.ID)
-			w.text("url", jobPath(*key))
+		jsonout.List(w, "callbacks", keys[max(0, len(keys)-maxCallbackLinks):], func(w *jsonout.Writer, key *job.Key) {
+			w.Text("event", string(job.EventOfCallback(key.ID)))
+			w.Text("id", key.ID)
+			w.Text("url", jobPath(*key))
 		})
 	}
 	if j.Spec.Reports == "" {
@@ -82,12 +84,12 @@ func writeCallbackLinks(w *writer, j *job.Job) {
 		id, url = r.Job.ID, jobPath(r.Job.Key)
 	}
 	uid, _ := job.CallbackOf(j.ID)
-	w.in("callback_of", func() {
-		w.text("event", string(j.Spec.Reports))
-		w.instant("at", j.CreatedAt)
-		w.text("uid", uid)
-		w.text("id", id)
-		w.text("url", url)
+	w.In("callback_of", func() {
+		w.Text("event", string(j.Spec.Reports))
+		w.Instant("at", j.CreatedAt)
+		w.Text("uid", uid)
+		w.Text("id", id)
+		w.Text("url", url)
 	})
 }
 
@@ -99,45 +101,45 @@ func CallbackBody(policy retrypolicy.Policy) func(callback *job.Job) ([]byte, er
 			return nil, err
 		}
 		j := &r.Job
-		room := make([]byte, 0, 2*typicalItem+base64.StdEncoding.EncodedLen(len(j.Spec.Body)))
-		return appendObject(room, func(w *writer) {
-			w.text("event", string(callback.Spec.Reports))
-			w.instant("at", callback.CreatedAt)
-			w.in("job", func() { writeJob(w, j, policy) })
+		room := make([]byte, 0, 2*jsonout.TypicalItem+base64.StdEncoding.EncodedLen(len(j.Spec.Body)))
+		return jsonout.AppendObject(room, func(w *jsonout.Writer) {
+			w.Text("event", string(callback.Spec.Reports))
+			w.Instant("at", callback.CreatedAt)
+			w.In("job", func() { writeJob(w, j, policy) })
 			writeReported(w, &r)
 			if r.Request {
 				writeRequest(w, &j.Spec)
 			} else {
-				w.null("request")
+				w.Null("request")
 			}
 		}), nil
 	}
 }
 
 // writeRequest writes the headers and the body that a job sends.
-func writeRequest(w *writer, s *job.Spec) {
+func writeRequest(w *jsonout.Writer, s *job.Spec) {
 	headers := s.Headers
 	if s.ContentType != "" {
 		headers = append(slices.Clip(headers), job.Header{Name: "Content-Type", Value: s.ContentType})
 	}
-	w.in("request", func() {
-		w.headers("headers", headers)
-		w.base64("body_base64", s.Body)
+	w.In("request", func() {
+		w.Headers("headers", headers)
+		w.Base64("body_base64", s.Body)
 	})
 }
 
 // writeReported writes the last attempt with the body of its answer, which is null if there was
 // no answer. The attempt is null if the event concludes none.
-func writeReported(w *writer, r *job.Report) {
+func writeReported(w *jsonout.Writer, r *job.Report) {
 	body := r.Response
-	part(w, "attempt", r.Job.LastAttempt, func(w *writer, a *job.Attempt) {
+	jsonout.Part(w, "attempt", r.Job.LastAttempt, func(w *jsonout.Writer, a *job.Attempt) {
 		writeAttempt(w, a, r.Job.UID)
 		answered := body != nil && a.Status != 0
 		if answered {
-			w.base64("response_body_base64", body.Body)
+			w.Base64("response_body_base64", body.Body)
 		} else {
-			w.null("response_body_base64")
+			w.Null("response_body_base64")
 		}
-		w.boolean("response_body_truncated", answered && body.Cut)
+		w.Boolean("response_body_truncated", answered && body.Cut)
 	})
 }

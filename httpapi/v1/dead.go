@@ -1,9 +1,12 @@
 package v1
 
-import "github.com/duehook/duehook/store"
+import (
+	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/store"
+)
 
 // listDead answers GET /v1/dead.
-func (s *API) listDead(r *request) (view, error) {
+func (s *API) listDead(r *request) (jsonout.View, error) {
 	if err := r.ownFilter(r.query.Topic, &r.query.Only); err != nil {
 		return nil, err
 	}
@@ -15,11 +18,11 @@ func (s *API) listDead(r *request) (view, error) {
 }
 
 // writeDead writes the count of dead letters of one topic, endpoint and reason.
-func writeDead(w *writer, g *store.DeadGroup) {
-	w.text("topic", g.Lane.Topic)
-	w.text("endpoint", g.Lane.Endpoint)
-	w.text("reason", g.Reason)
-	w.number("count", g.Count)
-	w.instant("oldest_at", g.Oldest)
-	w.instant("newest_at", g.Newest)
+func writeDead(w *jsonout.Writer, g *store.DeadGroup) {
+	w.Text("topic", g.Lane.Topic)
+	w.Text("endpoint", g.Lane.Endpoint)
+	w.Text("reason", g.Reason)
+	w.Number("count", g.Count)
+	w.Instant("oldest_at", g.Oldest)
+	w.Instant("newest_at", g.Newest)
 }

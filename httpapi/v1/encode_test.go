@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler"
@@ -25,15 +26,15 @@ func TestJobsAreWrittenAsJSON(t *testing.T) {
 			return j
 		})
 		jobs := rapid.SliceOfN(one, 0, 3).Draw(t, "jobs")
-		views := []view{pageOf(jobs, s.writeJob, rapid.String().Draw(t, "cursor"))}
+		views := []jsonout.View{pageOf(jobs, s.writeJob, rapid.String().Draw(t, "cursor"))}
 		for i := range jobs {
 			registered := []store.Registered{{Job: jobs[i]}}
-			views = append(views, shown(s.writeRegistered, &registered[0]), func(w *writer) {
-				list(w, "results", []item{{registered: registered}, {fan: &scheduler.FanOut{ID: jobs[i].ID}, registered: registered}}, s.writeItem)
+			views = append(views, jsonout.Shown(s.writeRegistered, &registered[0]), func(w *jsonout.Writer) {
+				jsonout.List(w, "results", []item{{registered: registered}, {fan: &scheduler.FanOut{ID: jobs[i].ID}, registered: registered}}, s.writeItem)
 			})
 		}
 		for _, v := range views {
-			if text := appendObject(nil, v); !jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)) { // headers and labels are arbitrary
+			if text := jsonout.AppendObject(nil, v); !jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)) { // headers and labels are arbitrary
 				t.Fatalf("not JSON: %s", text)
 			}
 		}
@@ -41,10 +42,10 @@ func TestJobsAreWrittenAsJSON(t *testing.T) {
 }
 
 // written is a job with the result of its registration.
-func written(j *job.Job, policy retrypolicy.Policy, result string) view {
-	return func(w *writer) {
+func written(j *job.Job, policy retrypolicy.Policy, result string) jsonout.View {
+	return func(w *jsonout.Writer) {
 		writeJob(w, j, policy)
-		w.textIfAny("result", result)
+		w.TextIfAny("result", result)
 	}
 }
 
@@ -65,7 +66,7 @@ func TestJobAsWritten(t *testing.T) {
 		},
 	}
 	for name, c := range map[string]struct {
-		view view
+		view jsonout.View
 		want string
 	}{
 		"all members": {written(&full, retrypolicy.Default(), "same"), `{"uid":"01KDWCJ2M00000000000000001","topic":"mail","id":"a:b","biz_key":"order","order_key":"k",` +
@@ -80,7 +81,7 @@ func TestJobAsWritten(t *testing.T) {
 			`"created_at":null,"next_at":null,"attempts":0,"max_attempts":1,"last_attempt":null,"ended_at":null,"reason":null,"version":0,"schedule":null,"occurrence":null}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(strings.Split(c.want, ","), strings.Split(string(appendObject(nil, c.view)), ",")); diff != "" {
+			if diff := cmp.Diff(strings.Split(c.want, ","), strings.Split(string(jsonout.AppendObject(nil, c.view)), ",")); diff != "" {
 				t.Errorf("(-want +written):\n%s", diff)
 			}
 		})

@@ -1,13 +1,15 @@
 package v1
 
 import (
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
 // listEndpoints answers GET /v1/endpoints.
-func (s *API) listEndpoints(r *request) (view, error) {
+func (s *API) listEndpoints(r *request) (jsonout.View, error) {
 	page, err := s.Scheduler.Endpoints(r.Context(), store.EndpointQuery{
 		States: r.query.circuits, Endpoint: r.query.Endpoint, Limit: r.query.Limit, Cursor: r.query.Cursor,
 	})
@@ -17,36 +19,36 @@ func (s *API) listEndpoints(r *request) (view, error) {
 // tryDraft is the request to try an endpoint.
 type tryDraft struct{ endpoint string }
 
-var tryFields = newFieldSet(map[string]func(*tryDraft, field){
-	"endpoint": ofText(func(d *tryDraft, e *fieldErrors, at, s string) { d.endpoint = e.endpoint(at, s) }),
+var tryFields = wire.NewFieldSet(map[string]func(*tryDraft, wire.Field){
+	"endpoint": wire.OfText(func(d *tryDraft, e *wire.Errors, at, s string) { d.endpoint = asEndpoint(e, at, s) }),
 })
 
 // tryEndpoint answers POST /v1/endpoints/try.
-func (s *API) tryEndpoint(r *request) (view, error) {
+func (s *API) tryEndpoint(r *request) (jsonout.View, error) {
 	draft, err := readAll(r, maxSmall, tryFields)
 	switch {
 	case err != nil:
 		return nil, err
 	case draft.endpoint == "":
-		return nil, invalid("/endpoint", "is required")
+		return nil, wire.Invalid("/endpoint", "is required")
 	}
 	r.Target = draft.endpoint
 	endpoint, err := s.Scheduler.Try(r.Context(), draft.endpoint)
-	return shown(writeEndpoint, &endpoint), err
+	return jsonout.Shown(writeEndpoint, &endpoint), err
 }
 
 // testFields are those of a registration that make a request.
-var testFields = draftFields.only("topic", "url", "method", "headers", "body", "body_text", "body_base64", "content_type", "timeout", "expect")
+var testFields = draftFields.Only("topic", "url", "method", "headers", "body", "body_text", "body_base64", "content_type", "timeout", "expect")
 
 // testEndpoint answers POST /v1/endpoints/test. What to send is read as a
 // registration, which is never stored.
-func (s *API) testEndpoint(r *request) (view, error) {
+func (s *API) testEndpoint(r *request) (jsonout.View, error) {
 	draft, errs, err := read(r, s.maxRequest(), testFields)
 	if err != nil {
 		return nil, err
 	}
 	reg, err := s.Scheduler.PrepareTest(draft)
-	if err := errs.merge(err); err != nil {
+	if err := errs.Merge(err); err != nil {
 		return nil, err
 	}
 	if err := r.Topics().Allow(reg.Key().Topic); err != nil {
@@ -54,28 +56,28 @@ func (s *API) testEndpoint(r *request) (view, error) {
 	}
 	r.Target = reg.Endpoint()
 	attempt, err := s.Scheduler.Test(r.Context(), reg, s.TestTimeout)
-	return func(w *writer) {
-		w.boolean("delivered", attempt.Error == "")
-		part(w, "attempt", &attempt, attemptOf(""))
+	return func(w *jsonout.Writer) {
+		w.Boolean("delivered", attempt.Error == "")
+		jsonout.Part(w, "attempt", &attempt, attemptOf(""))
 	}, err
 }
 
 // writeEndpoint writes an endpoint. What is not known of its attempts is null.
-func writeEndpoint(w *writer, e *scheduler.Endpoint) {
-	w.text("endpoint", e.Endpoint)
-	w.text("state", e.Circuit.State().String())
-	w.instant("reopens_at", e.Circuit.OpenUntil)
-	w.number("waiting", e.Waiting)
-	w.number("ready", e.Ready)
-	w.number("in_flight", e.Running)
+func writeEndpoint(w *jsonout.Writer, e *scheduler.Endpoint) {
+	w.Text("endpoint", e.Endpoint)
+	w.Text("state", e.Circuit.State().String())
+	w.Instant("reopens_at", e.Circuit.OpenUntil)
+	w.Number("waiting", e.Waiting)
+	w.Number("ready", e.Ready)
+	w.Number("in_flight", e.Running)
 	var h recent.Health
 	if e.Health == nil {
-		w.null("failures")
+		w.Null("failures")
 	} else {
 		h = *e.Health
-		w.number("failures", h.Failures)
+		w.Number("failures", h.Failures)
 	}
-	w.textOrNull("last_error", h.LastError)
-	w.instant("last_failure_at", h.LastFailureAt)
-	w.instant("last_success_at", h.LastSuccessAt)
+	w.TextOrNull("last_error", h.LastError)
+	w.Instant("last_failure_at", h.LastFailureAt)
+	w.Instant("last_success_at", h.LastSuccessAt)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/events"
 )
 
@@ -43,24 +45,24 @@ func (q *params) admits(e *events.Event) bool {
 }
 
 // writeEvent writes an event, without what does not belong to its type.
-func writeEvent(w *writer, e *events.Event) {
-	w.text("type", string(e.Type))
-	w.instant("at", e.At)
-	w.textIfAny("topic", e.Topic)
-	w.textIfAny("schedule", e.Schedule)
-	w.textIfAny("id", e.JobID)
-	w.textIfAny("uid", e.UID)
-	w.textIfAny("endpoint", e.Endpoint)
-	w.numberIfAny("attempts", e.Attempts)
-	w.numberIfAny("status", e.Status)
-	w.textIfAny("error", e.Error)
-	w.textIfAny("reason", e.Reason)
-	w.instantIfAny("next_at", e.NextAt)
+func writeEvent(w *jsonout.Writer, e *events.Event) {
+	w.Text("type", string(e.Type))
+	w.Instant("at", e.At)
+	w.TextIfAny("topic", e.Topic)
+	w.TextIfAny("schedule", e.Schedule)
+	w.TextIfAny("id", e.JobID)
+	w.TextIfAny("uid", e.UID)
+	w.TextIfAny("endpoint", e.Endpoint)
+	w.NumberIfAny("attempts", e.Attempts)
+	w.NumberIfAny("status", e.Status)
+	w.TextIfAny("error", e.Error)
+	w.TextIfAny("reason", e.Reason)
+	w.InstantIfAny("next_at", e.NextAt)
 }
 
 // watchEvents answers GET /v1/events: a stream of server-sent events, until the
 // client or the server ends it.
-func (s *API) watchEvents(r *request) (view, error) {
+func (s *API) watchEvents(r *request) (jsonout.View, error) {
 	if r.query.Topic != "" {
 		if err := r.Topics().Allow(r.query.Topic); err != nil {
 			return nil, err
@@ -69,7 +71,7 @@ func (s *API) watchEvents(r *request) (view, error) {
 	r.query.Only = r.Topics()
 	after := r.Request.Header.Get("Last-Event-ID")
 	if len(after) > events.MaxID {
-		return nil, invalid("Last-Event-ID", fmt.Sprintf("must have at most %d characters", events.MaxID))
+		return nil, wire.Invalid("Last-Event-ID", fmt.Sprintf("must have at most %d characters", events.MaxID))
 	}
 	if s.streams.Add(1) > maxStreams {
 		s.streams.Add(-1)
@@ -124,7 +126,7 @@ func (s *eventStream) add(e *events.Event) {
 	if e.ID != "" {
 		_, _ = fmt.Fprintf(&s.buffer, "id: %s\n", e.ID)
 	}
-	_, _ = fmt.Fprintf(&s.buffer, "event: %s\ndata: %s\n\n", e.Type, appendObject(nil, shown(writeEvent, e)))
+	_, _ = fmt.Fprintf(&s.buffer, "event: %s\ndata: %s\n\n", e.Type, jsonout.AppendObject(nil, jsonout.Shown(writeEvent, e)))
 }
 
 // flush sends what is in the buffer. The server's own deadline for answers does

@@ -7,6 +7,8 @@ import (
 	"net/url"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
@@ -14,7 +16,7 @@ import (
 
 // registerGroup answers a POST /v1/jobs that names a group. Without a job for each of its
 // members, the answer is an error.
-func (s *API) registerGroup(r *request, draft *job.Draft, errs *fieldErrors, from scheduler.Origin) (view, error) {
+func (s *API) registerGroup(r *request, draft *job.Draft, errs *wire.Errors, from scheduler.Origin) (jsonout.View, error) {
 	f, err := s.prepareGroup(r.Context(), draft, errs, from)
 	if err != nil {
 		s.Scheduler.Refuse(1, clientsFault(err))
@@ -28,19 +30,19 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *fieldErrors, fro
 	fan := fannedOut(f, registered)
 	if fan.err != nil {
 		e := *httpapi.AsError(fan.err)
-		e.More = json.RawMessage(appendObject(nil, shown(s.writeFanOut, &fan)))
+		e.More = json.RawMessage(jsonout.AppendObject(nil, jsonout.Shown(s.writeFanOut, &fan)))
 		return nil, &e
 	}
 	if fan.isNew {
 		r.Header().Set("Location", "/v1/jobs?"+url.Values{"topic": {f.Topic}, "group_id": {f.ID}}.Encode())
 	}
 	r.created(fan.isNew)
-	return shown(s.writeFanOut, &fan), nil
+	return jsonout.Shown(s.writeFanOut, &fan), nil
 }
 
-func (s *API) prepareGroup(ctx context.Context, draft *job.Draft, errs *fieldErrors, from scheduler.Origin) (*scheduler.FanOut, error) {
+func (s *API) prepareGroup(ctx context.Context, draft *job.Draft, errs *wire.Errors, from scheduler.Origin) (*scheduler.FanOut, error) {
 	f, err := s.Scheduler.PrepareGroup(ctx, draft, from)
-	return f, errs.merge(err)
+	return f, errs.Merge(err)
 }
 
 // fanOut is what became of a registration for a group.
@@ -83,19 +85,19 @@ func (f *fanOut) fail(id string, err error) {
 	f.failures = append(f.failures, failure{id, err})
 }
 
-func (s *API) writeFanOut(w *writer, f *fanOut) {
-	w.text("group", f.Group)
-	w.text("group_id", f.ID)
-	list(w, "jobs", f.registered, func(w *writer, r **store.Registered) { s.writeRegistered(w, *r) })
+func (s *API) writeFanOut(w *jsonout.Writer, f *fanOut) {
+	w.Text("group", f.Group)
+	w.Text("group_id", f.ID)
+	jsonout.List(w, "jobs", f.registered, func(w *jsonout.Writer, r **store.Registered) { s.writeRegistered(w, *r) })
 	if len(f.failures) > 0 {
-		list(w, "failed", f.failures, writeFailure)
+		jsonout.List(w, "failed", f.failures, writeFailure)
 	}
 }
 
-func writeFailure(w *writer, f *failure) {
+func writeFailure(w *jsonout.Writer, f *failure) {
 	e := httpapi.AsError(f.err)
-	w.text("id", f.id)
-	w.integer("status", e.Code.Status)
-	w.text("code", e.Code.Name)
-	w.text("detail", e.Detail)
+	w.Text("id", f.id)
+	w.Integer("status", e.Code.Status)
+	w.Text("code", e.Code.Name)
+	w.Text("detail", e.Detail)
 }

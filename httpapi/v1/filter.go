@@ -10,6 +10,8 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -18,22 +20,22 @@ import (
 // JSON object.
 type filterPart struct {
 	many   bool // it takes several values
-	param  func(q *store.Query, e *fieldErrors, at string, values []string)
-	member func(q *store.Query, f field)
+	param  func(q *store.Query, e *wire.Errors, at string, values []string)
+	member func(q *store.Query, f wire.Field)
 }
 
 // filterParts are the filters of jobs. Listings, operations and the stream of events share
 // them, under one name each.
 var filterParts = map[string]filterPart{
-	"topic":        textPart(func(q *store.Query, e *fieldErrors, at, v string) { q.Topic = e.name(at, v) }),
-	"id":           textPart(func(q *store.Query, e *fieldErrors, at, v string) { q.IDPrefix = e.name(at, v) }),
-	"uid":          textPart(func(q *store.Query, e *fieldErrors, at, v string) { q.UID = e.uid(at, v) }),
-	"order_key":    textPart(func(q *store.Query, e *fieldErrors, at, v string) { q.OrderKey = e.name(at, v) }),
-	"biz_key":      textPart(func(q *store.Query, e *fieldErrors, at, v string) { q.BizKey = e.name(at, v) }),
-	"endpoint":     textPart(func(q *store.Query, e *fieldErrors, at, v string) { q.Endpoint = e.endpoint(at, v) }),
-	"group_id":     textPart(func(q *store.Query, e *fieldErrors, at, v string) { q.GroupID = e.name(at, v) }),
-	"schedule":     textPart(func(q *store.Query, e *fieldErrors, at, v string) { q.Schedule = e.name(at, v) }),
-	"reason":       textPart(func(q *store.Query, e *fieldErrors, at, v string) { q.Reason = e.reason(at, v) }),
+	"topic":        textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Topic = asName(e, at, v) }),
+	"id":           textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.IDPrefix = asName(e, at, v) }),
+	"uid":          textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.UID = asUID(e, at, v) }),
+	"order_key":    textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.OrderKey = asName(e, at, v) }),
+	"biz_key":      textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.BizKey = asName(e, at, v) }),
+	"endpoint":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Endpoint = asEndpoint(e, at, v) }),
+	"group_id":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.GroupID = asName(e, at, v) }),
+	"schedule":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Schedule = asName(e, at, v) }),
+	"reason":       textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Reason = asReason(e, at, v) }),
 	"due_from":     timePart(func(q *store.Query) *job.Instant { return &q.DueFrom }),
 	"due_to":       timePart(func(q *store.Query) *job.Instant { return &q.DueTo }),
 	"created_from": timePart(func(q *store.Query) *job.Instant { return &q.CreatedFrom }),
@@ -50,8 +52,8 @@ var filterNames = []string{
 }
 
 // filterFields are the members of a filter in a JSON object.
-var filterFields = newFieldSet(func() map[string]func(*store.Query, field) {
-	setters := map[string]func(*store.Query, field){}
+var filterFields = wire.NewFieldSet(func() map[string]func(*store.Query, wire.Field) {
+	setters := map[string]func(*store.Query, wire.Field){}
 	for name, part := range filterParts {
 		setters[name] = part.member
 	}
@@ -61,7 +63,7 @@ var filterFields = newFieldSet(func() map[string]func(*store.Query, field) {
 // filterParam is a part of a filter as a parameter.
 func filterParam(name string) parameter {
 	part := filterParts[name]
-	return parameter{name, part.many, func(q *params, e *fieldErrors, at string, values []string) { part.param(&q.Query, e, at, values) }}
+	return parameter{name, part.many, func(q *params, e *wire.Errors, at string, values []string) { part.param(&q.Query, e, at, values) }}
 }
 
 // filterParams are some parts of a filter as parameters, and more parameters.
@@ -73,165 +75,165 @@ func filterParams(names []string, more ...parameter) []parameter {
 	return append(list, more...)
 }
 
-func textPart(set func(q *store.Query, e *fieldErrors, at, v string)) filterPart {
+func textPart(set func(q *store.Query, e *wire.Errors, at, v string)) filterPart {
 	return filterPart{
-		param:  func(q *store.Query, e *fieldErrors, at string, values []string) { set(q, e, at, values[0]) },
-		member: ofText(set),
+		param:  func(q *store.Query, e *wire.Errors, at string, values []string) { set(q, e, at, values[0]) },
+		member: wire.OfText(set),
 	}
 }
 
 func timePart(of func(q *store.Query) *job.Instant) filterPart {
 	return filterPart{
-		param:  func(q *store.Query, e *fieldErrors, at string, values []string) { *of(q) = e.instant(at, values[0]) },
-		member: func(q *store.Query, f field) { *of(q) = *f.instant() },
+		param:  func(q *store.Query, e *wire.Errors, at string, values []string) { *of(q) = asInstant(e, at, values[0]) },
+		member: func(q *store.Query, f wire.Field) { *of(q) = *f.Instant() },
 	}
 }
 
-func statesParam(q *store.Query, e *fieldErrors, at string, values []string) {
+func statesParam(q *store.Query, e *wire.Errors, at string, values []string) {
 	for _, v := range values {
-		if s := e.state(at, v); !slices.Contains(q.States, s) {
+		if s := asState(e, at, v); !slices.Contains(q.States, s) {
 			q.States = append(q.States, s)
 		}
 	}
 }
 
 // statesMember takes one state, or several in an array.
-func statesMember(q *store.Query, f field) {
-	list := []field{f}
-	if f.raw[0] == '[' {
-		list = f.elements()
+func statesMember(q *store.Query, f wire.Field) {
+	list := []wire.Field{f}
+	if f.Raw[0] == '[' {
+		list = f.Elements()
 	}
 	if len(list) > len(job.States) {
-		f.fail("must have at most " + strconv.Itoa(len(job.States)) + " states")
+		f.Fail("must have at most " + strconv.Itoa(len(job.States)) + " states")
 		return
 	}
 	for _, one := range list {
-		if s := one.text(); s != nil {
-			q.States = append(q.States, f.errs.state(one.pointer(), *s))
+		if s := one.Text(); s != nil {
+			q.States = append(q.States, asState(f.Errs, one.Pointer(), *s))
 		}
 	}
 }
 
-func labelsParam(q *store.Query, e *fieldErrors, at string, values []string) {
+func labelsParam(q *store.Query, e *wire.Errors, at string, values []string) {
 	if len(values) > job.MaxLabels {
-		e.add(at, "must have at most "+strconv.Itoa(job.MaxLabels)+" labels")
+		e.Add(at, "must have at most "+strconv.Itoa(job.MaxLabels)+" labels")
 		return
 	}
 	for _, v := range values {
 		l, err := job.ParseLabel(v)
 		if err != nil {
-			e.add(at, err.Error())
+			e.Add(at, err.Error())
 		}
 		q.Labels = append(q.Labels, l)
 	}
 }
 
-func labelsMember(q *store.Query, f field) {
-	labels, err := job.ParseLabels("", f.texts())
+func labelsMember(q *store.Query, f wire.Field) {
+	labels, err := job.ParseLabels("", f.Texts())
 	if wrong, ok := errors.AsType[*job.ValidationError](err); ok {
-		for _, w := range httpapi.Pointers(f.pointer(), wrong.Fields) {
-			f.errs.add(w.Pointer, w.Message)
+		for _, w := range httpapi.Pointers(f.Pointer(), wrong.Fields) {
+			f.Errs.Add(w.Pointer, w.Message)
 		}
 	}
 	q.Labels = labels
 }
 
-func priorityParam(q *store.Query, e *fieldErrors, at string, values []string) {
+func priorityParam(q *store.Query, e *wire.Errors, at string, values []string) {
 	n, err := strconv.Atoi(values[0])
 	if err != nil {
 		n = -1
 	}
-	q.Priority = e.priority(at, n)
+	q.Priority = asPriority(e, at, n)
 }
 
-func priorityMember(q *store.Query, f field) {
-	if n := f.integer(); n != nil {
-		q.Priority = f.errs.priority(f.pointer(), *n)
+func priorityMember(q *store.Query, f wire.Field) {
+	if n := f.Integer(); n != nil {
+		q.Priority = asPriority(f.Errs, f.Pointer(), *n)
 	}
 }
 
 // writeFilter writes the parts of a filter that were given, and the states.
-func writeFilter(w *writer, f *store.Query) {
+func writeFilter(w *jsonout.Writer, f *store.Query) {
 	states := make([]string, len(f.States))
 	for i, s := range f.States {
 		states[i] = s.String()
 	}
-	w.textIfAny("topic", f.Topic)
-	w.member("state", states)
+	w.TextIfAny("topic", f.Topic)
+	w.Member("state", states)
 	if len(f.Only) > 0 {
-		w.member("topics", f.Only)
+		w.Member("topics", f.Only)
 	}
-	w.textIfAny("id", f.IDPrefix)
-	w.textIfAny("uid", f.UID)
-	w.textIfAny("biz_key", f.BizKey)
-	w.textIfAny("order_key", f.OrderKey)
-	w.textIfAny("endpoint", f.Endpoint)
-	w.textIfAny("schedule", f.Schedule)
-	w.textIfAny("group_id", f.GroupID)
+	w.TextIfAny("id", f.IDPrefix)
+	w.TextIfAny("uid", f.UID)
+	w.TextIfAny("biz_key", f.BizKey)
+	w.TextIfAny("order_key", f.OrderKey)
+	w.TextIfAny("endpoint", f.Endpoint)
+	w.TextIfAny("schedule", f.Schedule)
+	w.TextIfAny("group_id", f.GroupID)
 	if len(f.Labels) > 0 {
-		w.labels("labels", f.Labels)
+		w.Labels("labels", f.Labels)
 	}
-	w.numberIfAny("priority", f.Priority)
-	w.textIfAny("reason", f.Reason)
-	w.instantIfAny("due_from", f.DueFrom)
-	w.instantIfAny("due_to", f.DueTo)
-	w.instantIfAny("created_from", f.CreatedFrom)
-	w.instantIfAny("created_to", f.CreatedTo)
+	w.NumberIfAny("priority", f.Priority)
+	w.TextIfAny("reason", f.Reason)
+	w.InstantIfAny("due_from", f.DueFrom)
+	w.InstantIfAny("due_to", f.DueTo)
+	w.InstantIfAny("created_from", f.CreatedFrom)
+	w.InstantIfAny("created_to", f.CreatedTo)
 }
 
-// The following methods decode a value of a filter, and record what is wrong with it.
+// The following functions decode a value of a filter, and record what is wrong with it.
 
-func (e *fieldErrors) name(pointer, value string) string {
+func asName(e *wire.Errors, pointer, value string) string {
 	if err := job.CheckName(value); err != nil {
-		e.add(pointer, err.Error())
+		e.Add(pointer, err.Error())
 	}
 	return value
 }
 
-func (e *fieldErrors) uid(pointer, value string) string {
+func asUID(e *wire.Errors, pointer, value string) string {
 	uid := strings.ToUpper(value)
 	if _, err := ulid.ParseStrict(uid); err != nil {
-		e.add(pointer, "must be the uid of a job, which receivers get as webhook-id: a ULID of 26 characters")
+		e.Add(pointer, "must be the uid of a job, which receivers get as webhook-id: a ULID of 26 characters")
 	}
 	return uid
 }
 
-func (e *fieldErrors) state(pointer, value string) job.State {
+func asState(e *wire.Errors, pointer, value string) job.State {
 	state, ok := job.ParseState(value)
 	if !ok {
-		e.add(pointer, "must be one of waiting, ready, running, retrying, delivered, dead, cancelled, expired")
+		e.Add(pointer, "must be one of waiting, ready, running, retrying, delivered, dead, cancelled, expired")
 	}
 	return state
 }
 
 // endpoint takes any URL of the endpoint.
-func (e *fieldErrors) endpoint(pointer, value string) string {
+func asEndpoint(e *wire.Errors, pointer, value string) string {
 	endpoint, err := "", job.Destination(value).Check()
 	if err == nil {
 		endpoint, err = job.Destination(value).Endpoint()
 	}
 	if err != nil {
-		e.add(pointer, err.Error())
+		e.Add(pointer, err.Error())
 	}
 	return endpoint
 }
 
-func (e *fieldErrors) reason(pointer, value string) string {
+func asReason(e *wire.Errors, pointer, value string) string {
 	const chars = "abcdefghijklmnopqrstuvwxyz_"
 	if value == "" || len(value) > job.MaxName || strings.Trim(value, chars) != "" {
-		e.add(pointer, "must be the reason of a job that has ended, such as retry_limit")
+		e.Add(pointer, "must be the reason of a job that has ended, such as retry_limit")
 	}
 	return value
 }
 
-func (e *fieldErrors) priority(pointer string, n int) int {
+func asPriority(e *wire.Errors, pointer string, n int) int {
 	if n < job.MinPriority || n > job.MaxPriority {
-		e.add(pointer, fmt.Sprintf("must be a whole number from %d to %d", job.MinPriority, job.MaxPriority))
+		e.Add(pointer, fmt.Sprintf("must be a whole number from %d to %d", job.MinPriority, job.MaxPriority))
 	}
 	return n
 }
 
 // instant is never zero, which would mean that none is given.
-func (e *fieldErrors) instant(pointer, value string) job.Instant {
-	return job.NonZero(*e.moment(pointer, value))
+func asInstant(e *wire.Errors, pointer, value string) job.Instant {
+	return job.NonZero(*asMoment(e, pointer, value))
 }

@@ -3,6 +3,8 @@ package v1
 import (
 	"strconv"
 
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/groups"
 )
@@ -12,37 +14,37 @@ import (
 const maxGroupRequest = 2 * groups.MaxBytes
 
 var (
-	groupFields = newFieldSet(map[string]func(*groups.Draft, field){
+	groupFields = wire.NewFieldSet(map[string]func(*groups.Draft, wire.Field){
 		"members": setMembers,
 	})
-	memberFields = newFieldSet(map[string]func(*groups.MemberDraft, field){
-		"name":         func(m *groups.MemberDraft, f field) { m.Name = f.text() },
-		"url":          func(m *groups.MemberDraft, f field) { m.URL = (*job.Destination)(f.text()) },
-		"headers":      func(m *groups.MemberDraft, f field) { m.Headers = f.texts() },
-		"filter_label": func(m *groups.MemberDraft, f field) { m.FilterLabel = f.text() },
+	memberFields = wire.NewFieldSet(map[string]func(*groups.MemberDraft, wire.Field){
+		"name":         func(m *groups.MemberDraft, f wire.Field) { m.Name = f.Text() },
+		"url":          func(m *groups.MemberDraft, f wire.Field) { m.URL = (*job.Destination)(f.Text()) },
+		"headers":      func(m *groups.MemberDraft, f wire.Field) { m.Headers = f.Texts() },
+		"filter_label": func(m *groups.MemberDraft, f wire.Field) { m.FilterLabel = f.Text() },
 	})
 )
 
 // setMembers decodes members. Beyond the largest number, only the number matters.
-func setMembers(d *groups.Draft, f field) {
-	list := f.list()
+func setMembers(d *groups.Draft, f wire.Field) {
+	list := f.List()
 	if list == nil {
 		return
 	}
 	d.Members = make([]groups.MemberDraft, len(list))
 	for i, raw := range list[:min(len(list), groups.MaxMembers)] {
-		memberFields.decode(raw, f.pointer()+"/"+strconv.Itoa(i), &d.Members[i], f.errs)
+		memberFields.Decode(raw, f.Pointer()+"/"+strconv.Itoa(i), &d.Members[i], f.Errs)
 	}
 }
 
 // putGroup answers PUT /v1/groups/{group}.
-func (s *API) putGroup(r *request) (view, error) {
+func (s *API) putGroup(r *request) (jsonout.View, error) {
 	draft, errs, err := read(r, maxGroupRequest, groupFields)
 	if err != nil {
 		return nil, err
 	}
 	g, err := draft.Group(r.Param("group"))
-	if err := errs.merge(err); err != nil {
+	if err := errs.Merge(err); err != nil {
 		return nil, err
 	}
 	allow := allowing[groups.Allow](r, groupTag)
@@ -59,7 +61,7 @@ func groupTag(g *groups.Group) string {
 }
 
 // getGroup answers GET /v1/groups/{group}.
-func (s *API) getGroup(r *request) (view, error) {
+func (s *API) getGroup(r *request) (jsonout.View, error) {
 	g, err := s.Groups.Get(r.Context(), r.Param("group"))
 	if err != nil {
 		return nil, err
@@ -67,30 +69,30 @@ func (s *API) getGroup(r *request) (view, error) {
 	return r.showGroup(&g), nil
 }
 
-func (r *request) showGroup(g *groups.Group) view {
+func (r *request) showGroup(g *groups.Group) jsonout.View {
 	r.setVersion(g.Version)
-	return shown(writeGroup, g)
+	return jsonout.Shown(writeGroup, g)
 }
 
 // listGroups answers GET /v1/groups.
-func (s *API) listGroups(r *request) (view, error) {
+func (s *API) listGroups(r *request) (jsonout.View, error) {
 	page, err := s.Groups.List(r.Context(), r.query.Cursor, r.query.Limit)
 	return pageOf(page.Groups, writeGroup, page.Next), err
 }
 
 // deleteGroup answers DELETE /v1/groups/{group}.
-func (s *API) deleteGroup(r *request) (view, error) {
+func (s *API) deleteGroup(r *request) (jsonout.View, error) {
 	allow := allowing[groups.Allow](r, groupTag)
 	return resultOf("deleted"), s.Groups.Delete(r.Context(), r.Param("group"), allow...)
 }
 
-func writeGroup(w *writer, g *groups.Group) {
-	w.text("name", g.Name)
+func writeGroup(w *jsonout.Writer, g *groups.Group) {
+	w.Text("name", g.Name)
 	writeStamp(w, &g.Stamp)
-	list(w, "members", g.Members, func(w *writer, m *groups.Member) {
-		w.text("name", m.Name)
-		w.url("url", string(m.URL))
-		w.secretHeaders("headers", m.Headers)
-		w.textOrNull("filter_label", m.FilterLabel)
+	jsonout.List(w, "members", g.Members, func(w *jsonout.Writer, m *groups.Member) {
+		w.Text("name", m.Name)
+		w.URL("url", string(m.URL))
+		w.SecretHeaders("headers", m.Headers)
+		w.TextOrNull("filter_label", m.FilterLabel)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 )
@@ -15,13 +17,13 @@ const (
 )
 
 // getJob answers GET /v1/jobs/{topic}/{id}.
-func (s *API) getJob(r *request) (view, error) {
+func (s *API) getJob(r *request) (jsonout.View, error) {
 	j, err := s.Scheduler.Get(r.Context(), r.key())
 	return s.showJob(r, &j, err)
 }
 
 // listAttempts answers GET /v1/jobs/{topic}/{id}/attempts.
-func (s *API) listAttempts(r *request) (view, error) {
+func (s *API) listAttempts(r *request) (jsonout.View, error) {
 	j, err := s.Scheduler.Get(r.Context(), r.key())
 	if err != nil {
 		return nil, err
@@ -34,29 +36,29 @@ func (s *API) listAttempts(r *request) (view, error) {
 }
 
 // patchJob answers PATCH /v1/jobs/{topic}/{id}.
-func (s *API) patchJob(r *request) (view, error) { return s.change(r, s.Scheduler.Change) }
+func (s *API) patchJob(r *request) (jsonout.View, error) { return s.change(r, s.Scheduler.Change) }
 
 // replayJob answers POST /v1/jobs/{topic}/{id}/replay, with changes if there are some.
-func (s *API) replayJob(r *request) (view, error) { return s.change(r, s.Scheduler.Replay) }
+func (s *API) replayJob(r *request) (jsonout.View, error) { return s.change(r, s.Scheduler.Replay) }
 
 // runJob answers POST /v1/jobs/{topic}/{id}/run.
-func (s *API) runJob(r *request) (view, error) {
+func (s *API) runJob(r *request) (jsonout.View, error) {
 	return s.command(r, func(ctx context.Context, key job.Key, allow ...scheduler.Allow) (job.Job, error) {
 		return s.Scheduler.Run(ctx, key, allow...)
 	})
 }
 
 // change changes a job by a draft, which is nil without a body.
-func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draft, ...scheduler.Allow) (job.Job, error)) (view, error) {
+func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draft, ...scheduler.Allow) (job.Job, error)) (jsonout.View, error) {
 	data, err := r.body(s.maxRequest())
 	if err != nil {
 		return nil, err
 	}
 	var draft *job.Draft
 	if data != nil {
-		var errs *fieldErrors
-		if draft, errs = decodeObject(data, draftFields); errs.err() != nil {
-			return nil, errs.err()
+		var errs *wire.Errors
+		if draft, errs = wire.Decode(data, draftFields); errs.Err() != nil {
+			return nil, errs.Err()
 		}
 	}
 	return s.command(r, func(ctx context.Context, key job.Key, allow ...scheduler.Allow) (job.Job, error) {
@@ -68,7 +70,7 @@ func jobTag(j *job.Job) string { return tagOf(jobVersion(j)) }
 
 // command does something with a job that has the version asked for, if any is, and
 // answers with the job.
-func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler.Allow) (job.Job, error)) (view, error) {
+func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler.Allow) (job.Job, error)) (jsonout.View, error) {
 	allow := allowing[scheduler.Allow](r, jobTag)
 	j, err := do(r.Context(), r.key(), allow...)
 	return s.showJob(r, &j, err)
@@ -76,7 +78,7 @@ func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler
 
 // cancelJob answers DELETE /v1/jobs/{topic}/{id}: it cancels the job, or discards
 // the dead letter.
-func (s *API) cancelJob(r *request) (view, error) {
+func (s *API) cancelJob(r *request) (jsonout.View, error) {
 	allow := allowing[scheduler.Allow](r, jobTag)
 	j, result, err := s.Scheduler.Cancel(r.Context(), r.key(), allow...)
 	if err != nil {
@@ -86,9 +88,9 @@ func (s *API) cancelJob(r *request) (view, error) {
 	switch result {
 	case scheduler.InFlight:
 		r.status = http.StatusAccepted
-		return func(w *writer) {
-			w.text("result", "in_flight")
-			w.integer("attempt", j.Attempts+1)
+		return func(w *jsonout.Writer) {
+			w.Text("result", "in_flight")
+			w.Integer("attempt", j.Attempts+1)
 		}, nil
 	case scheduler.Discarded:
 		return resultOf("discarded"), nil
@@ -97,16 +99,16 @@ func (s *API) cancelJob(r *request) (view, error) {
 }
 
 // showJob answers with a job, or with the error.
-func (s *API) showJob(r *request, j *job.Job, err error) (view, error) {
+func (s *API) showJob(r *request, j *job.Job, err error) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
 	r.setVersion(jobVersion(j))
-	return shown(s.writeJob, j), nil
+	return jsonout.Shown(s.writeJob, j), nil
 }
 
 // listJobs answers GET /v1/jobs.
-func (s *API) listJobs(r *request) (view, error) {
+func (s *API) listJobs(r *request) (jsonout.View, error) {
 	q := r.query.Query
 	if err := r.ownFilter(q.Topic, &q.Only); err != nil {
 		return nil, err

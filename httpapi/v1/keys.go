@@ -3,27 +3,28 @@ package v1
 import (
 	"net/http"
 
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 )
 
 // whoAmI answers GET /v1/whoami. On a server without keys, everybody may do what an
 // admin may.
-func (s *API) whoAmI(r *request) (view, error) {
+func (s *API) whoAmI(r *request) (jsonout.View, error) {
 	caller, known := r.Caller()
 	if !known {
 		caller.Scope = access.Admin
 	}
-	return func(w *writer) {
-		w.textOrNull("key", caller.KeyID)
-		w.textOrNull("key_name", caller.KeyName)
-		w.text("scope", caller.Scope.String())
+	return func(w *jsonout.Writer) {
+		w.TextOrNull("key", caller.KeyID)
+		w.TextOrNull("key_name", caller.KeyName)
+		w.Text("scope", caller.Scope.String())
 		writeTopicSet(w, caller.Topics)
 	}, nil
 }
 
 // listKeys answers GET /v1/keys.
-func (s *API) listKeys(r *request) (view, error) {
+func (s *API) listKeys(r *request) (jsonout.View, error) {
 	keys, err := s.Access.List(r.Context())
 	if err != nil {
 		return nil, err
@@ -32,7 +33,7 @@ func (s *API) listKeys(r *request) (view, error) {
 }
 
 // createKey answers POST /v1/keys. It is the only answer that shows a token.
-func (s *API) createKey(r *request) (view, error) {
+func (s *API) createKey(r *request) (jsonout.View, error) {
 	draft, err := readAll(r, maxSmall, keyFields)
 	if err != nil {
 		return nil, err
@@ -42,19 +43,19 @@ func (s *API) createKey(r *request) (view, error) {
 		return nil, err
 	}
 	r.Target, r.status = key.ID, http.StatusCreated
-	return func(w *writer) {
-		w.text("token", token.Reveal())
+	return func(w *jsonout.Writer) {
+		w.Text("token", token.Reveal())
 		writeKey(w, &key)
 	}, nil
 }
 
 // revokeKey answers DELETE /v1/keys/{id}.
-func (s *API) revokeKey(r *request) (view, error) {
+func (s *API) revokeKey(r *request) (jsonout.View, error) {
 	return resultOf("revoked"), s.Access.Revoke(r.Context(), r.Param("id"))
 }
 
 // writeKey writes an API key. A stored key that cannot be read has an id only.
-func writeKey(w *writer, k *access.Key) {
+func writeKey(w *jsonout.Writer, k *access.Key) {
 	scope, source := "", "settings"
 	if k.Scope != access.Nobody {
 		scope = k.Scope.String()
@@ -62,22 +63,22 @@ func writeKey(w *writer, k *access.Key) {
 	if k.Stored {
 		source = "store"
 	}
-	w.text("id", k.ID)
-	w.textOrNull("name", k.Name)
-	w.textOrNull("scope", scope)
-	w.textOrNull("namespace", k.Namespace)
-	w.instant("created_at", k.CreatedAt)
-	w.instant("expires_at", k.ExpiresAt)
-	w.textOrNull("rate", k.Rate.String())
+	w.Text("id", k.ID)
+	w.TextOrNull("name", k.Name)
+	w.TextOrNull("scope", scope)
+	w.TextOrNull("namespace", k.Namespace)
+	w.Instant("created_at", k.CreatedAt)
+	w.Instant("expires_at", k.ExpiresAt)
+	w.TextOrNull("rate", k.Rate.String())
 	writeTopicSet(w, k.Topics)
-	w.text("source", source)
+	w.Text("source", source)
 }
 
 // writeTopicSet writes the topics to which a key is restricted; null: all.
-func writeTopicSet(w *writer, s job.TopicSet) {
+func writeTopicSet(w *jsonout.Writer, s job.TopicSet) {
 	if len(s) == 0 {
-		w.null("topics")
+		w.Null("topics")
 		return
 	}
-	w.member("topics", s)
+	w.Member("topics", s)
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/operations"
@@ -29,23 +31,23 @@ type operationDraft struct {
 	dryRun bool
 }
 
-var operationFields = newFieldSet(map[string]func(*operationDraft, field){
-	"action":  func(d *operationDraft, f field) { setText(&d.Action, f) },
-	"filter":  func(d *operationDraft, f field) { filterFields.decode(f.raw, f.pointer(), &d.Filter, f.errs) },
-	"all":     func(d *operationDraft, f field) { d.All = f.boolean() },
-	"dry_run": func(d *operationDraft, f field) { d.dryRun = f.boolean() },
-	"rate":    func(d *operationDraft, f field) { d.Rate = f.integer() },
-	"set": func(d *operationDraft, f field) {
+var operationFields = wire.NewFieldSet(map[string]func(*operationDraft, wire.Field){
+	"action":  func(d *operationDraft, f wire.Field) { wire.SetText(&d.Action, f) },
+	"filter":  func(d *operationDraft, f wire.Field) { filterFields.Decode(f.Raw, f.Pointer(), &d.Filter, f.Errs) },
+	"all":     func(d *operationDraft, f wire.Field) { d.All = f.Boolean() },
+	"dry_run": func(d *operationDraft, f wire.Field) { d.dryRun = f.Boolean() },
+	"rate":    func(d *operationDraft, f wire.Field) { d.Rate = f.Integer() },
+	"set": func(d *operationDraft, f wire.Field) {
 		d.Set = &job.Draft{}
-		draftFields.decode(f.raw, f.pointer(), d.Set, f.errs)
+		draftFields.Decode(f.Raw, f.Pointer(), d.Set, f.Errs)
 	},
-	"delay": func(d *operationDraft, f field) { d.Delay = f.duration() },
-	"at":    func(d *operationDraft, f field) { d.At = *f.instant() },
+	"delay": func(d *operationDraft, f wire.Field) { d.Delay = f.Duration() },
+	"at":    func(d *operationDraft, f wire.Field) { d.At = *f.Instant() },
 })
 
 // createOperation answers POST /v1/operations. A dry run changes nothing: the scope
 // to read is enough for it.
-func (s *API) createOperation(r *request) (view, error) {
+func (s *API) createOperation(r *request) (jsonout.View, error) {
 	draft, errs, err := read(r, maxSmall, operationFields)
 	if err != nil {
 		return nil, err
@@ -55,7 +57,7 @@ func (s *API) createOperation(r *request) (view, error) {
 			return nil, err
 		}
 	}
-	if err := errs.err(); err != nil {
+	if err := errs.Err(); err != nil {
 		return nil, err
 	}
 	if err := r.ownFilter(draft.Filter.Topic, &draft.Filter.Only); err != nil {
@@ -64,7 +66,7 @@ func (s *API) createOperation(r *request) (view, error) {
 	if draft.dryRun {
 		r.Target = "dry run"
 		p, err := s.Operations.Preview(r.Context(), draft.Draft)
-		return shown(writePreview, &p), err
+		return jsonout.Shown(writePreview, &p), err
 	}
 	draft.By = callerName(r)
 	o, err := s.Operations.Create(r.Context(), draft.Draft)
@@ -81,15 +83,15 @@ func callerName(r *request) string {
 }
 
 // accepted is the answer to a call that begins an operation.
-func accepted(r *request, o *operations.Operation) view {
+func accepted(r *request, o *operations.Operation) jsonout.View {
 	r.Target, r.status = o.ID, http.StatusAccepted
 	r.Header().Set("Location", "/v1/operations/"+o.ID)
 	r.setVersion(o.Version)
-	return shown(writeOperation, o)
+	return jsonout.Shown(writeOperation, o)
 }
 
 // listOperations answers GET /v1/operations.
-func (s *API) listOperations(r *request) (view, error) {
+func (s *API) listOperations(r *request) (jsonout.View, error) {
 	own := func(o *operations.Operation) bool { return o.Within(r.Topics()) }
 	all, next, err := ownPage(r, own, func(limit int, cursor string) ([]operations.Operation, string, error) {
 		page, err := s.Operations.List(r.Context(), limit, cursor)
@@ -99,19 +101,19 @@ func (s *API) listOperations(r *request) (view, error) {
 }
 
 // getOperation answers GET /v1/operations/{id}.
-func (s *API) getOperation(r *request) (view, error) {
+func (s *API) getOperation(r *request) (jsonout.View, error) {
 	o, err := s.Operations.Get(r.Context(), r.Param("id"))
 	return showOperation(r, &o, err)
 }
 
 // stopOperation answers POST /v1/operations/{id}/stop.
-func (s *API) stopOperation(r *request) (view, error) {
+func (s *API) stopOperation(r *request) (jsonout.View, error) {
 	o, err := s.Operations.Stop(r.Context(), r.Param("id"), allowing[operations.Allow](r, operationTag)...)
 	return showOperation(r, &o, err)
 }
 
 // resumeOperation answers POST /v1/operations/{id}/resume.
-func (s *API) resumeOperation(r *request) (view, error) {
+func (s *API) resumeOperation(r *request) (jsonout.View, error) {
 	o, err := s.Operations.Resume(r.Context(), r.Param("id"), allowing[operations.Allow](r, operationTag)...)
 	return showOperation(r, &o, err)
 }
@@ -119,57 +121,57 @@ func (s *API) resumeOperation(r *request) (view, error) {
 func operationTag(o operations.Operation) string { return tagOf(o.Version) }
 
 // showOperation answers with an operation, or with the error.
-func showOperation(r *request, o *operations.Operation, err error) (view, error) {
+func showOperation(r *request, o *operations.Operation, err error) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
 	r.setVersion(o.Version)
-	return shown(writeOperation, o), nil
+	return jsonout.Shown(writeOperation, o), nil
 }
 
-func writeOperation(w *writer, o *operations.Operation) {
-	w.text("id", o.ID)
-	w.text("action", string(o.Action))
-	part(w, "filter", &o.Filter, writeFilter)
-	w.instant("reschedule_to", o.To)
+func writeOperation(w *jsonout.Writer, o *operations.Operation) {
+	w.Text("id", o.ID)
+	w.Text("action", string(o.Action))
+	jsonout.Part(w, "filter", &o.Filter, writeFilter)
+	w.Instant("reschedule_to", o.To)
 	if o.Set == nil {
-		w.null("set")
+		w.Null("set")
 	} else {
-		w.member("set", o.Set.Changes()) // the names of the fields: values may be secret
+		w.Member("set", o.Set.Changes()) // the names of the fields: values may be secret
 	}
-	part(w, "span", o.Backfill, func(w *writer, b *schedules.Backfill) {
-		w.moment("from", b.From.Time())
-		w.moment("to", b.To.Time())
+	jsonout.Part(w, "span", o.Backfill, func(w *jsonout.Writer, b *schedules.Backfill) {
+		w.Moment("from", b.From.Time())
+		w.Moment("to", b.To.Time())
 	})
-	w.integer("rate", o.Rate)
-	w.text("state", string(o.State))
-	w.textOrNull("by", o.By)
-	w.textOrNull("worker", o.Owner)
-	w.textOrNull("reason", o.Why)
-	nullable(w, "estimate", o.Estimate, w.number)
-	w.number("matched", o.Matched)
-	w.number("changed", o.Changed)
-	w.number("skipped", o.Skipped)
-	w.number("failed", o.Failed)
-	list(w, "errors", o.Errors, func(w *writer, e *operations.JobError) {
+	w.Integer("rate", o.Rate)
+	w.Text("state", string(o.State))
+	w.TextOrNull("by", o.By)
+	w.TextOrNull("worker", o.Owner)
+	w.TextOrNull("reason", o.Why)
+	jsonout.Nullable(w, "estimate", o.Estimate, w.Number)
+	w.Number("matched", o.Matched)
+	w.Number("changed", o.Changed)
+	w.Number("skipped", o.Skipped)
+	w.Number("failed", o.Failed)
+	jsonout.List(w, "errors", o.Errors, func(w *jsonout.Writer, e *operations.JobError) {
 		topic, id, _ := strings.Cut(e.Job, "/") // which no topic has
-		w.text("topic", topic)
-		w.text("id", id)
-		w.url("message", e.Message)
+		w.Text("topic", topic)
+		w.Text("id", id)
+		w.URL("message", e.Message)
 	})
-	w.instant("created_at", o.StartedAt)
-	w.instant("updated_at", o.UpdatedAt)
-	w.instant("ended_at", o.EndedAt)
-	w.number("version", int64(o.Version))
+	w.Instant("created_at", o.StartedAt)
+	w.Instant("updated_at", o.UpdatedAt)
+	w.Instant("ended_at", o.EndedAt)
+	w.Number("version", int64(o.Version))
 }
 
 // writePreview writes the answer to a dry run.
-func writePreview(w *writer, p *operations.Preview) {
+func writePreview(w *jsonout.Writer, p *operations.Preview) {
 	o := &p.Operation
-	w.boolean("dry_run", true)
-	w.text("action", string(o.Action))
-	part(w, "filter", &o.Filter, writeFilter)
-	w.integer("rate", o.Rate)
-	w.number("matched", p.Matched)
-	w.boolean("complete", p.Complete)
+	w.Boolean("dry_run", true)
+	w.Text("action", string(o.Action))
+	jsonout.Part(w, "filter", &o.Filter, writeFilter)
+	w.Integer("rate", o.Rate)
+	w.Number("matched", p.Matched)
+	w.Boolean("complete", p.Complete)
 }

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/job"
@@ -9,62 +10,62 @@ import (
 )
 
 // overview answers GET /v1/overview.
-func (s *API) overview(r *request) (view, error) {
+func (s *API) overview(r *request) (jsonout.View, error) {
 	o, err := s.Scheduler.Overview(r.Context())
-	return shown(writeOverview, &o), err
+	return jsonout.Shown(writeOverview, &o), err
 }
 
 // writeOverview writes everything at a glance.
-func writeOverview(w *writer, o *scheduler.Overview) {
+func writeOverview(w *jsonout.Writer, o *scheduler.Overview) {
 	states := o.Depth.States
-	w.instant("as_of", o.Depth.Now)
-	w.number("age_ms", o.Age.Milliseconds())
+	w.Instant("as_of", o.Depth.Now)
+	w.Number("age_ms", o.Age.Milliseconds())
 	writeStates(w, "states", states)
-	w.number("due_now", o.DueNow)
-	w.number("due_within_1h", o.DueWithinHour)
-	w.number("in_flight", states[job.Running])
-	w.number("dead", states[job.Dead])
-	w.number("open_circuits", o.Depth.OpenCircuits)
+	w.Number("due_now", o.DueNow)
+	w.Number("due_within_1h", o.DueWithinHour)
+	w.Number("in_flight", states[job.Running])
+	w.Number("dead", states[job.Dead])
+	w.Number("open_circuits", o.Depth.OpenCircuits)
 	if rate, known := o.Activity.SuccessRate(); known {
-		w.float("success_rate", rate)
+		w.Float("success_rate", rate)
 	} else {
-		w.null("success_rate")
+		w.Null("success_rate")
 	}
 	if ms, known := o.Activity.LateBy(0.99); known {
-		w.number("lateness_p99_ms", ms)
+		w.Number("lateness_p99_ms", ms)
 	} else {
-		w.null("lateness_p99_ms")
+		w.Null("lateness_p99_ms")
 	}
-	w.in("due", func() {
-		w.instant("from", o.DueFrom)
-		w.number("step_ms", scheduler.DueStep.Milliseconds())
-		w.member("counts", o.Due)
-		w.number("later", o.DueLater)
-		w.instant("partial_from", o.DuePartialFrom)
+	w.In("due", func() {
+		w.Instant("from", o.DueFrom)
+		w.Number("step_ms", scheduler.DueStep.Milliseconds())
+		w.Member("counts", o.Due)
+		w.Number("later", o.DueLater)
+		w.Instant("partial_from", o.DuePartialFrom)
 	})
-	part(w, "recent", &o.Activity, writeActivity)
-	list(w, "topics", o.Busiest, func(w *writer, t *store.TopicStats) {
-		w.text("topic", t.Topic)
-		w.number("unfinished", t.Unfinished())
+	jsonout.Part(w, "recent", &o.Activity, writeActivity)
+	jsonout.List(w, "topics", o.Busiest, func(w *jsonout.Writer, t *store.TopicStats) {
+		w.Text("topic", t.Topic)
+		w.Number("unfinished", t.Unfinished())
 	})
-	list(w, "herds", o.Herds, writeHerd)
+	jsonout.List(w, "herds", o.Herds, writeHerd)
 }
 
-func writeActivity(w *writer, a *recent.Activity) {
-	w.instant("from", a.From)
-	w.number("step_ms", recent.Step.Milliseconds())
-	w.member("delivered", a.Delivered)
-	w.member("failed", a.Failed)
-	w.in("lateness", func() {
-		w.member("bounds_ms", recent.Bounds())
-		w.member("counts", a.Late)
+func writeActivity(w *jsonout.Writer, a *recent.Activity) {
+	w.Instant("from", a.From)
+	w.Number("step_ms", recent.Step.Milliseconds())
+	w.Member("delivered", a.Delivered)
+	w.Member("failed", a.Failed)
+	w.In("lateness", func() {
+		w.Member("bounds_ms", recent.Bounds())
+		w.Member("counts", a.Late)
 	})
 }
 
 // writeHerd writes a minute with many jobs.
-func writeHerd(w *writer, h *herds.Herd) {
-	w.instant("at", h.At)
-	w.textOrNull("topic", h.Topic) // null: all topics
-	w.number("jobs", h.Jobs)
-	w.number("limit", h.Limit)
+func writeHerd(w *jsonout.Writer, h *herds.Herd) {
+	w.Instant("at", h.At)
+	w.TextOrNull("topic", h.Topic) // null: all topics
+	w.Number("jobs", h.Jobs)
+	w.Number("limit", h.Limit)
 }

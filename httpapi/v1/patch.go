@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/scheduler/schedules"
@@ -16,27 +18,27 @@ const patchTries = 10
 
 // patchable is what a PATCH changes: the body of the PUT that would set it as it is, and its
 // version; empty: there is none yet.
-type patchable func(*API, *request) (current view, tag string, err error)
+type patchable func(*API, *request) (current jsonout.View, tag string, err error)
 
 // patching answers a PATCH (RFC 7396) with the PUT of the patched body. Between reading and
 // writing nothing may change; then it starts over.
 func patching(read patchable, put handler) handler {
-	return func(s *API, r *request) (view, error) {
+	return func(s *API, r *request) (jsonout.View, error) {
 		patch, err := r.body(s.maxPatch())
 		if err != nil {
 			return nil, err
 		}
 		if patch = strictjson.Trim(patch); patch[0] != '{' {
-			return nil, invalid("", "must be an object, not "+kindOf(patch))
+			return nil, wire.Invalid("", "must be an object, not "+wire.KindOf(patch))
 		}
 		for range patchTries {
 			current, tag, err := read(s, r)
 			if err != nil {
 				return nil, err
 			}
-			var errs fieldErrors
-			r.given, r.patched = merged(appendObject(nil, current), patch, "", &errs), &tag
-			if err := errs.err(); err != nil {
+			var errs wire.Errors
+			r.given, r.patched = merged(jsonout.AppendObject(nil, current), patch, "", &errs), &tag
+			if err := errs.Err(); err != nil {
 				return nil, err
 			}
 			if view, err := put(s, r); !errors.Is(err, errPatched) {
@@ -55,7 +57,7 @@ type named struct{ quoted, value []byte }
 
 // merged applies a merge patch to a value, which may be nil. Members keep their order, and
 // values their form.
-func merged(target, patch []byte, at string, errs *fieldErrors) []byte {
+func merged(target, patch []byte, at string, errs *wire.Errors) []byte {
 	if patch[0] != '{' {
 		return patch
 	}
@@ -72,14 +74,14 @@ func merged(target, patch []byte, at string, errs *fieldErrors) []byte {
 		name, _ := strictjson.Unquote(quoted)
 		pointer := at + "/" + httpapi.EscapePointer(httpapi.Shorten(name))
 		if given[name] {
-			errs.add(pointer, "is given twice")
+			errs.Add(pointer, "is given twice")
 		}
 		given[name] = true
 		place, there := places[name]
 		switch {
-		case kindOf(value) == kindNull && there:
+		case wire.KindOf(value) == wire.KindNull && there:
 			members[place].value = nil
-		case kindOf(value) == kindNull:
+		case wire.KindOf(value) == wire.KindNull:
 		case there:
 			members[place].value = merged(members[place].value, value, pointer, errs)
 		default:
@@ -92,69 +94,69 @@ func merged(target, patch []byte, at string, errs *fieldErrors) []byte {
 
 // joined is the object of members. Those without a value are left out.
 func joined(members []named) []byte {
-	w := writer{}
-	w.bracket('{')
+	w := jsonout.Writer{}
+	w.Bracket('{')
 	for _, m := range members {
 		if m.value != nil {
-			w.next()
-			w.b = append(append(append(w.b, m.quoted...), ':'), m.value...)
+			w.Next()
+			w.B = append(append(append(w.B, m.quoted...), ':'), m.value...)
 		}
 	}
-	w.bracket('}')
-	return w.b
+	w.Bracket('}')
+	return w.B
 }
 
-func patchableTopic(s *API, r *request) (view, string, error) {
+func patchableTopic(s *API, r *request) (jsonout.View, string, error) {
 	t, err := s.Scheduler.Topic(r.Context(), r.Param("topic"))
 	if err != nil || !t.Exists {
-		return func(*writer) {}, "", err
+		return func(*jsonout.Writer) {}, "", err
 	}
-	return shown(writeSettings, &t.Settings), tagOf(t.Version), nil
+	return jsonout.Shown(writeSettings, &t.Settings), tagOf(t.Version), nil
 }
 
-func patchableSchedule(s *API, r *request) (view, string, error) {
+func patchableSchedule(s *API, r *request) (jsonout.View, string, error) {
 	found, err := s.Schedules.Get(r.Context(), r.Param("schedule"))
-	return shown(writeDefinition, &found.Def), scheduleTag(schedules.Version{UID: found.UID, Number: found.Version}), err
+	return jsonout.Shown(writeDefinition, &found.Def), scheduleTag(schedules.Version{UID: found.UID, Number: found.Version}), err
 }
 
-func patchableRule(s *API, r *request) (view, string, error) {
+func patchableRule(s *API, r *request) (jsonout.View, string, error) {
 	rule, err := s.Alerts.Rule(r.Context(), r.Param("rule"))
-	return shown(writeRuleDraft, &rule), ruleTag(&rule), err
+	return jsonout.Shown(writeRuleDraft, &rule), ruleTag(&rule), err
 }
 
 // writeRuleDraft writes what PUT takes.
-func writeRuleDraft(w *writer, r *alerts.Rule) {
-	w.text("metric", string(r.Metric))
-	w.text("by", string(r.By))
-	w.textOrNull("topic", r.Topic)
-	w.textOrNull("endpoint", r.Endpoint)
-	w.float("above", r.Above)
+func writeRuleDraft(w *jsonout.Writer, r *alerts.Rule) {
+	w.Text("metric", string(r.Metric))
+	w.Text("by", string(r.By))
+	w.TextOrNull("topic", r.Topic)
+	w.TextOrNull("endpoint", r.Endpoint)
+	w.Float("above", r.Above)
 	writeTerms(w, termsOf(r))
 }
 
 // patchableGroup has the members by their names.
-func patchableGroup(s *API, r *request) (view, string, error) {
+func patchableGroup(s *API, r *request) (jsonout.View, string, error) {
 	g, err := s.Groups.Get(r.Context(), r.Param("group"))
-	return func(w *writer) {
-		w.name("members")
-		w.bracket('{')
+	return func(w *jsonout.Writer) {
+		w.Name("members")
+		w.Bracket('{')
 		for i := range g.Members {
 			m := &g.Members[i]
-			w.next()
-			w.quote(m.Name)
-			w.b = append(w.b, ':')
-			w.bracket('{')
-			w.text("url", string(m.URL))
-			w.headers("headers", m.Headers)
-			w.textOrNull("filter_label", m.FilterLabel)
-			w.bracket('}')
+			w.Next()
+			w.Quote(m.Name)
+			w.B = append(w.B, ':')
+			w.Bracket('{')
+			w.Text("url", string(m.URL))
+			w.Headers("headers", m.Headers)
+			w.TextOrNull("filter_label", m.FilterLabel)
+			w.Bracket('}')
 		}
-		w.bracket('}')
+		w.Bracket('}')
 	}, groupTag(&g), err
 }
 
 // putPatchedGroup puts members that a patch may have by their names.
-func (s *API) putPatchedGroup(r *request) (view, error) {
+func (s *API) putPatchedGroup(r *request) (jsonout.View, error) {
 	var all []named
 	for quoted, value := range strictjson.Members(r.given) {
 		if name, _ := strictjson.Unquote(quoted); name == "members" && value[0] == '{' {

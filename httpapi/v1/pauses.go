@@ -3,19 +3,21 @@ package v1
 import (
 	"cmp"
 
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 )
 
 // The fields of a pause, and those of a drain, which only a call ends.
 var (
-	pauseFields = newFieldSet(map[string]func(*job.Pause, field){
-		"until": func(p *job.Pause, f field) { p.Until = *f.instant() },
+	pauseFields = wire.NewFieldSet(map[string]func(*job.Pause, wire.Field){
+		"until": func(p *job.Pause, f wire.Field) { p.Until = *f.Instant() },
 		"note":  setNote,
 	})
-	drainFields = newFieldSet(map[string]func(*job.Pause, field){"note": setNote})
+	drainFields = wire.NewFieldSet(map[string]func(*job.Pause, wire.Field){"note": setNote})
 )
 
-func setNote(p *job.Pause, f field) { setText(&p.Note, f) }
+func setNote(p *job.Pause, f wire.Field) { wire.SetText(&p.Note, f) }
 
 // by names the caller: the name of its key, or the key's id.
 func (r *request) by() string {
@@ -24,11 +26,11 @@ func (r *request) by() string {
 }
 
 // writePause writes since when and why something is paused; nil is null.
-func writePause(w *writer, name string, p *job.Pause) {
-	part(w, name, p, func(w *writer, p *job.Pause) {
-		w.instant("since", p.Since)
-		w.instant("until", p.Until)
-		w.textOrNull("by", p.By)
-		w.textOrNull("note", p.Note)
+func writePause(w *jsonout.Writer, name string, p *job.Pause) {
+	jsonout.Part(w, name, p, func(w *jsonout.Writer, p *job.Pause) {
+		w.Instant("since", p.Since)
+		w.Instant("until", p.Until)
+		w.TextOrNull("by", p.By)
+		w.TextOrNull("note", p.Note)
 	})
 }

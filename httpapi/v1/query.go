@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/schedules"
@@ -31,7 +32,7 @@ type params struct {
 type parameter struct {
 	name string
 	many bool // several values: with commas between them, or in several parameters
-	read func(q *params, e *fieldErrors, at string, values []string)
+	read func(q *params, e *wire.Errors, at string, values []string)
 }
 
 // values are the values that were given in parameters of one name.
@@ -68,25 +69,25 @@ func splitValues(text string) []string {
 
 // single is a parameter with one value. An empty value is more likely a mistake
 // than a wish for everything.
-func single(name string, read func(q *params, e *fieldErrors, at, value string)) parameter {
-	return parameter{name, false, func(q *params, e *fieldErrors, at string, values []string) { read(q, e, at, values[0]) }}
+func single(name string, read func(q *params, e *wire.Errors, at, value string)) parameter {
+	return parameter{name, false, func(q *params, e *wire.Errors, at string, values []string) { read(q, e, at, values[0]) }}
 }
 
 // The parameters that several listings have.
 var (
 	topicParam    = filterParam("topic")
 	endpointParam = filterParam("endpoint")
-	limitParam    = single("limit", func(q *params, e *fieldErrors, at, v string) { q.Limit = e.limit(at, v) })
-	cursorParam   = single("cursor", func(q *params, e *fieldErrors, at, v string) { q.Cursor = e.cursor(at, v) })
-	afterParam    = single("cursor", func(q *params, e *fieldErrors, at, v string) { q.Cursor = e.name(at, v) }) // a name
+	limitParam    = single("limit", func(q *params, e *wire.Errors, at, v string) { q.Limit = asLimit(e, at, v) })
+	cursorParam   = single("cursor", func(q *params, e *wire.Errors, at, v string) { q.Cursor = asCursor(e, at, v) })
+	afterParam    = single("cursor", func(q *params, e *wire.Errors, at, v string) { q.Cursor = asName(e, at, v) }) // a name
 )
 
 // The parameters of each listing.
 var (
 	jobQuery = filterParams(filterNames,
-		single("order", func(q *params, e *fieldErrors, at, v string) {
+		single("order", func(q *params, e *wire.Errors, at, v string) {
 			if q.Order = store.Order(v); v == "" {
-				e.add(at, httpapi.BadOrder.Message)
+				e.Add(at, httpapi.BadOrder.Message)
 			}
 		}),
 		limitParam, cursorParam,
@@ -95,15 +96,15 @@ var (
 	groupQuery     = []parameter{limitParam, afterParam}
 	operationQuery = []parameter{limitParam, afterParam}
 	topicQuery     = []parameter{
-		single("q", func(q *params, e *fieldErrors, at, v string) { q.part = e.name(at, v) }),
+		single("q", func(q *params, e *wire.Errors, at, v string) { q.part = asName(e, at, v) }),
 		limitParam, cursorParam,
 	}
 	endpointQuery = []parameter{
-		{"state", true, func(q *params, e *fieldErrors, at string, values []string) {
+		{"state", true, func(q *params, e *wire.Errors, at string, values []string) {
 			for _, v := range values {
 				state, ok := store.ParseCircuitState(v)
 				if !ok {
-					e.add(at, "must be one of closed, open, half_open")
+					e.Add(at, "must be one of closed, open, half_open")
 				}
 				q.circuits = append(q.circuits, state)
 			}
@@ -111,10 +112,10 @@ var (
 		endpointParam, limitParam, cursorParam,
 	}
 	scheduleQuery = []parameter{
-		{"state", true, func(q *params, e *fieldErrors, at string, values []string) {
+		{"state", true, func(q *params, e *wire.Errors, at string, values []string) {
 			for _, v := range values {
 				if !slices.Contains(schedules.States, schedules.State(v)) {
-					e.add(at, "must be one of active, paused, completed")
+					e.Add(at, "must be one of active, paused, completed")
 				}
 				q.scheduleStates = append(q.scheduleStates, schedules.State(v))
 			}
@@ -122,14 +123,14 @@ var (
 		topicParam, endpointParam, limitParam, afterParam,
 	}
 	occurrenceQuery = []parameter{
-		single("from", func(q *params, e *fieldErrors, at, v string) {
-			q.timetable.From = e.moment(at, v)
+		single("from", func(q *params, e *wire.Errors, at, v string) {
+			q.timetable.From = asMoment(e, at, v)
 		}),
 		limitParam,
-		single("cursor", func(q *params, e *fieldErrors, at, v string) { q.timetable.After = e.moment(at, v) }),
+		single("cursor", func(q *params, e *wire.Errors, at, v string) { q.timetable.After = asMoment(e, at, v) }),
 	}
 	eventQuery = []parameter{
-		{"type", true, func(q *params, e *fieldErrors, at string, values []string) { q.types = e.eventTypes(at, values) }},
+		{"type", true, func(q *params, e *wire.Errors, at string, values []string) { q.types = asEventTypes(e, at, values) }},
 		topicParam, endpointParam,
 	}
 )
@@ -150,43 +151,43 @@ func inQuery(err error) error {
 	if !ok {
 		return err
 	}
-	var errs fieldErrors
+	var errs wire.Errors
 	for _, f := range wrong.Fields {
-		errs.add("?"+string(f.Field), f.Message)
+		errs.Add("?"+string(f.Field), f.Message)
 	}
-	return errs.err()
+	return errs.Err()
 }
 
-// The following methods note what is wrong with a value, and return it.
+// The following functions note what is wrong with a value, and return it.
 
-func (e *fieldErrors) moment(pointer, value string) *time.Time {
+func asMoment(e *wire.Errors, pointer, value string) *time.Time {
 	at, err := job.ParseWritten(value)
 	if err != nil {
-		e.add(pointer, err.Error())
+		e.Add(pointer, err.Error())
 	}
 	return &at
 }
 
-func (e *fieldErrors) limit(pointer, value string) int {
+func asLimit(e *wire.Errors, pointer, value string) int {
 	limit, err := strconv.Atoi(value)
 	if err != nil || limit < 1 || limit > maxPage {
-		e.add(pointer, "must be a whole number from 1 to "+strconv.Itoa(maxPage))
+		e.Add(pointer, "must be a whole number from 1 to "+strconv.Itoa(maxPage))
 	}
 	return limit
 }
 
-func (e *fieldErrors) cursor(pointer, value string) string {
+func asCursor(e *wire.Errors, pointer, value string) string {
 	if value == "" {
-		e.add(pointer, "must not be empty; leave it out for the first page")
+		e.Add(pointer, "must not be empty; leave it out for the first page")
 	}
 	return value
 }
 
-func (e *fieldErrors) eventTypes(pointer string, values []string) []events.Type {
+func asEventTypes(e *wire.Errors, pointer string, values []string) []events.Type {
 	var types []events.Type
 	for _, v := range values {
 		if !slices.Contains(events.Types, events.Type(v)) {
-			e.add(pointer, "must be one or some of "+eventTypes())
+			e.Add(pointer, "must be one or some of "+eventTypes())
 			break
 		}
 		types = append(types, events.Type(v))

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
@@ -41,7 +43,7 @@ func originOf(r *request) (scheduler.Origin, error) {
 }
 
 // register answers POST /v1/jobs.
-func (s *API) register(r *request) (view, error) {
+func (s *API) register(r *request) (jsonout.View, error) {
 	draft, errs, from, err := s.readDraft(r)
 	if err == nil && draft.Group != nil {
 		return s.registerGroup(r, draft, errs, from)
@@ -69,7 +71,7 @@ func (s *API) register(r *request) (view, error) {
 	}
 	r.setVersion(jobVersion(&one.Job))
 	r.created(isNew)
-	return shown(s.writeRegistered, one), nil
+	return jsonout.Shown(s.writeRegistered, one), nil
 }
 
 // clientsFault reports whether the client has to correct its request.
@@ -83,7 +85,7 @@ func jobPath(key job.Key) string {
 }
 
 // readDraft reads the registration of one job, or of a group's jobs.
-func (s *API) readDraft(r *request) (*job.Draft, *fieldErrors, scheduler.Origin, error) {
+func (s *API) readDraft(r *request) (*job.Draft, *wire.Errors, scheduler.Origin, error) {
 	from, err := originOf(r)
 	if err != nil {
 		return nil, nil, from, err
@@ -92,7 +94,7 @@ func (s *API) readDraft(r *request) (*job.Draft, *fieldErrors, scheduler.Origin,
 	if err != nil {
 		return nil, nil, from, err
 	}
-	draft, errs := decodeObject(data, draftFields)
+	draft, errs := wire.Decode(data, draftFields)
 	return draft, errs, from, nil
 }
 
@@ -102,16 +104,16 @@ func (s *API) maxRequest() int64 { return 2*int64(s.Scheduler.Limits().MaxBody) 
 
 // prepare checks the registration of one job. What it returns shares no memory with the
 // request.
-func (s *API) prepare(draft *job.Draft, errs *fieldErrors, from scheduler.Origin) (scheduler.Prepared, error) {
+func (s *API) prepare(draft *job.Draft, errs *wire.Errors, from scheduler.Origin) (scheduler.Prepared, error) {
 	reg, err := s.Scheduler.Prepare(draft, from)
-	return reg, errs.merge(err)
+	return reg, errs.Merge(err)
 }
 
 // registerBatch answers POST /v1/jobs/batch. Each job is judged by itself.
-func (s *API) registerBatch(r *request) (view, error) {
+func (s *API) registerBatch(r *request) (jsonout.View, error) {
 	// The key could stand for one job only.
 	if len(r.Request.Header.Values(headerIdempotencyKey)) > 0 {
-		return nil, invalid(headerIdempotencyKey, "is not supported for a batch; give each job an id")
+		return nil, wire.Invalid(headerIdempotencyKey, "is not supported for a batch; give each job an id")
 	}
 	from, err := originOf(r)
 	if err != nil {
@@ -140,7 +142,7 @@ func (s *API) registerBatch(r *request) (view, error) {
 			items[i].err = err
 		}
 		if len(regs) > maxBatch {
-			return nil, invalid("/jobs", fmt.Sprintf("must make at most %d jobs, members of groups included", maxBatch))
+			return nil, wire.Invalid("/jobs", fmt.Sprintf("must make at most %d jobs, members of groups included", maxBatch))
 		}
 		items[i].jobs = len(regs) - before
 	}
@@ -153,7 +155,7 @@ func (s *API) registerBatch(r *request) (view, error) {
 	for i := range items {
 		items[i].registered, registered = registered[:items[i].jobs], registered[items[i].jobs:]
 	}
-	return func(w *writer) { list(w, "results", items, s.writeItem) }, nil
+	return func(w *jsonout.Writer) { jsonout.List(w, "results", items, s.writeItem) }, nil
 }
 
 // item is one of a batch: what is wrong with it, or what became of it.
@@ -168,7 +170,7 @@ type item struct {
 func (s *API) prepareItem(
 	ctx context.Context, raw json.RawMessage, from scheduler.Origin, regs []scheduler.Prepared, to *item,
 ) ([]scheduler.Prepared, error) {
-	draft, errs := decodeObject(raw, draftFields)
+	draft, errs := wire.Decode(raw, draftFields)
 	if draft.Group == nil {
 		reg, err := s.prepare(draft, errs, from)
 		if err == nil {
@@ -185,22 +187,22 @@ func (s *API) prepareItem(
 }
 
 func batchJobs(data []byte) ([]json.RawMessage, error) {
-	b, errs := decodeObject(data, batchFields)
-	switch err := errs.err(); {
+	b, errs := wire.Decode(data, batchFields)
+	switch err := errs.Err(); {
 	case err != nil:
 		return nil, err
 	case b.jobs == nil:
-		return nil, invalid("/jobs", "is required")
+		return nil, wire.Invalid("/jobs", "is required")
 	case len(b.jobs) == 0:
-		return nil, invalid("/jobs", "must have at least one job")
+		return nil, wire.Invalid("/jobs", "must have at least one job")
 	case len(b.jobs) > maxBatch:
-		return nil, invalid("/jobs", fmt.Sprintf("must have at most %d jobs, not %d", maxBatch, len(b.jobs)))
+		return nil, wire.Invalid("/jobs", fmt.Sprintf("must have at most %d jobs, not %d", maxBatch, len(b.jobs)))
 	}
 	return b.jobs, nil
 }
 
 // writeItem writes the answer to an item of a batch.
-func (s *API) writeItem(w *writer, i *item) {
+func (s *API) writeItem(w *jsonout.Writer, i *item) {
 	err, isNew := i.err, false
 	var fan fanOut
 	switch {
@@ -214,18 +216,18 @@ func (s *API) writeItem(w *writer, i *item) {
 	switch {
 	case err != nil:
 		p := httpapi.AsError(err).Problem()
-		w.integer("status", p.Status)
-		w.member("error", p)
+		w.Integer("status", p.Status)
+		w.Member("error", p)
 	case isNew:
-		w.integer("status", http.StatusCreated)
+		w.Integer("status", http.StatusCreated)
 	default:
-		w.integer("status", http.StatusOK)
+		w.Integer("status", http.StatusOK)
 	}
 	switch {
 	case i.fan != nil:
 		s.writeFanOut(w, &fan)
 	case err == nil:
-		w.text("result", scheduler.OutcomeNames[i.registered[0].Outcome])
-		part(w, "job", &i.registered[0].Job, s.writeJob)
+		w.Text("result", scheduler.OutcomeNames[i.registered[0].Outcome])
+		jsonout.Part(w, "job", &i.registered[0].Job, s.writeJob)
 	}
 }

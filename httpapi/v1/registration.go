@@ -1,12 +1,13 @@
 package v1
 
 import (
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 )
 
 // getRegistration answers GET /v1/jobs/{topic}/{id}/registration. Headers and
 // body may be secret, so the call needs the scope that could have set them.
-func (s *API) getRegistration(r *request) (view, error) {
+func (s *API) getRegistration(r *request) (jsonout.View, error) {
 	j, err := s.Scheduler.Get(r.Context(), r.key())
 	if err != nil {
 		return nil, err
@@ -21,66 +22,66 @@ func (s *API) getRegistration(r *request) (view, error) {
 	if d.Callbacks == nil && s.Scheduler.DefaultCallbacks(j.Topic) {
 		d.Callbacks = &job.CallbacksDraft{} // {} keeps the defaults of the topic away
 	}
-	return shown(writeRegistration, d), nil
+	return jsonout.Shown(writeRegistration, d), nil
 }
 
 // writeRegistration writes a draft in the form in which a client writes it, with a JSON body
 // byte for byte. Fields that are not given are left out.
-func writeRegistration(w *writer, d *job.Draft) {
-	ifGiven("topic", d.Topic, w.text)
-	ifGiven("id", d.ID, w.text)
-	ifGiven("biz_key", d.BizKey, w.text)
-	ifGiven("order_key", d.OrderKey, w.text)
-	ifGiven("url", (*string)(d.Destination), w.text)
-	ifGiven("method", d.Method, w.text)
-	ifGiven("at", d.At, w.instant)
-	ifGiven("delay", d.Delay, w.duration)
-	ifGiven("spread", d.Spread, w.duration)
+func writeRegistration(w *jsonout.Writer, d *job.Draft) {
+	jsonout.IfGiven("topic", d.Topic, w.Text)
+	jsonout.IfGiven("id", d.ID, w.Text)
+	jsonout.IfGiven("biz_key", d.BizKey, w.Text)
+	jsonout.IfGiven("order_key", d.OrderKey, w.Text)
+	jsonout.IfGiven("url", (*string)(d.Destination), w.Text)
+	jsonout.IfGiven("method", d.Method, w.Text)
+	jsonout.IfGiven("at", d.At, w.Instant)
+	jsonout.IfGiven("delay", d.Delay, w.Duration)
+	jsonout.IfGiven("spread", d.Spread, w.Duration)
 	if d.Headers != nil {
-		w.member("headers", d.Headers)
+		w.Member("headers", d.Headers)
 	}
-	ifGiven("content_type", d.ContentType, w.text)
+	jsonout.IfGiven("content_type", d.ContentType, w.Text)
 	if d.Body != nil {
-		w.body(d.Body)
+		writeBody(w, d.Body)
 	}
 	if d.Retry != nil {
-		part(w, "retry", d.Retry, writeRetry)
+		jsonout.Part(w, "retry", d.Retry, writeRetry)
 	}
-	ifGiven("timeout", d.Timeout, w.duration)
-	ifGiven("ttl", d.TTL, w.duration)
+	jsonout.IfGiven("timeout", d.Timeout, w.Duration)
+	jsonout.IfGiven("ttl", d.TTL, w.Duration)
 	if d.Expect != nil {
-		w.in("expect", func() { w.text("body", *d.Expect) })
+		w.In("expect", func() { w.Text("body", *d.Expect) })
 	}
 	if d.Labels != nil {
-		w.member("labels", d.Labels)
+		w.Member("labels", d.Labels)
 	}
 	if c := d.Count; c != nil {
-		w.in("count", func() { writeCountTerms(w, *c.Target, *c.AtDeadline) })
+		w.In("count", func() { writeCountTerms(w, *c.Target, *c.AtDeadline) })
 	}
-	ifGiven("priority", d.Priority, w.integer)
-	ifGiven("again_body", d.AgainBody, w.boolean)
+	jsonout.IfGiven("priority", d.Priority, w.Integer)
+	jsonout.IfGiven("again_body", d.AgainBody, w.Boolean)
 	if d.Callbacks != nil {
-		part(w, "callbacks", d.Callbacks, writeCallbacks)
+		jsonout.Part(w, "callbacks", d.Callbacks, writeCallbacks)
 	}
 }
 
 // body writes a body in the form in which it was given.
-func (w *writer) body(b *job.Body) {
+func writeBody(w *jsonout.Writer, b *job.Body) {
 	switch b.Form {
 	case job.BodyJSON:
-		w.name("body")
-		w.b = append(w.b, b.Content...)
+		w.Name("body")
+		w.B = append(w.B, b.Content...)
 	case job.BodyText:
-		w.text("body_text", string(b.Content))
+		w.Text("body_text", string(b.Content))
 	case job.BodyBase64:
-		w.base64("body_base64", b.Content)
+		w.Base64("body_base64", b.Content)
 	}
 }
 
 // writeRetry writes a retry policy in the form in which registrations write it.
-func writeRetry(w *writer, r *job.Retry) {
+func writeRetry(w *jsonout.Writer, r *job.Retry) {
 	if len(r.Steps) > 0 {
-		w.member("steps", steps(r.Steps))
+		w.Member("steps", steps(r.Steps))
 	}
-	ifGiven("limit", r.Limit, w.integer)
+	jsonout.IfGiven("limit", r.Limit, w.Integer)
 }

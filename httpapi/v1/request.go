@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/job"
 )
 
@@ -70,20 +71,20 @@ func (r *request) body(limit int64) (_ []byte, err error) {
 }
 
 // read decodes the body. Without a body, the result is a zero T.
-func read[T any](r *request, limit int64, fields fieldSet[T]) (*T, *fieldErrors, error) {
+func read[T any](r *request, limit int64, fields wire.FieldSet[T]) (*T, *wire.Errors, error) {
 	data, err := r.body(limit)
 	if err != nil || data == nil {
-		return new(T), new(fieldErrors), err
+		return new(T), new(wire.Errors), err
 	}
-	into, errs := decodeObject(data, fields)
+	into, errs := wire.Decode(data, fields)
 	return into, errs, nil
 }
 
 // readAll is read for calls without further validation.
-func readAll[T any](r *request, limit int64, fields fieldSet[T]) (*T, error) {
+func readAll[T any](r *request, limit int64, fields wire.FieldSet[T]) (*T, error) {
 	into, errs, err := read(r, limit, fields)
 	if err == nil {
-		err = errs.err()
+		err = errs.Err()
 	}
 	return into, err
 }
@@ -111,23 +112,23 @@ func (r *request) readQuery() error {
 	}
 	given, err := url.ParseQuery(r.Request.URL.RawQuery)
 	if err != nil {
-		return invalid("?", "the query string cannot be parsed; percent-encode all characters except letters, digits and -._~")
+		return wire.Invalid("?", "the query string cannot be parsed; percent-encode all characters except letters, digits and -._~")
 	}
-	var errs fieldErrors
+	var errs wire.Errors
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.ContainsFunc(r.row.query, func(p parameter) bool { return p.name == name }) {
-			errs.unknown("?"+httpapi.Shorten(name), "is not a query parameter of this call", name, parameterNames(r.row.query), "?")
+			errs.Unknown("?"+httpapi.Shorten(name), "is not a query parameter of this call", name, parameterNames(r.row.query), "?")
 		}
 	}
 	for _, p := range r.row.query {
 		switch values := p.values(given[p.name]); {
 		case len(values) > 1 && !p.many:
-			errs.add("?"+p.name, "is given more than once")
+			errs.Add("?"+p.name, "is given more than once")
 		case len(values) > 0:
 			p.read(&r.query, &errs, "?"+p.name, values)
 		}
 	}
-	return errs.err()
+	return errs.Err()
 }
 
 // singleHeader is the value of a header that may be given once.
@@ -139,18 +140,13 @@ func singleHeader(h http.Header, name string) (string, error) {
 	case 1:
 		return values[0], nil
 	}
-	return "", invalid(name, "is given more than once")
-}
-
-// invalid is an error with one part of the request.
-func invalid(pointer, message string) error {
-	return httpapi.Invalid(httpapi.FieldError{Pointer: pointer, Message: message})
+	return "", wire.Invalid(name, "is given more than once")
 }
 
 // checkName refuses what is no name.
 func checkName(pointer, value string) error {
 	if err := job.CheckName(value); err != nil {
-		return invalid(pointer, err.Error())
+		return wire.Invalid(pointer, err.Error())
 	}
 	return nil
 }

@@ -4,38 +4,40 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
-var restoreFields = newFieldSet(map[string]func(*store.RestoreOptions, field){
-	"expired": func(o *store.RestoreOptions, f field) { o.NotOverdue = !f.boolean() },
-	"topic":   ofText(func(o *store.RestoreOptions, e *fieldErrors, at, s string) { o.Topic = e.name(at, s) }),
+var restoreFields = wire.NewFieldSet(map[string]func(*store.RestoreOptions, wire.Field){
+	"expired": func(o *store.RestoreOptions, f wire.Field) { o.NotOverdue = !f.Boolean() },
+	"topic":   wire.OfText(func(o *store.RestoreOptions, e *wire.Errors, at, s string) { o.Topic = asName(e, at, s) }),
 })
 
 // startRestore answers POST /v1/restore.
-func (s *API) startRestore(r *request) (view, error) {
+func (s *API) startRestore(r *request) (jsonout.View, error) {
 	o, err := readAll(r, maxSmall, restoreFields)
 	if err != nil {
 		return nil, err
 	}
 	run, err := s.Restoring.StartRestore(r.Context(), *o)
 	r.status = http.StatusAccepted
-	return shown(writeRun, &run), err
+	return jsonout.Shown(writeRun, &run), err
 }
 
 // restoreStatus answers GET /v1/restore.
-func (s *API) restoreStatus(r *request) (view, error) {
+func (s *API) restoreStatus(r *request) (jsonout.View, error) {
 	status, err := s.Restoring.RestoreStatus(r.Context())
-	return func(w *writer) {
+	return func(w *jsonout.Writer) {
 		writeRun(w, &status.Requested)
-		part(w, "last_reconcile", &status.Reconcile, writeRun)
+		jsonout.Part(w, "last_reconcile", &status.Reconcile, writeRun)
 	}, err
 }
 
 // restoreJob answers POST /v1/jobs/{topic}/{id}/restore.
-func (s *API) restoreJob(r *request) (view, error) {
+func (s *API) restoreJob(r *request) (jsonout.View, error) {
 	j, restored, err := s.Restoring.RestoreJob(r.Context(), r.key())
 	switch {
 	case errors.Is(err, job.ErrFinished):
@@ -43,25 +45,25 @@ func (s *API) restoreJob(r *request) (view, error) {
 	case err != nil:
 		return nil, err
 	}
-	return func(w *writer) {
-		w.boolean("restored", restored)
-		part(w, "job", &j, s.writeJob)
+	return func(w *jsonout.Writer) {
+		w.Boolean("restored", restored)
+		jsonout.Part(w, "job", &j, s.writeJob)
 	}, nil
 }
 
 // writeRun writes one comparison of the journal and the store.
-func writeRun(w *writer, r *store.RestoreRun) {
-	w.text("state", string(r.State))
-	w.textOrNull("topic", r.Options.Topic) // null: all
-	w.boolean("expired", !r.Options.NotOverdue)
-	w.instant("started_at", r.StartedAt)
-	w.instant("ended_at", r.EndedAt)
-	w.number("checked", r.Checked)
-	w.number("restored", r.Restored)
-	w.number("skipped", r.Skipped)
-	w.number("no_room", r.NoRoom)
-	w.number("conflicts", r.Conflicts)
-	w.number("repaired", r.Repaired)
-	w.number("unreadable", r.Unreadable)
-	w.member("unreadable_jobs", append([]string{}, r.UnreadableJobs...)) // topic/id of the first
+func writeRun(w *jsonout.Writer, r *store.RestoreRun) {
+	w.Text("state", string(r.State))
+	w.TextOrNull("topic", r.Options.Topic) // null: all
+	w.Boolean("expired", !r.Options.NotOverdue)
+	w.Instant("started_at", r.StartedAt)
+	w.Instant("ended_at", r.EndedAt)
+	w.Number("checked", r.Checked)
+	w.Number("restored", r.Restored)
+	w.Number("skipped", r.Skipped)
+	w.Number("no_room", r.NoRoom)
+	w.Number("conflicts", r.Conflicts)
+	w.Number("repaired", r.Repaired)
+	w.Number("unreadable", r.Unreadable)
+	w.Member("unreadable_jobs", append([]string{}, r.UnreadableJobs...)) // topic/id of the first
 }

@@ -6,6 +6,8 @@ import (
 	"regexp"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/topics"
@@ -33,7 +35,7 @@ type route struct {
 
 // handler answers a call with a view and the status of the request. Nil: it has answered
 // itself.
-type handler func(*API, *request) (view, error)
+type handler func(*API, *request) (jsonout.View, error)
 
 // routes is every call. The router is built from it; a test holds the OpenAPI
 // document against it. A HEAD goes with each GET.
@@ -88,7 +90,7 @@ var routes = []route{
 	{http.MethodDelete, "/v1/topics/{topic}", access.Write, bodyRefused, nil, (*API).deleteTopic},
 	{http.MethodPost, "/v1/topics/{topic}/pause", access.Write, bodyOptionalJSON, nil, setState(topics.Paused, pauseFields)},
 	{http.MethodPost, "/v1/topics/{topic}/drain", access.Write, bodyOptionalJSON, nil, setState(topics.Draining, drainFields)},
-	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, bodyEmptyJSON, nil, setState(topics.Active, fieldSet[job.Pause]{})},
+	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, bodyEmptyJSON, nil, setState(topics.Active, wire.FieldSet[job.Pause]{})},
 	{http.MethodGet, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, signed((*API).getSecret)},
 	{http.MethodPut, "/v1/topics/{topic}/signing", access.Admin, bodyJSON, nil, signed((*API).putSecret)},
 	{http.MethodDelete, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, signed((*API).deleteSecret)},
@@ -113,7 +115,7 @@ var routes = []route{
 // has.
 func needing(has func(*API) bool, otherwise *httpapi.Error) func(handler) handler {
 	return func(h handler) handler {
-		return func(s *API, r *request) (view, error) {
+		return func(s *API, r *request) (jsonout.View, error) {
 			if !has(s) {
 				return nil, otherwise
 			}
@@ -177,7 +179,7 @@ func (s *API) serve(r *request, names []string) error {
 	switch r.row.body {
 	case bodyRefused:
 		if r.HasBody() {
-			return invalid("", "this call takes no body")
+			return wire.Invalid("", "this call takes no body")
 		}
 	case bodyEmptyJSON:
 		if _, err := readAll(r, maxEmpty, noFields); err != nil {
@@ -191,5 +193,5 @@ func (s *API) serve(r *request, names []string) error {
 	if err != nil || view == nil {
 		return err
 	}
-	return answer(r.Call, cmp.Or(r.status, http.StatusOK), view)
+	return wire.Answer(r.Call, cmp.Or(r.status, http.StatusOK), view)
 }

@@ -3,35 +3,36 @@ package v1
 import (
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler/schedules"
 )
 
 // writeSchedule writes what one schedule and a list of them have in common.
-func writeSchedule(w *writer, s *schedules.Schedule) {
+func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 	r, t := s.Rules, s.Rules.Table
-	w.text("name", s.Name)
-	w.text("state", string(s.State))
-	w.number("version", int64(versionOf(s.UID, s.Version)))
-	w.instant("created_at", s.CreatedAt)
-	w.instant("updated_at", s.UpdatedAt)
-	w.textOrNull("cron", t.Cron)
-	nullable(w, "every", orNull(&t.Every), w.duration)
+	w.Text("name", s.Name)
+	w.Text("state", string(s.State))
+	w.Number("version", int64(versionOf(s.UID, s.Version)))
+	w.Instant("created_at", s.CreatedAt)
+	w.Instant("updated_at", s.UpdatedAt)
+	w.TextOrNull("cron", t.Cron)
+	jsonout.Nullable(w, "every", orNull(&t.Every), w.Duration)
 	if t.HasEvery {
-		w.moment("anchor", t.Anchor)
+		w.Moment("anchor", t.Anchor)
 	} else {
-		w.null("anchor")
+		w.Null("anchor")
 	}
-	w.text("timezone", t.Zone)
+	w.Text("timezone", t.Zone)
 	writeDST(w, t)
-	w.moment("start_at", t.Start)
-	w.moment("end_at", t.End)
-	w.numberOrNull("max_occurrences", r.Max)
-	nullable(w, "remaining", s.Remaining, w.number)
-	w.duration("jitter", s.Def.Jitter)
-	part(w, "misfire", &r.Misfire, writeMisfire)
-	w.text("overlap", string(r.Overlap))
+	w.Moment("start_at", t.Start)
+	w.Moment("end_at", t.End)
+	w.NumberOrNull("max_occurrences", r.Max)
+	jsonout.Nullable(w, "remaining", s.Remaining, w.Number)
+	w.Duration("jitter", s.Def.Jitter)
+	jsonout.Part(w, "misfire", &r.Misfire, writeMisfire)
+	w.Text("overlap", string(r.Overlap))
 	var paused *job.Pause
 	if s.PausedAt != 0 {
 		paused = &job.Pause{Since: s.PausedAt}
@@ -40,69 +41,69 @@ func writeSchedule(w *writer, s *schedules.Schedule) {
 		}
 	}
 	writePause(w, "paused", paused)
-	w.text("tzdata", schedule.TZData)
-	w.in("job", func() { writeTemplate(w, s) })
-	part(w, "last", s.Last, func(w *writer, l *schedules.Last) {
-		w.instant("time", l.Time)
-		w.text("local", t.Local(l.Time.Time()))
-		w.instant("due_at", l.DueAt)
-		w.text("outcome", string(l.Outcome))
-		w.textOrNull("reason", l.Reason)
-		w.textOrNull("topic", l.Key.Topic)
-		w.textOrNull("id", l.Key.ID)
-		w.textOrNull("uid", l.UID)
+	w.Text("tzdata", schedule.TZData)
+	w.In("job", func() { writeTemplate(w, s) })
+	jsonout.Part(w, "last", s.Last, func(w *jsonout.Writer, l *schedules.Last) {
+		w.Instant("time", l.Time)
+		w.Text("local", t.Local(l.Time.Time()))
+		w.Instant("due_at", l.DueAt)
+		w.Text("outcome", string(l.Outcome))
+		w.TextOrNull("reason", l.Reason)
+		w.TextOrNull("topic", l.Key.Topic)
+		w.TextOrNull("id", l.Key.ID)
+		w.TextOrNull("uid", l.UID)
 	})
-	part(w, "counters", &s.Counters, func(w *writer, c *schedules.Counters) {
-		w.number("fired", c.Fired)
-		w.number("missed", c.Missed)
-		w.number("skipped", c.Skipped)
-		w.number("failed", c.Failed)
-		w.number("manual", c.Manual)
-		w.number("backfilled", c.Backfilled)
+	jsonout.Part(w, "counters", &s.Counters, func(w *jsonout.Writer, c *schedules.Counters) {
+		w.Number("fired", c.Fired)
+		w.Number("missed", c.Missed)
+		w.Number("skipped", c.Skipped)
+		w.Number("failed", c.Failed)
+		w.Number("manual", c.Manual)
+		w.Number("backfilled", c.Backfilled)
 	})
-	part(w, "last_error", s.LastError, func(w *writer, e *schedules.LastError) {
-		w.instant("at", e.At)
-		w.text("reason", e.Reason)
-		w.url("message", e.Message)
+	jsonout.Part(w, "last_error", s.LastError, func(w *jsonout.Writer, e *schedules.LastError) {
+		w.Instant("at", e.At)
+		w.Text("reason", e.Reason)
+		w.URL("message", e.Message)
 	})
 }
 
 // writeShown writes one schedule.
-func writeShown(w *writer, s *schedules.Schedule) {
+func writeShown(w *jsonout.Writer, s *schedules.Schedule) {
 	writeSchedule(w, s)
 	writeOccurrences(w, "next", s.Rules, s.Next(shownOccurrences))
 }
 
 // writeListed writes a schedule of a list.
-func writeListed(w *writer, s *schedules.Schedule) {
+func writeListed(w *jsonout.Writer, s *schedules.Schedule) {
 	writeSchedule(w, s)
 	var next time.Time
 	if list := s.Next(1); len(list) > 0 {
 		next = list[0].Time
 	}
-	w.moment("next_at", next)
+	w.Moment("next_at", next)
 }
 
-func writeDST(w *writer, t *schedule.Timetable) {
+func writeDST(w *jsonout.Writer, t *schedule.Timetable) {
 	if t.HasEvery {
-		w.null("dst")
+		w.Null("dst")
 		return
 	}
-	w.in("dst", func() {
-		w.text("gap", string(t.Gap))
-		w.text("repeat", string(t.Repeat))
+	w.In("dst", func() {
+		w.Text("gap", string(t.Gap))
+		w.Text("repeat", string(t.Repeat))
 	})
 }
 
-func writeMisfire(w *writer, m *schedule.Misfire) {
-	w.text("policy", string(m.Policy))
-	w.duration("grace", m.Grace)
-	w.duration("window", m.Window)
-	w.integer("limit", m.Limit)
+func writeMisfire(w *jsonout.Writer, m *schedule.Misfire) {
+	w.Text("policy", string(m.Policy))
+	w.Duration("grace", m.Grace)
+	w.Duration("window", m.Window)
+	w.Integer("limit", m.Limit)
 }
 
 // writeTemplate writes the job of a schedule, without what may be secret.
-func writeTemplate(w *writer, s *schedules.Schedule) {
+func writeTemplate(w *jsonout.Writer, s *schedules.Schedule) {
 	d := &s.Def.Job
 	url, spec := "", job.Spec{}
 	if d.Destination != nil {
@@ -111,73 +112,66 @@ func writeTemplate(w *writer, s *schedules.Schedule) {
 	if d.Method != nil {
 		spec.Method = *d.Method
 	}
-	w.text("topic", s.Def.Topic())
-	w.url("url", url)
-	w.text("method", spec.HTTPMethod())
-	ifGiven("biz_key", d.BizKey, w.text)
-	ifGiven("order_key", d.OrderKey, w.text)
+	w.Text("topic", s.Def.Topic())
+	w.URL("url", url)
+	w.Text("method", spec.HTTPMethod())
+	jsonout.IfGiven("biz_key", d.BizKey, w.Text)
+	jsonout.IfGiven("order_key", d.OrderKey, w.Text)
 	if len(d.Labels) > 0 {
-		w.member("labels", d.Labels)
+		w.Member("labels", d.Labels)
 	}
-	ifGiven("priority", d.Priority, w.integer)
+	jsonout.IfGiven("priority", d.Priority, w.Integer)
 }
 
-func writeOccurrences(w *writer, name string, r *schedule.Rules, all []schedule.Occurrence) {
-	list(w, name, all, func(w *writer, o *schedule.Occurrence) {
-		w.moment("time", o.Time)
-		w.text("local", o.Time.Format(schedule.LocalLayout))
-		w.moment("due_at", schedule.Due(r.Name, o.Time, r.Jitter))
-		w.textOrNull("effect", string(o.Effect))
-		w.textOrNull("wanted", o.Wanted)
+func writeOccurrences(w *jsonout.Writer, name string, r *schedule.Rules, all []schedule.Occurrence) {
+	jsonout.List(w, name, all, func(w *jsonout.Writer, o *schedule.Occurrence) {
+		w.Moment("time", o.Time)
+		w.Text("local", o.Time.Format(schedule.LocalLayout))
+		w.Moment("due_at", schedule.Due(r.Name, o.Time, r.Jitter))
+		w.TextOrNull("effect", string(o.Effect))
+		w.TextOrNull("wanted", o.Wanted)
 	})
 }
 
 // writeTimetable writes the answer to a preview.
-func writeTimetable(w *writer, t *schedules.Timetable) {
-	w.text("timezone", t.Rules.Table.Zone)
+func writeTimetable(w *jsonout.Writer, t *schedules.Timetable) {
+	w.Text("timezone", t.Rules.Table.Zone)
 	writeDST(w, t.Rules.Table)
-	w.text("tzdata", schedule.TZData)
+	w.Text("tzdata", schedule.TZData)
 	writeOccurrences(w, "data", t.Rules, t.Occurrences)
 	if t.More {
-		w.moment("next_cursor", t.Occurrences[len(t.Occurrences)-1].Time)
+		w.Moment("next_cursor", t.Occurrences[len(t.Occurrences)-1].Time)
 	} else {
-		w.null("next_cursor")
+		w.Null("next_cursor")
 	}
-	list(w, "omitted", t.Omitted, func(w *writer, o *schedule.Omitted) {
-		w.text("local", o.Local)
-		w.text("reason", string(o.Reason))
+	jsonout.List(w, "omitted", t.Omitted, func(w *jsonout.Writer, o *schedule.Omitted) {
+		w.Text("local", o.Local)
+		w.Text("reason", string(o.Reason))
 	})
 }
 
 // writeDefinition writes a schedule in the form in which it is set.
-func writeDefinition(w *writer, d *schedules.Definition) {
+func writeDefinition(w *jsonout.Writer, d *schedules.Definition) {
 	if d.Cron != "" {
-		w.text("cron", d.Cron)
+		w.Text("cron", d.Cron)
 	} else {
-		w.duration("every", d.Every)
+		w.Duration("every", d.Every)
 	}
-	w.momentIfAny("anchor", d.Anchor)
-	w.textIfAny("timezone", d.Zone)
+	w.MomentIfAny("anchor", d.Anchor)
+	w.TextIfAny("timezone", d.Zone)
 	if d.Gap != "" || d.Repeat != "" {
-		w.in("dst", func() {
-			w.textIfAny("gap", string(d.Gap))
-			w.textIfAny("repeat", string(d.Repeat))
+		w.In("dst", func() {
+			w.TextIfAny("gap", string(d.Gap))
+			w.TextIfAny("repeat", string(d.Repeat))
 		})
 	}
-	w.momentIfAny("start_at", d.Start)
-	w.momentIfAny("end_at", d.End)
+	w.MomentIfAny("start_at", d.Start)
+	w.MomentIfAny("end_at", d.End)
 	if d.Max > 0 {
-		w.number("max_occurrences", d.Max)
+		w.Number("max_occurrences", d.Max)
 	}
-	w.duration("jitter", d.Jitter)
-	part(w, "misfire", &d.Misfire, writeMisfire)
-	w.text("overlap", string(d.Overlap))
-	part(w, "job", &d.Job, writeRegistration)
-}
-
-// momentIfAny writes a time, and leaves out none.
-func (w *writer) momentIfAny(name string, t time.Time) {
-	if !t.IsZero() {
-		w.moment(name, t)
-	}
+	w.Duration("jitter", d.Jitter)
+	jsonout.Part(w, "misfire", &d.Misfire, writeMisfire)
+	w.Text("overlap", string(d.Overlap))
+	jsonout.Part(w, "job", &d.Job, writeRegistration)
 }

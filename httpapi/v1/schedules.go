@@ -2,9 +2,9 @@ package v1
 
 import (
 	"context"
-	"time"
 
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/schedules"
@@ -39,84 +39,71 @@ type previewDraft struct {
 }
 
 var (
-	scheduleSetters = map[string]func(*schedules.Draft, field){
-		"cron":            func(d *schedules.Draft, f field) { d.Cron = f.text() },
-		"every":           func(d *schedules.Draft, f field) { d.Every = f.duration() },
-		"anchor":          func(d *schedules.Draft, f field) { d.Anchor = f.moment() },
-		"timezone":        func(d *schedules.Draft, f field) { d.Timezone = f.text() },
-		"start_at":        func(d *schedules.Draft, f field) { d.StartAt = f.moment() },
-		"end_at":          func(d *schedules.Draft, f field) { d.EndAt = f.moment() },
-		"max_occurrences": func(d *schedules.Draft, f field) { d.MaxOccurrences = f.long() },
-		"jitter":          func(d *schedules.Draft, f field) { d.Jitter = f.duration() },
-		"overlap":         func(d *schedules.Draft, f field) { d.Overlap = f.text() },
-		"note":            func(d *schedules.Draft, f field) { d.Note = f.text() },
-		"paused":          func(d *schedules.Draft, f field) { d.Paused = new(f.boolean()) },
-		"dst":             func(d *schedules.Draft, f field) { dstFields.decode(f.raw, f.pointer(), d, f.errs) },
-		"misfire":         func(d *schedules.Draft, f field) { misfireFields.decode(f.raw, f.pointer(), d, f.errs) },
-		"job": func(d *schedules.Draft, f field) {
+	scheduleSetters = map[string]func(*schedules.Draft, wire.Field){
+		"cron":            func(d *schedules.Draft, f wire.Field) { d.Cron = f.Text() },
+		"every":           func(d *schedules.Draft, f wire.Field) { d.Every = f.Duration() },
+		"anchor":          func(d *schedules.Draft, f wire.Field) { d.Anchor = f.Moment() },
+		"timezone":        func(d *schedules.Draft, f wire.Field) { d.Timezone = f.Text() },
+		"start_at":        func(d *schedules.Draft, f wire.Field) { d.StartAt = f.Moment() },
+		"end_at":          func(d *schedules.Draft, f wire.Field) { d.EndAt = f.Moment() },
+		"max_occurrences": func(d *schedules.Draft, f wire.Field) { d.MaxOccurrences = f.Long() },
+		"jitter":          func(d *schedules.Draft, f wire.Field) { d.Jitter = f.Duration() },
+		"overlap":         func(d *schedules.Draft, f wire.Field) { d.Overlap = f.Text() },
+		"note":            func(d *schedules.Draft, f wire.Field) { d.Note = f.Text() },
+		"paused":          func(d *schedules.Draft, f wire.Field) { d.Paused = new(f.Boolean()) },
+		"dst":             func(d *schedules.Draft, f wire.Field) { dstFields.Decode(f.Raw, f.Pointer(), d, f.Errs) },
+		"misfire":         func(d *schedules.Draft, f wire.Field) { misfireFields.Decode(f.Raw, f.Pointer(), d, f.Errs) },
+		"job": func(d *schedules.Draft, f wire.Field) {
 			d.Job = &job.Draft{}
-			draftFields.decode(f.raw, f.pointer(), d.Job, f.errs)
+			draftFields.Decode(f.Raw, f.Pointer(), d.Job, f.Errs)
 		},
 	}
-	scheduleFields = newFieldSet(scheduleSetters)
-	dstFields      = newFieldSet(map[string]func(*schedules.Draft, field){
-		"gap":    func(d *schedules.Draft, f field) { d.Gap = f.text() },
-		"repeat": func(d *schedules.Draft, f field) { d.Repeat = f.text() },
+	scheduleFields = wire.NewFieldSet(scheduleSetters)
+	dstFields      = wire.NewFieldSet(map[string]func(*schedules.Draft, wire.Field){
+		"gap":    func(d *schedules.Draft, f wire.Field) { d.Gap = f.Text() },
+		"repeat": func(d *schedules.Draft, f wire.Field) { d.Repeat = f.Text() },
 	})
-	misfireFields = newFieldSet(map[string]func(*schedules.Draft, field){
-		"policy": func(d *schedules.Draft, f field) { d.Policy = f.text() },
-		"grace":  func(d *schedules.Draft, f field) { d.Grace = f.duration() },
-		"window": func(d *schedules.Draft, f field) { d.Window = f.duration() },
-		"limit":  func(d *schedules.Draft, f field) { d.Limit = f.integer() },
+	misfireFields = wire.NewFieldSet(map[string]func(*schedules.Draft, wire.Field){
+		"policy": func(d *schedules.Draft, f wire.Field) { d.Policy = f.Text() },
+		"grace":  func(d *schedules.Draft, f wire.Field) { d.Grace = f.Duration() },
+		"window": func(d *schedules.Draft, f wire.Field) { d.Window = f.Duration() },
+		"limit":  func(d *schedules.Draft, f wire.Field) { d.Limit = f.Integer() },
 	})
-	noteFields = newFieldSet(map[string]func(*schedules.Draft, field){
-		"note": func(d *schedules.Draft, f field) { d.Note = f.text() },
+	noteFields = wire.NewFieldSet(map[string]func(*schedules.Draft, wire.Field){
+		"note": func(d *schedules.Draft, f wire.Field) { d.Note = f.Text() },
 	})
-	previewFields  = newFieldSet(previewSetters())
-	backfillFields = newFieldSet(map[string]func(*operations.BackfillDraft, field){
-		"from":    func(d *operations.BackfillDraft, f field) { d.From = f.moment() },
-		"to":      func(d *operations.BackfillDraft, f field) { d.To = f.moment() },
-		"rate":    func(d *operations.BackfillDraft, f field) { d.Rate = f.integer() },
-		"dry_run": func(d *operations.BackfillDraft, f field) { d.DryRun = f.boolean() },
+	previewFields  = wire.NewFieldSet(previewSetters())
+	backfillFields = wire.NewFieldSet(map[string]func(*operations.BackfillDraft, wire.Field){
+		"from":    func(d *operations.BackfillDraft, f wire.Field) { d.From = f.Moment() },
+		"to":      func(d *operations.BackfillDraft, f wire.Field) { d.To = f.Moment() },
+		"rate":    func(d *operations.BackfillDraft, f wire.Field) { d.Rate = f.Integer() },
+		"dry_run": func(d *operations.BackfillDraft, f wire.Field) { d.DryRun = f.Boolean() },
 	})
 )
 
-// moment is a time, before 1970 and with fractions of a millisecond, too.
-func (f field) moment() *time.Time {
-	if f.raw[0] != '"' {
-		return new(f.instant().Time())
-	}
-	text, _ := strictjson.Unquote(f.raw)
-	at, err := job.ParseMoment(text)
-	if err != nil {
-		f.fail(err.Error())
-	}
-	return &at
-}
-
 // previewSetters are those of a schedule and of a preview.
-func previewSetters() map[string]func(*previewDraft, field) {
-	setters := map[string]func(*previewDraft, field){
-		"schedule": func(d *previewDraft, f field) { setText(&d.name, f) },
-		"from":     func(d *previewDraft, f field) { d.part.From = f.moment() },
-		"limit":    func(d *previewDraft, f field) { d.part.Limit = f.integer() },
-		"cursor":   func(d *previewDraft, f field) { d.part.After = f.moment() },
+func previewSetters() map[string]func(*previewDraft, wire.Field) {
+	setters := map[string]func(*previewDraft, wire.Field){
+		"schedule": func(d *previewDraft, f wire.Field) { wire.SetText(&d.name, f) },
+		"from":     func(d *previewDraft, f wire.Field) { d.part.From = f.Moment() },
+		"limit":    func(d *previewDraft, f wire.Field) { d.part.Limit = f.Integer() },
+		"cursor":   func(d *previewDraft, f wire.Field) { d.part.After = f.Moment() },
 	}
 	for name, set := range scheduleSetters {
-		setters[name] = func(d *previewDraft, f field) { set(&d.Draft, f) }
+		setters[name] = func(d *previewDraft, f wire.Field) { set(&d.Draft, f) }
 	}
 	return setters
 }
 
 // putSchedule answers PUT /v1/schedules/{schedule}.
-func (s *API) putSchedule(r *request) (view, error) {
+func (s *API) putSchedule(r *request) (jsonout.View, error) {
 	draft, errs, err := read(r, s.maxRequest(), scheduleFields)
 	if err != nil {
 		return nil, err
 	}
-	if errs.err() != nil { // what else is wrong belongs to the same answer
+	if errs.Err() != nil { // what else is wrong belongs to the same answer
 		_, err = s.Schedules.Preview(r.Context(), r.Param("schedule"), draft, schedules.Part{})
-		return nil, errs.merge(err)
+		return nil, errs.Merge(err)
 	}
 	if err := r.Topics().Allow(draft.Topic()); err != nil {
 		return nil, err
@@ -128,25 +115,25 @@ func (s *API) putSchedule(r *request) (view, error) {
 	}
 	r.setVersion(versionOf(set.UID, set.Version))
 	r.created(isNew)
-	return shown(writeShown, &set), nil
+	return jsonout.Shown(writeShown, &set), nil
 }
 
 // getSchedule answers GET /v1/schedules/{schedule}.
-func (s *API) getSchedule(r *request) (view, error) {
+func (s *API) getSchedule(r *request) (jsonout.View, error) {
 	set, err := s.Schedules.Get(r.Context(), r.Param("schedule"))
 	return showSchedule(r, &set, err)
 }
 
-func showSchedule(r *request, s *schedules.Schedule, err error) (view, error) {
+func showSchedule(r *request, s *schedules.Schedule, err error) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
 	r.setVersion(versionOf(s.UID, s.Version))
-	return shown(writeShown, s), nil
+	return jsonout.Shown(writeShown, s), nil
 }
 
 // deleteSchedule answers DELETE /v1/schedules/{schedule}.
-func (s *API) deleteSchedule(r *request) (view, error) {
+func (s *API) deleteSchedule(r *request) (jsonout.View, error) {
 	allow := allowing[schedules.Allow](r, scheduleTag)
 	return resultOf("deleted"), s.Schedules.Delete(r.Context(), r.Param("schedule"), allow...)
 }
@@ -154,7 +141,7 @@ func (s *API) deleteSchedule(r *request) (view, error) {
 func scheduleTag(v schedules.Version) string { return tagIfAny(versionOf(v.UID, v.Number)) }
 
 // listSchedules answers GET /v1/schedules.
-func (s *API) listSchedules(r *request) (view, error) {
+func (s *API) listSchedules(r *request) (jsonout.View, error) {
 	q := &r.query
 	if err := r.ownFilter(q.Topic, &q.Only); err != nil {
 		return nil, err
@@ -170,7 +157,7 @@ func (s *API) listSchedules(r *request) (view, error) {
 }
 
 // pauseSchedule answers POST /v1/schedules/{schedule}/pause.
-func (s *API) pauseSchedule(r *request) (view, error) {
+func (s *API) pauseSchedule(r *request) (jsonout.View, error) {
 	draft, err := readAll(r, maxSmall, noteFields)
 	if err != nil {
 		return nil, err
@@ -180,13 +167,13 @@ func (s *API) pauseSchedule(r *request) (view, error) {
 }
 
 // resumeSchedule answers POST /v1/schedules/{schedule}/resume.
-func (s *API) resumeSchedule(r *request) (view, error) {
+func (s *API) resumeSchedule(r *request) (jsonout.View, error) {
 	set, err := s.Schedules.Resume(r.Context(), r.Param("schedule"), nil)
 	return showSchedule(r, &set, err)
 }
 
 // runSchedule answers POST /v1/schedules/{schedule}/run.
-func (s *API) runSchedule(r *request) (view, error) {
+func (s *API) runSchedule(r *request) (jsonout.View, error) {
 	from, err := originOf(r)
 	if err != nil {
 		return nil, err
@@ -201,11 +188,11 @@ func (s *API) runSchedule(r *request) (view, error) {
 		r.Header().Set("Location", jobPath(run.Job.Key))
 	}
 	r.created(run.Created)
-	return shown(s.writeRegistered, &store.Registered{Outcome: outcome, Job: run.Job}), nil
+	return jsonout.Shown(s.writeRegistered, &store.Registered{Outcome: outcome, Job: run.Job}), nil
 }
 
 // backfillSchedule answers POST /v1/schedules/{schedule}/backfill.
-func (s *API) backfillSchedule(r *request) (view, error) {
+func (s *API) backfillSchedule(r *request) (jsonout.View, error) {
 	draft, err := readAll(r, maxSmall, backfillFields)
 	if err != nil {
 		return nil, err
@@ -216,30 +203,30 @@ func (s *API) backfillSchedule(r *request) (view, error) {
 		return nil, err
 	}
 	if draft.DryRun {
-		return shown(writePreview, &operations.Preview{Operation: o, Matched: *o.Estimate, Complete: true}), nil
+		return jsonout.Shown(writePreview, &operations.Preview{Operation: o, Matched: *o.Estimate, Complete: true}), nil
 	}
 	return accepted(r, &o), nil
 }
 
 // listOccurrences answers GET /v1/schedules/{schedule}/occurrences.
-func (s *API) listOccurrences(r *request) (view, error) {
+func (s *API) listOccurrences(r *request) (jsonout.View, error) {
 	r.query.timetable.Limit = &r.query.Limit
 	t, err := s.Schedules.Occurrences(r.Context(), r.Param("schedule"), r.query.timetable)
-	return shown(writeTimetable, &t), inQuery(err)
+	return jsonout.Shown(writeTimetable, &t), inQuery(err)
 }
 
 // previewSchedule answers POST /v1/schedules/preview.
-func (s *API) previewSchedule(r *request) (view, error) {
+func (s *API) previewSchedule(r *request) (jsonout.View, error) {
 	draft, errs, err := read(r, s.maxRequest(), previewFields)
 	if err != nil {
 		return nil, err
 	}
 	t, err := s.Schedules.Preview(r.Context(), draft.name, &draft.Draft, draft.part)
-	return shown(writeTimetable, &t), errs.merge(err)
+	return jsonout.Shown(writeTimetable, &t), errs.Merge(err)
 }
 
 // getScheduleRegistration answers GET /v1/schedules/{schedule}/registration.
-func (s *API) getScheduleRegistration(r *request) (view, error) {
+func (s *API) getScheduleRegistration(r *request) (jsonout.View, error) {
 	found, err := s.Schedules.Get(r.Context(), r.Param("schedule"))
-	return shown(writeDefinition, &found.Def), err
+	return jsonout.Shown(writeDefinition, &found.Def), err
 }

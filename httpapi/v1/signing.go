@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/signing"
 )
 
@@ -23,21 +25,21 @@ type secretDraft struct {
 }
 
 var (
-	secretFields   = newFieldSet(map[string]func(*secretDraft, field){"secret": setSecret})
-	rotationFields = newFieldSet(map[string]func(*secretDraft, field){"secret": setSecret, "overlap": func(d *secretDraft, f field) { d.overlap = f.duration() }})
+	secretFields   = wire.NewFieldSet(map[string]func(*secretDraft, wire.Field){"secret": setSecret})
+	rotationFields = wire.NewFieldSet(map[string]func(*secretDraft, wire.Field){"secret": setSecret, "overlap": func(d *secretDraft, f wire.Field) { d.overlap = f.Duration() }})
 )
 
-func setSecret(d *secretDraft, f field) { setText(&d.secret, f) }
+func setSecret(d *secretDraft, f wire.Field) { wire.SetText(&d.secret, f) }
 
 // getSecret answers GET /v1/signing and GET /v1/topics/{topic}/signing.
-func (s *API) getSecret(r *request) (view, error) {
+func (s *API) getSecret(r *request) (jsonout.View, error) {
 	info, err := s.Signing.Info(r.Context(), r.Param("topic"))
-	return shown(writeSecrets, &info), err
+	return jsonout.Shown(writeSecrets, &info), err
 }
 
 // putSecret answers PUT /v1/signing and PUT /v1/topics/{topic}/signing: the secret is
 // in force at once, alone.
-func (s *API) putSecret(r *request) (view, error) {
+func (s *API) putSecret(r *request) (jsonout.View, error) {
 	draft, err := readAll(r, maxSmall, secretFields)
 	if err != nil {
 		return nil, err
@@ -49,7 +51,7 @@ func (s *API) putSecret(r *request) (view, error) {
 
 // rotateSecret answers POST /v1/signing/rotate and POST
 // /v1/topics/{topic}/signing/rotate: the secrets of before stay in force for a while.
-func (s *API) rotateSecret(r *request) (view, error) {
+func (s *API) rotateSecret(r *request) (jsonout.View, error) {
 	draft, err := readAll(r, maxSmall, rotationFields)
 	if err != nil {
 		return nil, err
@@ -64,31 +66,31 @@ func (s *API) rotateSecret(r *request) (view, error) {
 
 // changeSecret makes a secret unless one is given. first reports that there was none
 // before. Its view is the only one that shows a secret.
-func (s *API) changeSecret(r *request, secret string, overlap time.Duration) (_ view, first bool, err error) {
+func (s *API) changeSecret(r *request, secret string, overlap time.Duration) (_ jsonout.View, first bool, err error) {
 	var change signing.Change
 	if secret == "" {
 		secret, change, err = s.Signing.Rotate(r.Context(), r.Param("topic"), overlap)
 	} else {
 		change, err = s.Signing.Set(r.Context(), r.Param("topic"), secret, overlap)
 	}
-	return func(w *writer) {
-		w.text("secret", secret)
+	return func(w *jsonout.Writer) {
+		w.Text("secret", secret)
 		writeSecrets(w, &change.Info)
 	}, change.First, err
 }
 
 // deleteSecret answers DELETE /v1/topics/{topic}/signing.
-func (s *API) deleteSecret(r *request) (view, error) {
+func (s *API) deleteSecret(r *request) (jsonout.View, error) {
 	return resultOf("deleted"), s.Signing.Delete(r.Context(), r.Param("topic"))
 }
 
 // writeSecrets writes which secrets sign for a topic, without the secrets.
-func writeSecrets(w *writer, info *signing.Info) {
-	w.textOrNull("topic", info.Topic) // null: the default
-	w.text("source", string(info.Source))
-	list(w, "secrets", info.Secrets, func(w *writer, s *signing.SecretInfo) {
-		w.text("id", s.ID)
-		w.instant("created_at", s.CreatedAt)
-		w.instant("ends_at", s.EndsAt)
+func writeSecrets(w *jsonout.Writer, info *signing.Info) {
+	w.TextOrNull("topic", info.Topic) // null: the default
+	w.Text("source", string(info.Source))
+	jsonout.List(w, "secrets", info.Secrets, func(w *jsonout.Writer, s *signing.SecretInfo) {
+		w.Text("id", s.ID)
+		w.Instant("created_at", s.CreatedAt)
+		w.Instant("ends_at", s.EndsAt)
 	})
 }

@@ -2,6 +2,8 @@ package v1
 
 import (
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
@@ -15,61 +17,61 @@ type topicDraft struct {
 	defaults job.Draft
 }
 
-var topicFields = newFieldSet(map[string]func(*topicDraft, field){
-	"capacity":    func(d *topicDraft, f field) { setFigure(&d.Capacity, f, f.integer()) },
-	"rate":        func(d *topicDraft, f field) { setFigure(&d.Rate, f, f.number()) },
-	"concurrency": func(d *topicDraft, f field) { setFigure(&d.Concurrency, f, f.integer()) },
-	"weight":      func(d *topicDraft, f field) { setFigure(&d.Weight, f, f.integer()) },
-	"on_dead": func(d *topicDraft, f field) {
-		switch s := f.text(); {
+var topicFields = wire.NewFieldSet(map[string]func(*topicDraft, wire.Field){
+	"capacity":    func(d *topicDraft, f wire.Field) { setFigure(&d.Capacity, f, f.Integer()) },
+	"rate":        func(d *topicDraft, f wire.Field) { setFigure(&d.Rate, f, f.Number()) },
+	"concurrency": func(d *topicDraft, f wire.Field) { setFigure(&d.Concurrency, f, f.Integer()) },
+	"weight":      func(d *topicDraft, f wire.Field) { setFigure(&d.Weight, f, f.Integer()) },
+	"on_dead": func(d *topicDraft, f wire.Field) {
+		switch s := f.Text(); {
 		case s == nil:
 		case *s == "": // means the default inside
-			f.fail(`must be "continue" or "stop"`)
+			f.Fail(`must be "continue" or "stop"`)
 		default:
 			d.OnDead = topics.OnDead(*s)
 		}
 	},
-	"retry":     func(d *topicDraft, f field) { d.defaults.Retry = decodeRetry(f) },
-	"timeout":   func(d *topicDraft, f field) { d.defaults.Timeout = f.duration() },
-	"ttl":       func(d *topicDraft, f field) { d.defaults.TTL = f.duration() },
-	"headers":   func(d *topicDraft, f field) { d.defaults.Headers = f.texts() },
-	"spread":    func(d *topicDraft, f field) { d.defaults.Spread = f.duration() },
-	"callbacks": func(d *topicDraft, f field) { d.defaults.Callbacks = decodeCallbacks(f) },
-	"priority":  func(d *topicDraft, f field) { d.defaults.Priority = f.integer() },
-	"alerts": func(d *topicDraft, f field) {
+	"retry":     func(d *topicDraft, f wire.Field) { d.defaults.Retry = decodeRetry(f) },
+	"timeout":   func(d *topicDraft, f wire.Field) { d.defaults.Timeout = f.Duration() },
+	"ttl":       func(d *topicDraft, f wire.Field) { d.defaults.TTL = f.Duration() },
+	"headers":   func(d *topicDraft, f wire.Field) { d.defaults.Headers = f.Texts() },
+	"spread":    func(d *topicDraft, f wire.Field) { d.defaults.Spread = f.Duration() },
+	"callbacks": func(d *topicDraft, f wire.Field) { d.defaults.Callbacks = decodeCallbacks(f) },
+	"priority":  func(d *topicDraft, f wire.Field) { d.defaults.Priority = f.Integer() },
+	"alerts": func(d *topicDraft, f wire.Field) {
 		d.Alerts = &alerts.Thresholds{}
-		thresholdFields.decode(f.raw, f.pointer(), d.Alerts, f.errs)
+		thresholdFields.Decode(f.Raw, f.Pointer(), d.Alerts, f.Errs)
 	},
 })
 
-var thresholdFields = newFieldSet(withTerms(map[string]func(*alerts.Thresholds, field){
-	"failures":     func(t *alerts.Thresholds, f field) { t.Failures = f.number() },
-	"failure_rate": func(t *alerts.Thresholds, f field) { t.FailureRate = f.number() },
-	"dead_letters": func(t *alerts.Thresholds, f field) { t.DeadLetters = f.number() },
-	"backlog":      func(t *alerts.Thresholds, f field) { t.Backlog = f.number() },
-	"oldest_due":   func(t *alerts.Thresholds, f field) { t.OldestDue = f.duration() },
+var thresholdFields = wire.NewFieldSet(withTerms(map[string]func(*alerts.Thresholds, wire.Field){
+	"failures":     func(t *alerts.Thresholds, f wire.Field) { t.Failures = f.Number() },
+	"failure_rate": func(t *alerts.Thresholds, f wire.Field) { t.FailureRate = f.Number() },
+	"dead_letters": func(t *alerts.Thresholds, f wire.Field) { t.DeadLetters = f.Number() },
+	"backlog":      func(t *alerts.Thresholds, f wire.Field) { t.Backlog = f.Number() },
+	"oldest_due":   func(t *alerts.Thresholds, f wire.Field) { t.OldestDue = f.Duration() },
 }, func(t *alerts.Thresholds) *alerts.Terms { return &t.Terms }))
 
 // setFigure sets a figure for which zero means none. Given as zero, it is more
 // likely a mistake.
-func setFigure[T int | float64](into *T, f field, value *T) {
+func setFigure[T int | float64](into *T, f wire.Field, value *T) {
 	switch {
 	case value == nil:
 	case *value == 0:
-		f.fail("must not be 0; leave it out for the default")
+		f.Fail("must not be 0; leave it out for the default")
 	default:
 		*into = *value
 	}
 }
 
 // listTopics answers GET /v1/topics: a page of topics with jobs or settings.
-func (s *API) listTopics(r *request) (view, error) {
+func (s *API) listTopics(r *request) (jsonout.View, error) {
 	page, err := s.Scheduler.Topics(r.Context(), store.TopicQuery{Part: r.query.part, Only: r.Topics(), Limit: r.query.Limit, Cursor: r.query.Cursor})
 	return pageOf(page.Topics, writeTopic, page.Next), err
 }
 
 // getTopic answers GET /v1/topics/{topic}.
-func (s *API) getTopic(r *request) (view, error) {
+func (s *API) getTopic(r *request) (jsonout.View, error) {
 	t, err := s.Scheduler.Topic(r.Context(), r.Param("topic"))
 	if err == nil && !t.Exists {
 		return nil, &httpapi.Error{
@@ -81,12 +83,12 @@ func (s *API) getTopic(r *request) (view, error) {
 }
 
 // showTopic answers with a topic, or with the error.
-func showTopic(r *request, t *scheduler.Topic, err error) (view, error) {
+func showTopic(r *request, t *scheduler.Topic, err error) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
 	r.setVersion(t.Version)
-	return shown(writeTopic, t), nil
+	return jsonout.Shown(writeTopic, t), nil
 }
 
 // allowTopic is allowing for topics. One that only has jobs has the version 0.
@@ -103,13 +105,13 @@ func (r *request) allowTopic() []scheduler.AllowTopic {
 }
 
 // putTopic answers PUT /v1/topics/{topic}.
-func (s *API) putTopic(r *request) (view, error) {
+func (s *API) putTopic(r *request) (jsonout.View, error) {
 	draft, errs, err := read(r, maxSmall, topicFields)
 	if err != nil {
 		return nil, err
 	}
 	settings, err := s.Scheduler.TopicSettings(r.Param("topic"), draft.Settings, &draft.defaults)
-	if err := errs.merge(err); err != nil {
+	if err := errs.Merge(err); err != nil {
 		return nil, err
 	}
 	allow := r.allowTopic()
@@ -124,14 +126,14 @@ func (s *API) putTopic(r *request) (view, error) {
 }
 
 // deleteTopic answers DELETE /v1/topics/{topic}: of its settings.
-func (s *API) deleteTopic(r *request) (view, error) {
+func (s *API) deleteTopic(r *request) (jsonout.View, error) {
 	allow := r.allowTopic()
 	return resultOf("deleted"), s.Scheduler.DeleteTopic(r.Context(), r.Param("topic"), allow...)
 }
 
 // setState answers POST /v1/topics/{topic}/pause, /drain and /resume.
-func setState(state topics.State, fields fieldSet[job.Pause]) handler {
-	return func(s *API, r *request) (view, error) {
+func setState(state topics.State, fields wire.FieldSet[job.Pause]) handler {
+	return func(s *API, r *request) (jsonout.View, error) {
 		pause, err := readAll(r, maxSmall, fields)
 		if err != nil {
 			return nil, err
@@ -143,9 +145,9 @@ func setState(state topics.State, fields fieldSet[job.Pause]) handler {
 	}
 }
 
-func writeTopic(w *writer, t *scheduler.Topic) {
-	w.text("name", t.Stats.Topic)
-	w.text("state", string(t.State))
+func writeTopic(w *jsonout.Writer, t *scheduler.Topic) {
+	w.Text("name", t.Stats.Topic)
+	w.Text("state", string(t.State))
 	var paused, draining *job.Pause
 	switch t.State {
 	case topics.Paused:
@@ -157,53 +159,53 @@ func writeTopic(w *writer, t *scheduler.Topic) {
 	writePause(w, "draining", draining)
 	writeStamp(w, &t.Stamp)
 	if t.Settings.Empty() {
-		w.null("settings")
+		w.Null("settings")
 	} else {
-		part(w, "settings", &t.Settings, writeSettings)
+		jsonout.Part(w, "settings", &t.Settings, writeSettings)
 	}
 	writeStates(w, "states", t.Stats.States)
 	if t.DueIn != nil {
-		w.in("due_in", func() {
+		w.In("due_in", func() {
 			for i, r := range scheduler.DueRanges {
-				w.number(r.Name, t.DueIn[i])
+				w.Number(r.Name, t.DueIn[i])
 			}
 		})
-		w.boolean("due_in_partial", t.DuePartial)
+		w.Boolean("due_in_partial", t.DuePartial)
 	}
 }
 
 // writeSettings writes what PUT takes.
-func writeSettings(w *writer, s *topics.Settings) {
+func writeSettings(w *jsonout.Writer, s *topics.Settings) {
 	d := &s.Defaults
-	nullable(w, "capacity", orNull(&s.Capacity), w.integer)
-	nullable(w, "rate", orNull(&s.Rate), w.float)
-	nullable(w, "concurrency", orNull(&s.Concurrency), w.integer)
-	nullable(w, "weight", orNull(&s.Weight), w.integer)
-	w.textOrNull("on_dead", string(s.OnDead))
-	part(w, "retry", d.Retry, func(w *writer, r *job.Retry) {
-		w.member("steps", steps(r.Steps))
-		nullable(w, "limit", r.Limit, w.integer)
+	jsonout.Nullable(w, "capacity", orNull(&s.Capacity), w.Integer)
+	jsonout.Nullable(w, "rate", orNull(&s.Rate), w.Float)
+	jsonout.Nullable(w, "concurrency", orNull(&s.Concurrency), w.Integer)
+	jsonout.Nullable(w, "weight", orNull(&s.Weight), w.Integer)
+	w.TextOrNull("on_dead", string(s.OnDead))
+	jsonout.Part(w, "retry", d.Retry, func(w *jsonout.Writer, r *job.Retry) {
+		w.Member("steps", steps(r.Steps))
+		jsonout.Nullable(w, "limit", r.Limit, w.Integer)
 	})
-	nullable(w, "timeout", orNull(&d.Timeout), w.duration)
-	nullable(w, "ttl", orNull(&d.TTL), w.duration)
-	w.secretHeaders("headers", d.Headers)
+	jsonout.Nullable(w, "timeout", orNull(&d.Timeout), w.Duration)
+	jsonout.Nullable(w, "ttl", orNull(&d.TTL), w.Duration)
+	w.SecretHeaders("headers", d.Headers)
 	if d.Priority == 0 {
-		w.null("priority")
+		w.Null("priority")
 	} else {
-		w.integer("priority", d.Priority.Number())
+		w.Integer("priority", d.Priority.Number())
 	}
-	nullable(w, "spread", orNull(&d.Spread), w.duration)
+	jsonout.Nullable(w, "spread", orNull(&d.Spread), w.Duration)
 	if c := d.Callbacks.Draft(); c != nil {
-		part(w, "callbacks", c, writeCallbacks)
+		jsonout.Part(w, "callbacks", c, writeCallbacks)
 	}
-	part(w, "alerts", s.Alerts, writeThresholds)
+	jsonout.Part(w, "alerts", s.Alerts, writeThresholds)
 }
 
-func writeThresholds(w *writer, t *alerts.Thresholds) {
-	nullable(w, "failures", t.Failures, w.float)
-	nullable(w, "failure_rate", t.FailureRate, w.float)
-	nullable(w, "dead_letters", t.DeadLetters, w.float)
-	nullable(w, "backlog", t.Backlog, w.float)
-	nullable(w, "oldest_due", t.OldestDue, w.duration)
+func writeThresholds(w *jsonout.Writer, t *alerts.Thresholds) {
+	jsonout.Nullable(w, "failures", t.Failures, w.Float)
+	jsonout.Nullable(w, "failure_rate", t.FailureRate, w.Float)
+	jsonout.Nullable(w, "dead_letters", t.DeadLetters, w.Float)
+	jsonout.Nullable(w, "backlog", t.Backlog, w.Float)
+	jsonout.Nullable(w, "oldest_due", t.OldestDue, w.Duration)
 	writeTerms(w, &t.Terms)
 }

@@ -10,7 +10,9 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/job"
 )
 
@@ -61,10 +63,10 @@ func jobVersion(j *job.Job) uint64 { return versionOf(j.UID, j.Version) }
 func (r *request) setVersion(version uint64) { r.Header().Set(headerETag, tagOf(version)) }
 
 // writeStamp writes when a document was made and changed, and its version.
-func writeStamp(w *writer, s *documents.Stamp) {
-	w.instant("created_at", s.CreatedAt)
-	w.instant("updated_at", s.UpdatedAt)
-	w.number("version", int64(s.Version))
+func writeStamp(w *jsonout.Writer, s *documents.Stamp) {
+	w.Instant("created_at", s.CreatedAt)
+	w.Instant("updated_at", s.UpdatedAt)
+	w.Number("version", int64(s.Version))
 }
 
 // allowing allows a change only of the versions that the conditions of the request name.
@@ -101,7 +103,7 @@ func (r *request) readConditions() (err error) {
 			return err
 		}
 		if *into != nil && !obeying[r.row.method+" "+r.row.path] {
-			return invalid(name, "is not obeyed by this call; leave it out")
+			return wire.Invalid(name, "is not obeyed by this call; leave it out")
 		}
 	}
 	return nil
@@ -127,7 +129,7 @@ func readTags(header string, values []string) (*tags, error) {
 		tag, after, ok := cutTag(strong)
 		after = strings.TrimLeft(after, " \t")
 		if !ok || after != "" && after[0] != ',' {
-			return nil, invalid(header, `must be * or a list of versions in quotes, each as an ETag gave it, such as "2"`)
+			return nil, wire.Invalid(header, `must be * or a list of versions in quotes, each as an ETag gave it, such as "2"`)
 		}
 		if given = true; !weak {
 			t.tags = append(t.tags, tag)
@@ -135,7 +137,7 @@ func readTags(header string, values []string) (*tags, error) {
 		rest = after
 	}
 	if !given {
-		return nil, invalid(header, "must not be empty; leave it out to accept any version")
+		return nil, wire.Invalid(header, "must not be empty; leave it out to accept any version")
 	}
 	return t, nil
 }
