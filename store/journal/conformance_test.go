@@ -8,17 +8,16 @@ import (
 	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/journal"
-	"github.com/duehook/duehook/store/memstore"
 	"github.com/duehook/duehook/store/storetest"
 )
 
-// harness is for a journal of each kind around memstore.
+// harness is for a journal of each kind around diskstore in memory.
 func harness(b *backend) storetest.Harness {
 	return storetest.Harness{
 		Open: func(t testing.TB, o storetest.Options) store.Store {
 			t.Helper()
 			s, err := journal.Open(t.Context(), journal.Options{
-				URL: b.Empty(t), Store: memstore.New(memstore.Options{Retention: o.Retention}), StoreRetention: o.Retention, Unsynced: true,
+				URL: b.Empty(t), Store: journaltest.NewStore(t, o.Retention), StoreRetention: o.Retention, Unsynced: true,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -44,7 +43,7 @@ func TestConformanceOnServers(t *testing.T) {
 	}
 }
 
-// TestModel makes fewer runs than memstore's own test, which it repeats for the
+// TestModel makes fewer runs than diskstore's own test, which it repeats for the
 // most part: each opens a journal. Servers differ in their SQL only.
 func TestModel(t *testing.T) {
 	checks := flag.Lookup("rapid.checks")

@@ -21,7 +21,6 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/journal"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 // childPath names the journal of a child process, which then is this test's
@@ -51,7 +50,11 @@ const diskFull = "disk-full"
 // they may.
 func fullDisk(path, _ string) error {
 	ctx := context.Background()
-	s, err := journal.Open(ctx, journal.Options{URL: "sqlite:" + path, Store: memstore.New(memstore.Options{})})
+	inner, err := journaltest.OpenStore(0)
+	if err != nil {
+		return err
+	}
+	s, err := journal.Open(ctx, journal.Options{URL: "sqlite:" + path, Store: inner})
 	if err != nil {
 		return err
 	}
@@ -131,9 +134,11 @@ func childProcess(t *testing.T, journal, run string) *exec.Cmd {
 // "settled id", after the answer.
 func child(url, run string) error {
 	ctx := context.Background()
-	s, err := journal.Open(ctx, journal.Options{
-		URL: url, Store: memstore.New(memstore.Options{Retention: time.Hour}), StoreRetention: time.Hour,
-	})
+	inner, err := journaltest.OpenStore(time.Hour)
+	if err != nil {
+		return err
+	}
+	s, err := journal.Open(ctx, journal.Options{URL: url, Store: inner, StoreRetention: time.Hour})
 	if err != nil {
 		return err
 	}

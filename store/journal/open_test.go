@@ -11,10 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/journal"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 func TestFilesAreForTheOwnerOnly(t *testing.T) {
@@ -137,7 +137,7 @@ func TestOpenFails(t *testing.T) {
 	})
 	t.Run("the store does not restore", func(t *testing.T) {
 		path := fileWith(t, "SELECT 1")
-		s := memstore.New(memstore.Options{})
+		s := journaltest.NewStore(t, 0)
 		noError(t, "Close", s.Close())
 		_, err := journal.Open(t.Context(), journal.Options{URL: "sqlite:" + path, Store: s})
 		unavailable(t, "Open", err)
@@ -147,7 +147,7 @@ func TestOpenFails(t *testing.T) {
 		path := fileWith(t, "SELECT 1")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := journal.Open(ctx, journal.Options{URL: "sqlite:" + path, Store: memstore.New(memstore.Options{})}); !errors.Is(err, context.Canceled) {
+		if _, err := journal.Open(ctx, journal.Options{URL: "sqlite:" + path, Store: journaltest.NewStore(t, 0)}); !errors.Is(err, context.Canceled) {
 			t.Fatalf("Open: %v", err)
 		}
 	})

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/journal"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 // benchReg is a registration of about 300 bytes with an id as random as a UUID.
@@ -48,7 +48,7 @@ func cpuTime(b *testing.B) time.Duration {
 
 func benchStore(b *testing.B, url string) store.Store {
 	b.Helper()
-	s, err := journal.Open(b.Context(), journal.Options{URL: url, Store: memstore.New(memstore.Options{})})
+	s, err := journal.Open(b.Context(), journal.Options{URL: url, Store: journaltest.NewStore(b, 0)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/journal"
-	"github.com/duehook/duehook/store/memstore"
 	"github.com/duehook/duehook/store/rules"
 )
 
@@ -57,7 +57,7 @@ type explorer struct {
 func newExplorer(t *testing.T) *explorer {
 	t.Helper()
 	s, err := Open(t.Context(), Options{Options: journal.Options{
-		URL: "sqlite:" + filepath.Join(t.TempDir(), "j.db"), Store: memstore.New(memstore.Options{}),
+		URL: "sqlite:" + filepath.Join(t.TempDir(), "j.db"), Store: journaltest.NewStore(t, 0),
 	}})
 	if err != nil {
 		t.Fatal(err)

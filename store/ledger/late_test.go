@@ -9,15 +9,13 @@ import (
 	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 // threeNodes are nodes with one store and one journal; the hooks are those of
 // the first.
 func threeNodes(t *testing.T, b *backend) (nodes [3]*rig, h *hooked) {
 	t.Helper()
-	inner := memstore.New(memstore.Options{Retention: retention})
-	t.Cleanup(func() { _ = inner.Close() }) // nothing depends on it any more
+	inner := journaltest.NewStore(t, retention)
 	url := b.Empty(t)
 	open := func(alter ...with) *rig {
 		return newRig(t, b, url, retention, append([]with{func(o *options) { o.Store, o.Shared = lasting{inner}, true }}, alter...)...)

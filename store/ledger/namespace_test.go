@@ -9,7 +9,6 @@ import (
 	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 func of(namespace string) with { return func(o *options) { o.Namespace = namespace } }
@@ -43,8 +42,7 @@ func TestOneNamespaceForAJournal(t *testing.T) {
 			noError(t, "Close", r.Close())
 
 			verify := func(namespace string) error {
-				inner := memstore.New(memstore.Options{})
-				defer inner.Close()
+				inner := journaltest.NewStore(t, 0)
 				_, err := ledger.Verify(t.Context(), ledger.VerifyOptions{URL: r.URL, Store: inner, Namespace: namespace})
 				return err
 			}

@@ -11,7 +11,6 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 // losing is a store that can lose all jobs, or go back to what it was. Only the
@@ -112,13 +111,13 @@ func shared() (*losing, with) {
 func (l *losing) flush(t testing.TB) {
 	t.Helper()
 	noError(t, "Close", l.Close())
-	l.become(memstore.New(memstore.Options{Retention: retention}))
+	l.become(journaltest.NewStore(t, retention))
 }
 
 // copied is the store as it is now, with a mark of its own.
 func (l *losing) copied(t testing.TB) store.Restorable {
 	t.Helper()
-	to := memstore.New(memstore.Options{Retention: retention})
+	to := journaltest.NewStore(t, retention)
 	var jobs []store.RestoredJob
 	for q := (store.Query{Limit: 1000}); ; {
 		page, err := l.List(t.Context(), q)

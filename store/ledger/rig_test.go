@@ -94,7 +94,7 @@ func freshRig(t testing.TB, b *backend, retention time.Duration, alter ...with) 
 
 func tryRig(t testing.TB, b *backend, url string, retention time.Duration, alter ...with) (*rig, error) {
 	t.Helper()
-	o := options{Options: ledger.Options{Options: journaltest.Options(url, retention)}}
+	o := options{Options: ledger.Options{Options: journaltest.Options(t, url, retention)}}
 	for _, a := range alter {
 		a(&o)
 	}

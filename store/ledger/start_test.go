@@ -14,7 +14,6 @@ import (
 	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 // childJournal names the journal of a child process, which is this test's program.
@@ -33,7 +32,11 @@ func TestMain(m *testing.M) {
 
 // startAndStop is one of several nodes that start at once.
 func startAndStop(url string) error {
-	s, err := ledger.Open(context.Background(), ledger.Options{Options: journal.Options{URL: url, Store: memstore.New(memstore.Options{})}})
+	inner, err := journaltest.OpenStore(0)
+	if err != nil {
+		return err
+	}
+	s, err := ledger.Open(context.Background(), ledger.Options{Options: journal.Options{URL: url, Store: inner}})
 	if err != nil {
 		return err
 	}

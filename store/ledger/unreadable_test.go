@@ -11,10 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/ledger"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 // spoil makes a journal with four jobs that cannot be read as they are, of which
@@ -98,8 +98,7 @@ func TestStartPassesOverWhatCannotBeRead(t *testing.T) {
 		r := freshRig(t, b, retention)
 		r.spoil()
 		noError(t, "Close", r.Close())
-		inner := memstore.New(memstore.Options{Retention: retention})
-		defer inner.Close()
+		inner := journaltest.NewStore(t, retention)
 		found := map[string]ledger.Difference{}
 		v, err := ledger.Verify(t.Context(), ledger.VerifyOptions{
 			URL: r.URL, Store: inner, StoreRetention: retention,

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 // verify gives the differences by key.
@@ -95,8 +95,7 @@ func TestVerifyAlone(t *testing.T) {
 		r.Add(reg("b", 0))
 		r.RunOne(job.OutcomeDelivered, 0)
 		verify := func() (ledger.Verified, error) {
-			inner := memstore.New(memstore.Options{Retention: retention})
-			defer inner.Close()
+			inner := journaltest.NewStore(t, retention)
 			return ledger.Verify(t.Context(), ledger.VerifyOptions{URL: r.URL, Store: inner, StoreRetention: retention})
 		}
 		if b == sqliteBackend {
@@ -112,8 +111,7 @@ func TestVerifyAlone(t *testing.T) {
 
 func TestVerifyRefuses(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
-		inner := memstore.New(memstore.Options{})
-		defer inner.Close()
+		inner := journaltest.NewStore(t, 0)
 		refused := func(url, want string) {
 			t.Helper()
 			_, err := ledger.Verify(t.Context(), ledger.VerifyOptions{URL: url, Store: inner, Shared: true})

@@ -18,7 +18,6 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 // without is for a node that accepts although the journal is down.
@@ -194,7 +193,7 @@ func (r *rig) catchUp() int {
 // A comparison writes what is missing: jobs, their states, and their attempts.
 func TestJournalCatchesUp(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
-		inner := memstore.New(memstore.Options{Retention: retention})
+		inner := journaltest.NewStore(t, retention)
 		kept := func(o *options) { o.Store = lasting{inner} }
 		r := freshRig(t, b, retention, without, kept)
 		r.RegisterAs(store.Created, reg("old", 0), reg("same", time.Hour), reg("replaced", time.Hour), reg("gone", time.Hour))

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"flag"
 	"fmt"
 	"net/url"
@@ -18,7 +19,6 @@ import (
 
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store/journal"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 // Backend is a kind of server that keeps journals.
@@ -249,9 +249,13 @@ func (b *Backend) fromTemplate(t testing.TB) string {
 
 // migrated makes the tables.
 func migrated(url string) error {
-	s, err := journal.Open(context.Background(), journal.Options{URL: url, Store: memstore.New(memstore.Options{})})
+	inner, err := OpenStore(0)
 	if err != nil {
 		return err
+	}
+	s, err := journal.Open(context.Background(), journal.Options{URL: url, Store: inner})
+	if err != nil {
+		return errors.Join(err, inner.Close())
 	}
 	return s.Close()
 }

@@ -15,8 +15,8 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/journal"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 // Retention is the usual retention of a test.
@@ -81,10 +81,25 @@ func Wrapped(w func(store.Restorable) store.Restorable) With {
 	return func(o *journal.Options) { o.Store = w(o.Store) }
 }
 
-// Options returns the usual options of a journal around a memstore.
-func Options(url string, retention time.Duration) journal.Options {
+// NewStore returns an empty store in memory, which is closed when the test ends.
+func NewStore(t testing.TB, retention time.Duration) *diskstore.Store {
+	t.Helper()
+	s, err := OpenStore(retention)
+	NoError(t, "Open", err)
+	t.Cleanup(func() { _ = s.Close() }) // most journals have closed it
+	return s
+}
+
+// OpenStore is NewStore outside of a test.
+func OpenStore(retention time.Duration) (*diskstore.Store, error) {
+	return diskstore.Open(diskstore.Options{Retention: retention})
+}
+
+// Options returns the usual options of a journal around a store of NewStore.
+func Options(t testing.TB, url string, retention time.Duration) journal.Options {
+	t.Helper()
 	return journal.Options{
-		URL: url, Store: memstore.New(memstore.Options{Retention: retention}), StoreRetention: retention, Host: "host",
+		URL: url, Store: NewStore(t, retention), StoreRetention: retention, Host: "host",
 	}
 }
 
@@ -108,7 +123,7 @@ func Fresh(t testing.TB, b *Backend, retention time.Duration, alter ...With) *Ri
 // Try is New, and returns the error.
 func Try(t testing.TB, b *Backend, url string, retention time.Duration, alter ...With) (*Rig, error) {
 	t.Helper()
-	o := Options(url, retention)
+	o := Options(t, url, retention)
 	for _, a := range alter {
 		a(&o)
 	}
