@@ -15,7 +15,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -55,8 +55,7 @@ func register(t testing.TB, s store.Store, id string, spec job.Spec) {
 // contract.
 func TestWholeWay(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
-		s := memstore.New(memstore.Options{Retention: time.Hour})
-		t.Cleanup(func() { _ = s.Close() })
+		s := testenv.Store(t, diskstore.Options{Retention: time.Hour})
 		wholeWay(t, s)
 	})
 	t.Run("redis", func(t *testing.T) {

@@ -14,10 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 // noRetries is what a fake needs that holds no retrying jobs.
@@ -67,8 +68,7 @@ func outageCosts(t *testing.T, catchUpRate int) (cost time.Duration, brought flo
 	t.Helper()
 	const jobs, lasts = 30, 3 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.Options{Retention: 1000 * time.Hour})
-		t.Cleanup(func() { _ = s.Close() })
+		s := testenv.Store(t, diskstore.Options{Retention: 1000 * time.Hour})
 		carryingAsDue(t, s)
 		var up atomic.Bool
 		policy := retrypolicy.Default()
@@ -168,8 +168,7 @@ func (s *lateListing) List(ctx context.Context, q store.Query) (store.Page, erro
 
 func TestCatchUpKeepsItsRateAndStopsInTheNextOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.Options{})
-		defer s.Close()
+		s := testenv.Store(t, diskstore.Options{})
 		retryingJobs(t, s, 100)
 		var fails atomic.Bool
 		brought := prometheus.NewCounter(prometheus.CounterOpts{})
@@ -208,8 +207,7 @@ func TestCatchUpKeepsItsRateAndStopsInTheNextOutage(t *testing.T) {
 
 func TestShortOutageLeavesTheLadderAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.Options{})
-		defer s.Close()
+		s := testenv.Store(t, diskstore.Options{})
 		retryingJobs(t, s, 3)
 		c := newCatchUp(Options{Store: s, Policy: exact(5*time.Minute, time.Hour)}.withDefaults(),
 			func(string) bool { return false }, prometheus.NewCounter(prometheus.CounterOpts{}))

@@ -17,7 +17,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 // The first request after Try decides.
@@ -64,8 +64,7 @@ func TestTryWithoutCircuits(*testing.T) {
 // tried, and carried freely again after that.
 func TestTry(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
-		s := memstore.New(memstore.Options{Retention: time.Hour})
-		t.Cleanup(func() { _ = s.Close() })
+		s := testenv.Store(t, diskstore.Options{Retention: time.Hour})
 		tryHeld(t, s)
 	})
 	t.Run("redis", func(t *testing.T) { tryHeld(t, openRedis(t, testenv.StartRedis(t).URL(), 2)) })

@@ -13,28 +13,23 @@ import (
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
-// rig is a Scheduler on a memstore, with topics and a guard that blocks link-local
+// rig is a Scheduler on a store in memory, with topics and a guard that blocks link-local
 // addresses.
 type rig struct {
 	*Scheduler
 	t      testing.TB
 	clock  *testenv.Clock
-	mem    *memstore.Store
+	mem    *diskstore.Store
 	topics *topics.Manager
 }
 
 func newRig(t testing.TB, change ...func(*Options)) *rig {
 	t.Helper()
 	clock := testenv.NewClock(time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC))
-	r := &rig{t: t, clock: clock, mem: memstore.New(memstore.Options{Clock: clock, Retention: time.Hour})}
-	t.Cleanup(func() {
-		if err := r.mem.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	r := &rig{t: t, clock: clock, mem: testenv.Store(t, diskstore.Options{Clock: clock, Retention: time.Hour})}
 	var err error
 	if r.topics, err = topics.New(topics.Options{Store: r.mem, Clock: clock}); err != nil {
 		t.Fatal(err)

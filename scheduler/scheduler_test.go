@@ -14,10 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 func TestIdentity(t *testing.T) {
@@ -330,7 +331,7 @@ func TestTests(t *testing.T) {
 
 func TestTopicDueIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := memstore.New(memstore.Options{})
+		s := testenv.Store(t, diskstore.Options{})
 		settings, err := topics.New(topics.Options{Store: s})
 		if err != nil {
 			t.Fatal(err)

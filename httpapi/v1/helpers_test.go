@@ -31,7 +31,7 @@ import (
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 // Store is a store as the API's tests need it.
@@ -56,12 +56,12 @@ type testOptions struct {
 	Metrics *prometheus.Registry
 }
 
-// api is a server on a memstore, each of whose answers is held against the
+// api is a server on a store in memory, each of whose answers is held against the
 // contract.
 type api struct {
 	t      testing.TB
 	clock  *testenv.Clock
-	mem    *memstore.Store
+	mem    *diskstore.Store
 	faults *faultyStore
 	server *httpapi.Server
 	v1     *API
@@ -87,12 +87,7 @@ type api struct {
 func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 	t.Helper()
 	clock := testenv.NewClock(time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC))
-	mem := memstore.New(memstore.Options{Clock: clock, Retention: time.Hour})
-	t.Cleanup(func() {
-		if err := mem.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	mem := testenv.Store(t, diskstore.Options{Clock: clock, Retention: time.Hour})
 	a := &api{t: t, clock: clock, mem: mem, faults: &faultyStore{Store: mem}, seen: map[outcome]bool{}}
 	a.events = a.newEvents()
 	a.signing = a.newSigning(faultyDocuments{mem, a.faults}, signing.GenerateMasterKey(), "")
@@ -466,7 +461,7 @@ func (a *api) newTopics() *topics.Manager {
 }
 
 type topicsStore struct {
-	*memstore.Store
+	*diskstore.Store
 	documents faultyDocuments
 }
 

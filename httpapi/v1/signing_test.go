@@ -13,9 +13,10 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/services/signing"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 // newSigning is a keyring on documents. An empty master key is none, and so is
@@ -41,15 +42,9 @@ func (a *api) newSigning(documents store.Documents, masterKey, configured string
 }
 
 // emptyStore is a store beside that of the API.
-func (a *api) emptyStore() *memstore.Store {
+func (a *api) emptyStore() *diskstore.Store {
 	a.t.Helper()
-	mem := memstore.New(memstore.Options{Clock: a.clock})
-	a.t.Cleanup(func() {
-		if err := mem.Close(); err != nil {
-			a.t.Error(err)
-		}
-	})
-	return mem
+	return testenv.Store(a.t, diskstore.Options{Clock: a.clock})
 }
 
 // withSigning does something with other secrets, or with nothing to keep them.

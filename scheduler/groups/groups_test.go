@@ -15,18 +15,13 @@ import (
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 // Any node knows a group as another one left it.
 func TestManager(t *testing.T) {
 	clock := testenv.NewClock(time.UnixMilli(1000))
-	ctx, mem := t.Context(), memstore.New(memstore.Options{})
-	t.Cleanup(func() {
-		if err := mem.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	ctx, mem := t.Context(), testenv.Store(t, diskstore.Options{})
 	one, two := groups.New(mem, scheduler.Guard(nil).Check, clock), groups.New(mem, scheduler.Guard(nil).Check, clock)
 	if _, err := one.Get(ctx, "g"); !errors.Is(err, groups.ErrNotFound) {
 		t.Errorf("error %v", err)
@@ -69,12 +64,7 @@ func TestManager(t *testing.T) {
 
 func TestBounds(t *testing.T) {
 	clock := testenv.NewClock(time.UnixMilli(1000))
-	ctx, mem := t.Context(), memstore.New(memstore.Options{})
-	t.Cleanup(func() {
-		if err := mem.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	ctx, mem := t.Context(), testenv.Store(t, diskstore.Options{})
 	m := groups.New(mem, scheduler.Guard(nil).Check, clock)
 	put := func(name string, bytes int) error {
 		value := strings.Repeat("x", bytes/2)

@@ -12,16 +12,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 // rig is a store with nodes that work on operations, in virtual time.
 type rig struct {
 	*testing.T
-	*memstore.Store
+	*diskstore.Store
 	mu      sync.Mutex
 	changes map[job.Key]int // how often Update changed a job
 	at      []time.Time     // when
@@ -38,11 +39,8 @@ func pass(d time.Duration) { _ = job.Sleep(context.Background(), job.SystemClock
 func inBubble(t *testing.T, body func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, Store: memstore.New(memstore.Options{Retention: 24 * time.Hour}), changes: map[job.Key]int{}}
+		r := &rig{T: t, Store: testenv.Store(t, diskstore.Options{Retention: 24 * time.Hour}), changes: map[job.Key]int{}}
 		body(r)
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 

@@ -8,9 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 // stepped is a clock that can be set.
@@ -26,12 +27,11 @@ func (c *stepped) step(d time.Duration) { c.ahead.Add(int64(d)) }
 func steppedRig(t *testing.T) (*rig, *stepped) {
 	t.Helper()
 	clock := &stepped{Clock: job.SystemClock()}
-	s := memstore.New(memstore.Options{Retention: 24 * time.Hour, Clock: clock})
+	s := testenv.Store(t, diskstore.Options{Retention: 24 * time.Hour, Clock: clock})
 	jobs, err := scheduler.New(scheduler.Options{Store: s})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
 	return &rig{t, t.Context(), s, &recorder{Scheduler: jobs, created: map[job.Key][]string{}}}, clock
 }
 

@@ -12,18 +12,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 // rig is a store with jobs, and nodes that look after its schedules.
 type rig struct {
 	t     *testing.T
 	ctx   context.Context
-	store *memstore.Store
+	store *diskstore.Store
 	jobs  *recorder
 }
 
@@ -54,12 +55,11 @@ func (r *recorder) registered() int {
 }
 
 func newRig(t *testing.T, retention time.Duration) *rig {
-	s := memstore.New(memstore.Options{Retention: retention})
+	s := testenv.Store(t, diskstore.Options{Retention: retention})
 	jobs, err := scheduler.New(scheduler.Options{Store: s})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
 	return &rig{t, t.Context(), s, &recorder{Scheduler: jobs, created: map[job.Key][]string{}}}
 }
 

@@ -19,9 +19,10 @@ import (
 
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rig is a store with nodes, in virtual time.
 type rig struct {
 	*testing.T
-	*memstore.Store
+	*diskstore.Store
 	mu    sync.Mutex
 	fail  map[string]error // by call
 	sets  int
@@ -119,11 +120,8 @@ func (r *rig) Publish(ctx context.Context, channel string, message []byte) error
 func inBubble(t *testing.T, body func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, Store: memstore.New(memstore.Options{}), fail: map[string]error{}}
+		r := &rig{T: t, Store: testenv.Store(t, diskstore.Options{}), fail: map[string]error{}}
 		body(r)
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 // note is a document of the tests.
@@ -23,7 +24,7 @@ type note struct {
 
 // shared documents count reads and fail writes with a conflict.
 type shared struct {
-	*memstore.Store
+	*diskstore.Store
 	reads, lists, conflicts int
 }
 
@@ -47,12 +48,7 @@ func (s *shared) PutDocuments(ctx context.Context, docs []store.Document) ([]uin
 
 func open(t *testing.T, change func(o *Options[note])) (*Collection[note], *shared) {
 	t.Helper()
-	s := &shared{Store: memstore.New(memstore.Options{})}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := &shared{Store: testenv.Store(t, diskstore.Options{})}
 	o := Options[note]{Store: s, Kind: "note", New: func(name string) note { return note{Name: name} }}
 	if change != nil {
 		change(&o)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 type stamped struct {
@@ -15,12 +15,7 @@ type stamped struct {
 
 func TestStamp(t *testing.T) {
 	clock := testenv.NewClock(time.UnixMilli(1000))
-	mem := memstore.New(memstore.Options{Clock: clock})
-	t.Cleanup(func() {
-		if err := mem.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	mem := testenv.Store(t, diskstore.Options{Clock: clock})
 	c := New(Options[stamped]{
 		Store: mem, Kind: "stamped", Clock: clock, Stamp: func(v *stamped) *Stamp { return &v.Stamp },
 		Blank: func(v *stamped) bool { return v.Text == "" },

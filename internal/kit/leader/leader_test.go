@@ -7,16 +7,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 const lasts = 10 * time.Second
 
 // shared documents fail while err is set.
 type shared struct {
-	*memstore.Store
+	*diskstore.Store
 	reading, writing error
 }
 
@@ -38,12 +39,7 @@ func (d *shared) PutDocuments(ctx context.Context, docs []store.Document) ([]uin
 func inBubble(t *testing.T, body func(t *testing.T, docs *shared, a, b *Leader)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		docs := &shared{Store: memstore.New(memstore.Options{})}
-		defer func() {
-			if err := docs.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
+		docs := &shared{Store: testenv.Store(t, diskstore.Options{})}
 		node := func(name string) *Leader {
 			return New(Options{Store: docs, Task: "digging", Node: name, Clock: job.SystemClock(), Lease: lasts})
 		}

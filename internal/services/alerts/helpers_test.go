@@ -16,9 +16,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/duehook/duehook/internal/kit/feed"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,7 +33,7 @@ const (
 // rig is a store that nodes share, in virtual time.
 type rig struct {
 	*testing.T
-	*memstore.Store
+	*diskstore.Store
 	mu   sync.Mutex
 	fail func(call string) error
 	next int
@@ -93,11 +94,8 @@ func (l *link) KnownThresholds() map[string]*Thresholds {
 func inBubble(t *testing.T, body func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, Store: memstore.New(memstore.Options{Retention: 24 * time.Hour})}
+		r := &rig{T: t, Store: testenv.Store(t, diskstore.Options{Retention: 24 * time.Hour})}
 		body(r)
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 

@@ -14,9 +14,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/duehook/duehook/internal/kit/feed"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,14 +25,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rig is two nodes on one store, in a bubble.
 type rig struct {
 	*testing.T
-	mem  *memstore.Store
+	mem  *diskstore.Store
 	hubs []*Hub
 }
 
 func inBubble(t *testing.T, test func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, mem: memstore.New(memstore.Options{Retention: time.Hour})}
+		r := &rig{T: t, mem: testenv.Store(t, diskstore.Options{Retention: time.Hour})}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 2)
 		for range cap(done) {
@@ -46,9 +47,6 @@ func inBubble(t *testing.T, test func(r *rig)) {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
-		}
-		if err := r.mem.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -324,8 +322,7 @@ func (f *failing) Listen(ctx context.Context, channel string, receive func(m []b
 // While the bus is down a watcher waits, but no longer than its context.
 func TestBusDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mem := memstore.New(memstore.Options{})
-		defer mem.Close()
+		mem := testenv.Store(t, diskstore.Options{})
 		bus := &failing{Messaging: mem, down: make(chan struct{})}
 		h := New(Options{Bus: bus})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -11,9 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -157,8 +158,7 @@ func (c *counting) PutDocuments(ctx context.Context, docs []store.Document) ([]u
 func inBubble(t *testing.T, test func(t *testing.T, docs *counting, start func() (*Recorder, func()))) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		mem := memstore.New(memstore.Options{})
-		defer func() { _ = mem.Close() }()
+		mem := testenv.Store(t, diskstore.Options{})
 		docs := &counting{Documents: mem}
 		test(t, docs, func() (*Recorder, func()) {
 			r := New(Options{Documents: docs})

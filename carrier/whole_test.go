@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/carrier"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 // TestEveryJobIsClaimedOnce runs carriers on a whole store, one of them
@@ -31,7 +32,7 @@ func claimAll(t *testing.T, carriers int) {
 		visibility = 15 * time.Second
 		lag        = 40 * time.Millisecond // carrier.Options' default
 	)
-	s := memstore.New(memstore.Options{Retention: time.Hour})
+	s := testenv.Store(t, diskstore.Options{Retention: time.Hour})
 	first := run(t, s, "first", visibility)
 	synctest.Wait()
 	for i := 1; i < carriers; i++ {
