@@ -22,6 +22,9 @@ type Outlook struct {
 	// Head is the job that the job waits for because both have the same order key: the head
 	// of the key, or the dead letter that stops it. Nil: the job has its turn.
 	Head *job.Job
+	// Before is, with a Head, the number of jobs of the order key that go before the job, the
+	// head included. Stores may stop counting at a bound.
+	Before int64
 	// AwaitsWhole reports that jobs with order keys wait until their shard is whole, and
 	// Whole that the shard of a job with an order key is; see Restorable.SwapEpoch.
 	AwaitsWhole, Whole bool

@@ -24,6 +24,9 @@ type Reason struct {
 
 	// stops: no attempt is expected while the reason holds.
 	stops bool
+	// timeless: nobody knows when the reason ends. It may take any number of attempts of
+	// other jobs.
+	timeless bool
 	// from is the earliest end of a reason without Until.
 	from job.Instant
 }
@@ -64,10 +67,10 @@ type Explanation struct {
 	// Reasons has at least one entry. All of them apply.
 	Reasons []Reason
 	// Expected is the earliest time of the next attempt as things stand; zero during an
-	// attempt, and if none follows.
+	// attempt, if none follows, and if jobs of its order key go before it that are not the head.
 	Expected job.Instant
 	// Forecast is the rest of the job's ladder, without the attempt in flight. It is empty
-	// while no attempt is expected.
+	// without Expected.
 	Forecast retrypolicy.Forecast
 	// Expires is the end of the job's TTL, if it can still expire.
 	Expires job.Instant
@@ -95,11 +98,12 @@ var checks = []check{
 func Job(o *store.Outlook, policy retrypolicy.Policy, carry store.CarryOptions) Explanation {
 	v := &view{Outlook: o, policy: policy.For(o.Job.Spec.Retry), carry: carry}
 	var e Explanation
-	stopped, next := false, o.Now
+	stopped, timeless, next := false, false, o.Now
 	add := func(r *Reason) {
 		if r != nil {
 			e.Reasons = append(e.Reasons, *r)
 			stopped = stopped || r.stops
+			timeless = timeless || r.timeless
 			next = max(next, r.Until, r.from)
 		}
 	}
@@ -112,6 +116,7 @@ func Job(o *store.Outlook, policy retrypolicy.Policy, carry store.CarryOptions) 
 	if len(e.Reasons) == 0 {
 		add(v.carrierBehind())
 	}
+	stopped = stopped || timeless
 	if !stopped {
 		e.Expected = next
 	}

@@ -77,6 +77,8 @@ func behind(head job.Job) func(*store.Outlook) {
 	}
 }
 
+func place(before int64) func(*store.Outlook) { return func(o *store.Outlook) { o.Before = before } }
+
 func cancelled(o *store.Outlook) { o.Job.CancelRequested = true }
 
 func TestReasons(t *testing.T) {
@@ -136,6 +138,14 @@ func TestReasons(t *testing.T) {
 		{
 			"behind a retry", waiting(behind(job.Job{Key: job.Key{ID: "0"}, NextAt: in(time.Hour)})), in(time.Hour),
 			[]reason{{CodeOrderKey, none, "", "the job 0 of its order key k, whose next attempt is at 2026-01-01T10"}},
+		},
+		{
+			"two behind a retry", waiting(behind(job.Job{Key: job.Key{ID: "0"}, NextAt: in(time.Hour)}), place(3)), none,
+			[]reason{{CodeOrderKey, none, "", "3 jobs of its order key k go before it, so the time"}},
+		},
+		{
+			"a dead letter, with others before it", waiting(behind(job.Job{Key: job.Key{ID: "0"}, State: job.Dead}), place(2)), none,
+			[]reason{{CodeOrderKey, none, "", "2 jobs of its order key"}},
 		},
 		{
 			"behind a dead letter", waiting(behind(job.Job{Key: job.Key{ID: "0"}, State: job.Dead})), none,

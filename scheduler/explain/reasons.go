@@ -54,15 +54,21 @@ func orderKey(v *view) *Reason {
 		return nil
 	}
 	p := Params{"key": v.Job.Spec.OrderKey, "job": head.ID}
+	var r *Reason
 	switch head.State {
 	case job.Dead:
-		return stop(CodeOrderKey, says("order_key_stopped", p))
+		r = stop(CodeOrderKey, says("order_key_stopped", p))
 	case job.Running:
-		return reason(CodeOrderKey, says("order_key_in_flight", p))
+		r = reason(CodeOrderKey, says("order_key_in_flight", p))
+	default:
+		p["at"] = head.NextAt.RFC3339()
+		r = reason(CodeOrderKey, says("order_key_waits", p))
+		r.from = head.NextAt
 	}
-	p["at"] = head.NextAt.RFC3339()
-	r := reason(CodeOrderKey, says("order_key_waits", p))
-	r.from = head.NextAt
+	if v.Before > 1 {
+		r.Sentences = append(r.Sentences, says("order_key_behind", Params{"key": v.Job.Spec.OrderKey, "count": v.Before}))
+		r.timeless = true
+	}
 	return r
 }
 

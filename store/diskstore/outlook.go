@@ -41,6 +41,9 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 			return l.Outlook, err
 		}
 		l.Head = &j
+		if err := l.countBefore(v); err != nil {
+			return l.Outlook, err
+		}
 	}
 	return l.Outlook, l.count(v)
 }
@@ -109,6 +112,16 @@ func (o *outlook) rivals(t *txn, l *lane) {
 		if other.Endpoint != l.Endpoint && other.Priority == l.Priority && other.endpoint.circuitAt(t.now).OpenUntil == 0 {
 			o.beside = append(o.beside, t.bucketOf(other))
 		}
+	})
+}
+
+// countBefore counts the jobs of an order key that go before the job, up to maxCounted.
+func (o *outlook) countBefore(v *view) error {
+	o.Before = 1
+	p := prefix(famQueue, o.rec.order)
+	return scan(v.snap, p, append(slices.Clone(p), turnOf(o.rec)...), func([]byte, []byte) bool {
+		o.Before++
+		return o.Before < maxCounted
 	})
 }
 

@@ -45,6 +45,15 @@ func (s *Store) outlook(ctx context.Context, key job.Key) (o store.Outlook, foun
 	if !rec.isHead() {
 		snap := rec.turns.head.snapshot()
 		head = &snap
+		o.Before = 1
+		if rec.turns.rest != nil {
+			rec.turns.rest.Scan(func(other *record) bool {
+				if other != rec {
+					o.Before++
+				}
+				return other != rec
+			})
+		}
 	}
 	o.Look = l.wake
 	o.EndpointInFlight, o.LaneInFlight = int64(l.endpoint.inFlight), int64(s.inFlightOf(l))

@@ -41,7 +41,7 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 			err = s.addRivals(ctx, sh, r.Lane(), &o)
 		}
 		if err == nil {
-			o.Head, err = s.head(ctx, sh, r)
+			err = s.addHead(ctx, sh, r, &o)
 		}
 		if err == nil && r.Spec.OrderKey != "" {
 			o.Whole, err = s.isWhole(ctx, sh)

@@ -41,6 +41,16 @@ func (r *record) turnText() string {
 	return fmt.Sprintf("%s %d%013d%013d", orderOf(r.Topic, r.Spec.OrderKey), t.Stage, t.Due, t.Created) + string(uid[:])
 }
 
+// addHead adds which job a waiting one waits for because of its order key, and its place.
+func (s *Store) addHead(ctx context.Context, sh *shard, r *record, o *store.Outlook) (err error) {
+	if o.Head, err = s.head(ctx, sh, r); o.Head == nil {
+		return err
+	}
+	behind, err := s.db.ZLexCount(ctx, sh.prefix+"turns", "["+orderOf(r.Topic, r.Spec.OrderKey)+" ", "("+r.turnText()).Result()
+	o.Before = 1 + behind
+	return s.wrap(err)
+}
+
 // head returns the job that a waiting job waits for because both have the same order key;
 // nil if it has its turn.
 func (s *Store) head(ctx context.Context, sh *shard, r *record) (*job.Job, error) {

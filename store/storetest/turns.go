@@ -81,6 +81,12 @@ func (f *fixture) head(id string) string {
 	return o.Head.ID
 }
 
+// before is how many jobs of its order key go before the job.
+func (f *fixture) before(id string) int64 {
+	f.Helper()
+	return f.outlook(job.Key{Topic: "t", ID: id}).Before
+}
+
 // keys fails unless the depth counts so many order keys, and jobs that wait for others of
 // their key.
 func (f *fixture) keys(keys, behind int64) {
@@ -162,8 +168,10 @@ var turnCases = []testCase{
 		f.add(reg("t", "early", ordered("k"), dueAt(1)))
 		equal(f, "claimed", claimedKeys(f.take()), nil)
 		equal(f, "b waits for", f.head("b"), "a")
+		f.add(reg("t", "c", ordered("k")))
+		equal(f, "jobs before b, early and c", [3]int64{f.before("b"), f.before("early"), f.before("c")}, [3]int64{1, 2, 3})
 		f.update(job.Key{Topic: "t", ID: "a"}, runNow)
-		equal(f, "delivered", f.inOrder(), []string{"a", "b", "early"})
+		equal(f, "delivered", f.inOrder(), []string{"a", "b", "early", "c"})
 	}},
 	{name: "turns/an expired lease keeps the turn", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a", ordered("k")))

@@ -108,7 +108,7 @@ function useStored(job: Job): Resource<Stored | undefined> {
 }
 
 /** The reason why the job waits, or how it ended. */
-function Standing({ told: { job, expected_at: expected } }: { told: Explanation }) {
+function Standing({ told: { job, reasons, expected_at: expected } }: { told: Explanation }) {
   if (job.state === 'running') return <p class="big">{t('standing.running')}</p>;
   if (expected !== null) {
     const left = Date.parse(expected) - now.value;
@@ -119,6 +119,8 @@ function Standing({ told: { job, expected_at: expected } }: { told: Explanation 
       </p>
     );
   }
+  const behind = reasons.flatMap((r) => r.sentences).find((s) => s.code === 'order_key_behind');
+  if (behind) return <p class="big">{t('standing.behind', { count: String(behind.params.count) })}</p>;
   if (job.ended_at === null) return <p class="big">{t('standing.blocked')}</p>;
   return (
     <p class="big">
