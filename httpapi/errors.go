@@ -176,8 +176,9 @@ var refusedParameters = []struct {
 	{store.ErrBadCursor, FieldError{"?cursor", "was not issued by this listing; start without it, and keep the other parameters the same on every page"}},
 	{store.ErrBadOrder, BadOrder},
 	{store.ErrTooManyToSort, FieldError{"?order", fmt.Sprintf("needs a smaller listing: at most %d jobs (the unfinished jobs of the topic, "+
-		"its dead letters, or its other ended jobs) and %d endpoints can be sorted. Narrow it with ?endpoint= or ?priority=, or leave out the order. "+
-		"due and -due of waiting or retrying jobs have only the limit of endpoints", listing.MaxSorted, listing.MaxSortedGroups)}},
+		"its dead letters, or its other ended jobs) with %d MiB, bodies included, and %d endpoints can be sorted. Narrow it with ?endpoint= or "+
+		"?priority=, or leave out the order. due and -due of waiting or retrying jobs have only the limit of endpoints",
+		listing.MaxSorted, listing.MaxSortedBytes>>20, listing.MaxSortedGroups)}},
 }
 
 // BadOrder is the error for an order that the store does not have.

@@ -262,33 +262,33 @@ func (s source) FindUID(ctx context.Context, uid, _ string) (*job.Job, string, e
 	return j, "", err
 }
 
-// maxTimesBytes bounds the records that are read for a sorted page.
+// maxTimesBytes bounds the records that one call reads for their times, but for the last one.
 const maxTimesBytes = 32 << 20
 
-// Times reads the times of the jobs of entries.
-func (s source) Times(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]store.Times, error) {
+// Times reads the times of the jobs of the first entries.
+func (s source) Times(ctx context.Context, seg listing.Segment, entries []listing.Entry) (times []store.Times, bytes int, err error) {
 	keys, err := keysOf(seg, entries)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	v, err := s.view(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer v.close()
-	times, bytes := make([]store.Times, len(keys)), 0
+	times = make([]store.Times, len(keys))
 	for i, key := range keys {
 		rec, err := loadRecord(v.snap, key)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if rec == nil {
 			continue
 		}
 		times[i] = store.TimesOf(&rec.Job)
 		if bytes += rec.size(); bytes > maxTimesBytes {
-			return nil, store.ErrTooManyToSort
+			return times[:i+1], bytes, nil
 		}
 	}
-	return times, nil
+	return times, bytes, nil
 }

@@ -86,9 +86,10 @@ type Source interface {
 	// others as long as those before take less than BatchBytes together. The result has
 	// one element for each of them, nil when the job is gone.
 	Jobs(ctx context.Context, seg Segment, entries []Entry) ([]*job.Job, error)
-	// Times reads the times of the jobs of all entries. It may refuse records
-	// that are large together with ErrTooManyToSort.
-	Times(ctx context.Context, seg Segment, entries []Entry) ([]store.Times, error)
+	// Times reads the times of the jobs of the first entries: of one at least, and of as
+	// many others as one call reads. Those of a job that is gone are zero. bytes is about
+	// how much the store had to handle for them.
+	Times(ctx context.Context, seg Segment, entries []Entry) (times []store.Times, bytes int, err error)
 	// FindUID looks for the job with a uid; nil when it found none. Then next is
 	// where to go on, as after, or empty when there is no such job. Each call
 	// examines a bounded part of the store, from the start when after is empty. An
@@ -127,14 +128,15 @@ func (q *SegmentQuery) FirstSegments(names [][]string, n int) []Segment {
 // fetching a chunk of them, so that many small segments are bounded as well,
 // reading a job for nothing, and passing over a segment.
 const (
-	maxExamined = 10_000
-	maxSegments = 1_000 // listed at once
-	fetchCost   = 10
-	missCost    = 4
-	maxChunk    = 1_000
-	maxLimit    = 1_000
-	leastBatch  = 100
-	missShare   = 10 // so many bytes read for nothing count for one of the page
+	maxExamined  = 10_000
+	maxFruitless = 5 * maxExamined // of a page without jobs
+	maxSegments  = 1_000           // listed at once
+	fetchCost    = 10
+	missCost     = 4
+	missBytes    = 4 << 10 // of jobs read for nothing count for one entry
+	maxChunk     = 1_000
+	maxLimit     = 1_000
+	leastBatch   = 100
 )
 
 // List reads the page of src that the query selects. Stores implement Reader.List
@@ -259,7 +261,7 @@ func (w *walk) segment(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		w.budget -= len(entries) + fetchCost
-		if err := w.take(ctx, entries); err != nil || w.full() {
+		if all, err := w.take(ctx, entries); err != nil || !all {
 			return true, err
 		}
 		if len(entries) > 0 {
@@ -273,7 +275,13 @@ func (w *walk) segment(ctx context.Context) (bool, error) {
 }
 
 // ends reports whether nothing more is to be fetched.
-func (w *walk) ends() bool { return w.full() || w.budget <= 0 }
+func (w *walk) ends() bool { return w.full() || w.spent(len(w.jobs)) }
+
+// spent reports whether enough entries were examined for a page with so many jobs. One
+// without jobs goes on for longer: it is of no use to a client.
+func (w *walk) spent(jobs int) bool {
+	return w.budget <= 0 && (jobs > 0 || w.budget <= maxExamined-maxFruitless)
+}
 
 // full reports whether the page needs no more jobs: one job beyond the page shows that
 // there is a next page.
@@ -299,26 +307,29 @@ func (w *walk) batch() int {
 	return w.missing()
 }
 
-// take adds the matching jobs of entries to the page until it is full.
-func (w *walk) take(ctx context.Context, entries []Entry) error {
+// take adds the matching jobs of entries to the page until it ends. It reports whether it took
+// all entries.
+func (w *walk) take(ctx context.Context, entries []Entry) (bool, error) {
 	seg := w.last.Segment
 	if w.q.looksAtEntries() && seg.Kind != SegmentNamed {
 		entries = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !w.q.wantsEntry(e) })
 	}
-	for len(entries) > 0 && !w.full() {
+	for len(entries) > 0 {
 		jobs, err := w.src.Jobs(ctx, seg, entries[:min(len(entries), w.batch())])
 		if err != nil {
-			return err
+			return false, err
 		}
 		for i := range jobs {
 			if w.full() {
-				return nil
+				return false, nil
 			}
 			w.add(jobs[i], place{Segment: seg, After: &entries[i].Position})
 		}
-		entries = entries[len(jobs):]
+		if entries = entries[len(jobs):]; w.ends() {
+			break
+		}
 	}
-	return nil
+	return len(entries) == 0, nil
 }
 
 // add adds the job at a place to the page if it matches. It is nil when it is gone.
@@ -328,8 +339,7 @@ func (w *walk) add(j *job.Job, at place) {
 	case j == nil:
 		w.budget -= missCost
 	case !w.q.Matches(j):
-		w.budget -= missCost
-		w.room -= store.SizeOf(j) / missShare
+		w.budget -= missCost + store.SizeOf(j)/missBytes
 	default:
 		w.jobs, w.at = append(w.jobs, *j), append(w.at, at)
 		w.room -= store.SizeOf(j)

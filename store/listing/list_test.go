@@ -71,14 +71,19 @@ func (s *fakeSource) Jobs(_ context.Context, seg listing.Segment, entries []list
 	return jobs, s.fail["Jobs"]
 }
 
-func (s *fakeSource) Times(_ context.Context, seg listing.Segment, entries []listing.Entry) ([]store.Times, error) {
-	times := make([]store.Times, len(entries))
-	for i, e := range entries {
+func (s *fakeSource) Times(_ context.Context, seg listing.Segment, entries []listing.Entry) (times []store.Times, bytes int, err error) {
+	for _, e := range entries {
+		var of store.Times
 		if j := s.jobs[keyIn(seg, e.ID)]; j != nil {
-			times[i] = store.TimesOf(j)
+			of = store.TimesOf(j)
+			bytes += store.SizeOf(j)
+		}
+		times = append(times, of)
+		if bytes > 1<<20 {
+			break
 		}
 	}
-	return times, s.fail["Times"]
+	return times, bytes, s.fail["Times"]
 }
 
 // FindUID looks at one job a call, whose number after is.
@@ -221,19 +226,20 @@ func TestListOrder(t *testing.T) {
 }
 
 // mostExamined is what one page may cost at the most.
-const mostExamined = 11_000
+const mostExamined = 51_000
 
 func TestListBoundsTheWorkOfAPage(t *testing.T) {
 	t.Run("entries that do not match", func(t *testing.T) {
 		s := &fakeSource{}
-		for i := range 30_000 {
+		for i := range 60_000 {
 			s.add("t", fmt.Sprintf("%06d", i), "http://a:80", 0, job.Waiting, "", float64(i))
 		}
 		s.add("u", "last", "http://a:80", 0, job.Running, "", 0)
 		state := job.Running
 		q := store.Query{States: []job.State{state}, Limit: 10}
-		for pages := 1; ; pages++ {
-			s.examined, s.fetches = 0, 0
+		var found []int
+		for len(found) == 0 || q.Cursor != "" {
+			s.examined = 0
 			page, err := listing.List(t.Context(), s, q)
 			if err != nil {
 				t.Fatal(err)
@@ -241,13 +247,10 @@ func TestListBoundsTheWorkOfAPage(t *testing.T) {
 			if s.examined > mostExamined {
 				t.Fatalf("a page examined %d entries", s.examined)
 			}
-			if page.Next == "" {
-				if len(page.Jobs) != 1 || pages < 3 {
-					t.Errorf("page %d is the last, with %d jobs", pages, len(page.Jobs))
-				}
-				break
-			}
-			q.Cursor = page.Next
+			found, q.Cursor = append(found, len(page.Jobs)), page.Next
+		}
+		if !slices.Equal(found, []int{0, 1, 0}) { // the budget ends behind the job
+			t.Errorf("pages with %d jobs", found)
 		}
 		if s.loaded != 1 {
 			t.Errorf("%d jobs were loaded, the states of the others were known", s.loaded)
@@ -255,13 +258,13 @@ func TestListBoundsTheWorkOfAPage(t *testing.T) {
 	})
 	t.Run("small segments", func(t *testing.T) {
 		s := &fakeSource{}
-		for i := range 2_500 {
+		for i := range 12_500 {
 			s.add("t", fmt.Sprintf("%06d", i), fmt.Sprintf("http://e%d:80", i), 0, job.Waiting, "", 0)
 		}
 		state := job.Running
 		_, pages := all(t, s, store.Query{States: []job.State{state}, Limit: 10})
 		if pages < 3 {
-			t.Errorf("%d pages over 2,500 segments", pages)
+			t.Errorf("%d pages over 12,500 segments", pages)
 		}
 	})
 	t.Run("no more than the page needs", func(t *testing.T) {
@@ -426,30 +429,39 @@ func TestListKnowsItsFilterAgain(t *testing.T) {
 	}
 }
 
-// Jobs that have to be read before they are passed over cost more than entries.
+// Jobs that have to be read before they are passed over cost more than entries. A page
+// without jobs goes on for longer than another.
 func TestListBoundsTheJobsItReads(t *testing.T) {
 	s := &fakeSource{}
-	for i := range 10_000 {
+	for i := range 25_000 {
 		s.add("t", fmt.Sprintf("%06d", i), "http://a:80", 0, job.Waiting, "", float64(i))
 	}
-	s.jobs[job.Key{Topic: "t", ID: "009999"}].Spec.Labels = []job.Label{{Key: "a", Value: "1"}}
-	q := store.Query{Limit: 10, Labels: []job.Label{{Key: "a", Value: "1"}}}
-	for pages, found := 1, 0; ; pages++ {
+	label := []job.Label{{Key: "a", Value: "1"}}
+	for _, id := range []string{"008000", "024999"} {
+		s.jobs[job.Key{Topic: "t", ID: id}].Spec.Labels = label
+	}
+	var loaded, found []int
+	for q := (store.Query{Limit: 10, Labels: label}); len(loaded) == 0 || q.Cursor != ""; {
 		s.loaded = 0
 		page, err := listing.List(t.Context(), s, q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.loaded > 3_000 {
-			t.Fatalf("page %d read %d jobs", pages, s.loaded)
-		}
-		found += len(page.Jobs)
-		if q.Cursor = page.Next; q.Cursor == "" {
-			if found != 1 {
-				t.Errorf("%d jobs found", found)
-			}
-			return
-		}
+		loaded, found = append(loaded, s.loaded/1_000), append(found, len(page.Jobs))
+		q.Cursor = page.Next
+	}
+	if !slices.Equal(found, []int{1, 0, 1, 0}) || !slices.Equal(loaded, []int{8, 10, 6, 0}) {
+		t.Errorf("pages with %d jobs read %d thousand", found, loaded)
+	}
+	s.jobs[job.Key{Topic: "t", ID: "008000"}].Spec.Labels = nil
+	large := make([]byte, 250<<10)
+	for _, j := range s.jobs {
+		j.Spec.Body = large
+	}
+	s.loaded = 0
+	page, err := listing.List(t.Context(), s, store.Query{Limit: 10, Labels: label})
+	if err != nil || len(page.Jobs) != 0 || page.Next == "" || s.loaded > 900 {
+		t.Errorf("a page of large jobs read %d of them (%v)", s.loaded, err)
 	}
 }
 

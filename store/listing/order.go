@@ -13,8 +13,9 @@ import (
 // Bounds of a sorted page: the jobs examined if no index has the order, otherwise the
 // number of indexes.
 const (
-	MaxSorted       = 10_000 // jobs
-	MaxSortedGroups = 500    // lanes or groups of dead letters
+	MaxSorted       = 10_000    // jobs
+	MaxSortedBytes  = 256 << 20 // of their records, bodies included
+	MaxSortedGroups = 500       // lanes or groups of dead letters
 )
 
 // checkOrder refuses an order of what cannot be listed in it.
@@ -180,27 +181,26 @@ func (s *sortedList) take(_ context.Context, n int) ([]candidate, error) {
 // sorted reads the times of all jobs of segments, and sorts those after a position.
 func (w *walk) sorted(ctx context.Context, segments []Segment, after *Position) (*sortedList, error) {
 	var list sortedList
-	left := MaxSorted
+	left, room := MaxSorted, MaxSortedBytes
 	for _, seg := range segments {
 		entries, err := w.every(ctx, seg, &left)
 		if err != nil {
 			return nil, err
 		}
-		times, err := w.src.Times(ctx, seg, entries)
-		if err != nil {
-			return nil, err
-		}
-		for i, t := range times {
-			if t == (store.Times{}) || !w.q.Within(t) {
-				continue
+		for len(entries) > 0 {
+			times, bytes, err := w.src.Times(ctx, seg, entries)
+			if err != nil {
+				return nil, err
 			}
-			at := Position{Score: float64(t.Due), ID: entries[i].ID}
-			if w.q.Order == store.OrderCreated || w.q.Order == store.OrderCreatedBack {
-				at.Score = float64(t.Created)
+			for i, t := range times {
+				if at, wanted := w.position(t, entries[i].ID); wanted && (after == nil || w.q.before(*after, at)) {
+					list = append(list, candidate{seg, entries[i], at})
+				}
 			}
-			if after == nil || w.q.before(*after, at) {
-				list = append(list, candidate{seg, entries[i], at})
+			if room -= bytes; room < 0 {
+				return nil, fmt.Errorf("%w: their records take more than %d bytes", store.ErrTooManyToSort, MaxSortedBytes)
 			}
+			entries = entries[len(times):]
 		}
 	}
 	slices.SortFunc(list, func(a, b candidate) int {
@@ -210,6 +210,15 @@ func (w *walk) sorted(ctx context.Context, segments []Segment, after *Position) 
 		return a.at.compare(b.at)
 	})
 	return &list, nil
+}
+
+// position is the position of a job with some times in the order, if they match the filter.
+func (w *walk) position(t store.Times, id string) (Position, bool) {
+	at := Position{Score: float64(t.Due), ID: id}
+	if w.q.Order == store.OrderCreated || w.q.Order == store.OrderCreatedBack {
+		at.Score = float64(t.Created)
+	}
+	return at, t != (store.Times{}) && w.q.Within(t)
 }
 
 // every reads the entries of a segment that may match; left is how many more entries may be
@@ -272,7 +281,7 @@ func newMerge(w *walk, segments []Segment, after *Position) *merge {
 func (m *merge) take(ctx context.Context, n int) ([]candidate, error) {
 	var batch []candidate
 	for len(batch) < n {
-		r, err := m.first(ctx)
+		r, err := m.first(ctx, len(m.w.jobs)+len(batch))
 		if err != nil {
 			return nil, err
 		}
@@ -286,8 +295,8 @@ func (m *merge) take(ctx context.Context, n int) ([]candidate, error) {
 }
 
 // first is the run whose next entry comes first. It is nil at the end, or when the budget
-// is used up: then the page ends where all runs have been examined.
-func (m *merge) first(ctx context.Context) (*run, error) {
+// of a page with so many jobs is used up: then the page ends where all runs have been examined.
+func (m *merge) first(ctx context.Context, found int) (*run, error) {
 	for {
 		first, behind, err := m.look(ctx)
 		switch {
@@ -295,7 +304,7 @@ func (m *merge) first(ctx context.Context) (*run, error) {
 			return nil, err
 		case behind == nil, first != nil && m.w.q.before(first.entries[0].Position, *behind.after):
 			return first, nil
-		case m.w.budget <= 0:
+		case m.w.spent(found):
 			m.w.last.After = behind.after
 			return nil, nil
 		}

@@ -84,6 +84,27 @@ func TestOrderRefusesTooMuch(t *testing.T) {
 	}
 }
 
+func TestOrderRefusesTooManyBytes(t *testing.T) {
+	s := &fakeSource{}
+	body := make([]byte, 200<<10)
+	for i := range 2_000 {
+		s.add("t", fmt.Sprint(i), "http://e", 0, job.Waiting, "", float64(i))
+		if i < 1_000 {
+			s.jobs[job.Key{Topic: "t", ID: fmt.Sprint(i)}].Spec.Body = body
+		}
+	}
+	q := waiting(store.OrderCreated)
+	if page, err := listing.List(t.Context(), s, q); err != nil || len(page.Jobs) != q.Limit {
+		t.Errorf("1,000 of 200 KiB: %d jobs, %v", len(page.Jobs), err)
+	}
+	for _, j := range s.jobs {
+		j.Spec.Body = body
+	}
+	if _, err := listing.List(t.Context(), s, q); !errors.Is(err, store.ErrTooManyToSort) {
+		t.Errorf("2,000 of 200 KiB: %v", err)
+	}
+}
+
 func TestOrderTellsErrors(t *testing.T) {
 	for _, what := range []string{"Segments", "Entries", "Jobs", "Times"} {
 		for _, order := range store.Orders {

@@ -408,10 +408,10 @@ func (s source) byUID(ctx context.Context, uid string) (found *snapshot, err err
 }
 
 // Times reads the times of the jobs of entries.
-func (s source) Times(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]store.Times, error) {
+func (s source) Times(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]store.Times, int, error) {
 	topic := job.TopicOfLane(seg.Name)
 	if _, err := s.enter(ctx); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer s.leave()
 	times := make([]store.Times, len(entries))
@@ -420,5 +420,5 @@ func (s source) Times(ctx context.Context, seg listing.Segment, entries []listin
 			times[i] = store.TimesOf(&job.Job{State: rec.state, CreatedAt: rec.createdAt, DueAt: rec.dueAt, NextAt: rec.nextAt})
 		}
 	}
-	return times, nil
+	return times, 0, nil
 }

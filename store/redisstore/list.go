@@ -13,16 +13,11 @@ import (
 
 // List pages through jobs.
 func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
-	return listing.List(ctx, s.source(maxLargeReads), q)
+	return listing.List(ctx, source{s}, q)
 }
 
 // source shows the store's ZSETs as segments of a listing, for one page.
-type source struct {
-	*Store
-	largeReads *int // left for Times
-}
-
-func (s *Store) source(largeReads int) source { return source{s, &largeReads} }
+type source struct{ *Store }
 
 // Segments lists lanes, groups of dead letters, or topics with other ended jobs.
 func (s source) Segments(ctx context.Context, q listing.SegmentQuery, n int) ([]listing.Segment, error) {

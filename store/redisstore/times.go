@@ -2,45 +2,36 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 )
 
-// Bounds on reading the times of jobs, for which Redis handles whole records.
+// Bounds on reading the times of jobs in one script, for which Redis handles whole records.
 const (
-	timesRecords = 500     // of one script
-	timesBytes   = 1 << 20 // of one script, but for its last record
-	// maxLargeReads is how many scripts of a page may end early because of timesBytes.
-	maxLargeReads = 64
+	timesRecords = 500
+	timesBytes   = 1 << 20 // but for its last record
 )
 
-// Times reads the times of the jobs of entries.
-func (s source) Times(ctx context.Context, seg listing.Segment, entries []listing.Entry) ([]store.Times, error) {
-	sh := s.shards[seg.Shard]
-	out := make([]store.Times, 0, len(entries))
-	for len(out) < len(entries) {
-		keys, err := keysOf(seg, entries[len(out):min(len(entries), len(out)+timesRecords)])
-		if err != nil {
-			return nil, err
-		}
-		heads, _, err := s.readRaw(ctx, sh, keys, timesBytes, headsOnly)
-		if err != nil {
-			return nil, err
-		}
-		for _, w := range heads {
-			out = append(out, timesOf(w))
-		}
-		if len(heads) == len(keys) {
-			continue
-		}
-		if *s.largeReads--; *s.largeReads < 0 {
-			return nil, fmt.Errorf("%w: their records are large", store.ErrTooManyToSort)
-		}
+// Times reads the times of the jobs of the first entries.
+func (s source) Times(ctx context.Context, seg listing.Segment, entries []listing.Entry) (times []store.Times, bytes int, err error) {
+	keys, err := keysOf(seg, entries[:min(len(entries), timesRecords)])
+	if err != nil {
+		return nil, 0, err
 	}
-	return out, nil
+	heads, _, err := s.readRaw(ctx, s.shards[seg.Shard], keys, timesBytes, headsOnly)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, w := range heads {
+		times = append(times, timesOf(w))
+		bytes += len(w.registration) + len(w.progress)
+	}
+	if len(heads) < len(keys) {
+		bytes = timesBytes // the script ended because of them
+	}
+	return times, bytes, nil
 }
 
 // timesOf reads the heads of a record; zero for one that cannot be read.
