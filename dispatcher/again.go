@@ -4,31 +4,25 @@ import (
 	"bytes"
 	"errors"
 	"mime"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/job/contract"
 )
-
-// armsAgain reports whether the head of an answer arms the job again, so that its body
-// counts.
-func armsAgain(a *answer) bool {
-	return a.status/100 == http.StatusOK/100 && headerIs(a.header, headerAction, actionAgain)
-}
 
 // armAgain returns the outcome of an answer that arms the job again after a wait. class is
 // the error of the attempt; empty: none. Callbacks are not armed again. A job that was armed
 // again as often as it may be is delivered for the last time.
-func (s *sender) armAgain(j *job.Job, a *answer, after time.Duration) (o job.Outcome, class string) {
+func (s *sender) armAgain(j *job.Job, a *contract.Answer, after time.Duration) (o job.Outcome, class string) {
 	delivered, failed := job.Outcome{Kind: job.OutcomeDelivered}, job.Outcome{Kind: job.OutcomeFailed}
 	switch {
 	case j.Spec.Reports != "":
 		return delivered, ""
-	case a.bodyErr != "":
-		return failed, a.bodyErr
-	case a.cut:
+	case a.Lost != "":
+		return failed, a.Lost
+	case a.Cut:
 		return failed, classTooLarge
 	}
 	body, ok := nextBody(a)
@@ -55,12 +49,12 @@ func (s *sender) armAgain(j *job.Job, a *answer, after time.Duration) (o job.Out
 // registration's. It is nil if the answer has none, or is not JSON by its type. It returns
 // false for an answer that a registration would not take: no valid JSON object, or one with
 // other members beside body.
-func nextBody(a *answer) (*job.Body, bool) {
-	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
-	if len(a.body) == 0 || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
+func nextBody(a *contract.Answer) (*job.Body, bool) {
+	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
+	if len(a.Body) == 0 || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
 		return nil, true
 	}
-	text := strictjson.Trim(a.body)
+	text := strictjson.Trim(a.Body)
 	if strictjson.Check(text) != nil || text[0] != '{' {
 		return nil, false
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/job/contract"
 )
 
 var errNoRenderer = errors.New("dispatcher: Options has no RenderCallback")
@@ -31,7 +32,7 @@ func (s *sender) rendered(j *job.Job) (*job.Job, error) {
 func (s *sender) toRead(j *job.Job) int {
 	limit := 0
 	if j.Spec.ExpectBody != "" {
-		limit = expectLimit
+		limit = contract.ExpectLimit
 	}
 	if j.Spec.Callbacks != nil {
 		limit = max(limit, s.callbackLimit)
@@ -40,10 +41,10 @@ func (s *sender) toRead(j *job.Job) int {
 }
 
 // response returns the answer's body for the callbacks of the job, if it has any.
-func (s *sender) response(j *job.Job, a *answer) *job.Response {
+func (s *sender) response(j *job.Job, a *contract.Answer) *job.Response {
 	if j.Spec.Callbacks == nil || s.callbackLimit <= 0 {
 		return nil
 	}
-	body := a.body[:min(len(a.body), s.callbackLimit)]
-	return &job.Response{Body: bytes.Clone(body), Cut: len(a.body) > len(body) || a.bodyErr != ""}
+	body := a.Body[:min(len(a.Body), s.callbackLimit)]
+	return &job.Response{Body: bytes.Clone(body), Cut: len(a.Body) > len(body) || a.Lost != ""}
 }

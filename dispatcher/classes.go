@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/job/contract"
 )
 
 // Classes of errors in the attempt log, beside "http_NNN". They are part of the API, and
@@ -24,14 +25,14 @@ const (
 	classUnreachable  = "connection_failed"
 	classDNS          = "dns_error"
 	classTLS          = "tls_error"
-	classTooLarge     = "response_too_large"
+	classTooLarge     = contract.TooLarge
 	classInvalid      = "invalid_response"
-	classUnexpected   = "unexpected_body"
-	classBadSnooze    = "snooze_without_retry_after"
+	classUnexpected   = contract.Unexpected
+	classBadSnooze    = contract.BadSnooze
 	classSnoozeLimit  = job.ErrorSnoozeLimit
-	classBadAt        = "reschedule_without_time"
+	classBadAt        = contract.BadAt
 	classAtLimit      = job.ErrorRescheduleLimit
-	classBadAgain     = "again_without_retry_after"
+	classBadAgain     = contract.BadAgain
 	classAgainBody    = "again_invalid_body"
 	classAgainRefused = "again_body_refused"
 	classAgainLimit   = "again_limit"

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/job/contract"
 )
 
 // headerLimit is how much of an answer's headers the attempt log keeps: names, values, and
@@ -25,7 +26,7 @@ func headerExcerpt(h http.Header) []job.Header {
 	}
 	list := make([]job.Header, 0, len(h))
 	for name, values := range h {
-		list = append(list, job.Header{Name: excerpt([]byte(name)), Value: headerValue(name, values)})
+		list = append(list, job.Header{Name: contract.Excerpt([]byte(name)), Value: headerValue(name, values)})
 	}
 	slices.SortFunc(list, func(a, b job.Header) int {
 		return cmp.Or(cmp.Compare(headerSize(a), headerSize(b)), cmp.Compare(a.Name, b.Name))
@@ -38,7 +39,7 @@ func headerExcerpt(h http.Header) []job.Header {
 		list = list[:i+1]
 		last := &list[i]
 		if room := len(last.Value) + left; room > 0 {
-			last.Value = string(cutRunes([]byte(last.Value), room))
+			last.Value = string(contract.CutRunes([]byte(last.Value), room))
 		} else {
 			list = list[:i]
 		}
@@ -60,7 +61,7 @@ func headerValue(name string, values []string) string {
 		}
 		values = masked
 	}
-	return excerpt([]byte(strings.Join(values, ", ")))
+	return contract.Excerpt([]byte(strings.Join(values, ", ")))
 }
 
 // maskOf returns what to keep of the values of a header; nil for all of it.

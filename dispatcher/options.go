@@ -119,7 +119,7 @@ type Options struct {
 	Resolver *net.Resolver
 	// Tracer creates spans of attempts; nil: there are none.
 	Tracer oteltrace.Tracer
-	// RenderCallback makes the body of a callback from its report. Nil: callbacks fail.
+	// RenderCallback makes the body of a callback from its report, in its form. Nil: callbacks fail.
 	RenderCallback func(callback *job.Job) ([]byte, error)
 	// CallbackResponse is how much of an answer callbacks contain, in bytes. Zero:
 	// DefaultCallbackResponse; negative: nothing.

@@ -271,11 +271,7 @@ func (p *pipeline) handle(ph phases, c *claim) {
 // conclude passes the outcome of a claim to the settler.
 func (p *pipeline) conclude(c *claim, o job.Outcome) {
 	p.d.metrics.outcomes[o.Kind].Inc()
-	policy := p.opts.Policy.For(c.Job.Spec.Retry)
-	settlement := job.Settle(&c.Job, o, func(n int) (time.Duration, bool) {
-		return policy.Next(n, p.opts.Random)
-	})
-	p.settler.batches.Add(&result{settlement: settlement, leaseEnd: c.asked.Add(p.leaseOf(&c.Job))})
+	p.settler.batches.Add(&result{settlement: p.opts.Policy.Settle(&c.Job, o, p.opts.Random), leaseEnd: c.asked.Add(p.leaseOf(&c.Job))})
 }
 
 // deliver makes the attempt of a claimed job, unless something speaks against it.

@@ -24,6 +24,14 @@ type received struct {
 }
 
 // recorder is a receiver that keeps what it is sent.
+func headers(pairs ...string) http.Header {
+	h := http.Header{}
+	for i := 0; i < len(pairs); i += 2 {
+		h.Set(pairs[i], pairs[i+1])
+	}
+	return h
+}
+
 func recorder(t *testing.T) (url string, requests <-chan received) {
 	t.Helper()
 	ch := make(chan received, 100)

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/job/contract"
 	"github.com/duehook/duehook/store"
 )
 
@@ -102,13 +103,13 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 		attempt.Error = classify(timed, err, reached)
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errEndpoint
 	}
-	attempt.Status, attempt.ResponseHeaders, attempt.ResponseBody = a.status, headerExcerpt(a.header), excerpt(a.body)
-	o, attempt.Error = judge(a, j.Spec.ExpectBody, c.instant(s.clock.Now()))
+	attempt.Status, attempt.ResponseHeaders, attempt.ResponseBody = a.Status, headerExcerpt(a.Header), contract.Excerpt(a.Body)
+	o, attempt.Error = contract.Judge(a, j.Spec.ExpectBody, c.instant(s.clock.Now()))
 	if o.Kind == job.OutcomeDelivered && o.After > 0 {
 		o, attempt.Error = s.armAgain(j, &a, o.After)
 	}
-	health = healthOf(a.status)
-	if bodyLost := a.bodyErr != "" && attempt.Error == a.bodyErr; bodyLost {
+	health = healthOf(a.Status)
+	if bodyLost := a.Lost != "" && attempt.Error == a.Lost; bodyLost {
 		if ctx.Err() != nil {
 			return aborted()
 		}
@@ -148,14 +149,14 @@ func (s *sender) timeoutOf(j *job.Job) time.Duration {
 
 // exchange sends the request and reads up to limit bytes of the answer into buf: little, and not
 // for long, if limit is zero.
-func (s *sender) exchange(req *retryablehttp.Request, limit int, buf *bytes.Buffer) (answer, error) {
+func (s *sender) exchange(req *retryablehttp.Request, limit int, buf *bytes.Buffer) (contract.Answer, error) {
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return answer{}, err
+		return contract.Answer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }() // closes the connection unless the body was read to its end
-	a := answer{status: resp.StatusCode, header: resp.Header}
-	if a.status == http.StatusSwitchingProtocols {
+	a := contract.Answer{Status: resp.StatusCode, Header: resp.Header}
+	if a.Status == http.StatusSwitchingProtocols {
 		// Its body is the bare connection, without deadlines.
 		return a, nil
 	}
@@ -163,17 +164,17 @@ func (s *sender) exchange(req *retryablehttp.Request, limit int, buf *bytes.Buff
 		return a, nil
 	}
 	switch {
-	case armsAgain(&a):
-		limit = max(limit, s.limits.MaxBody+expectLimit)
+	case a.ArmsAgain():
+		limit = max(limit, s.limits.MaxBody+contract.ExpectLimit)
 	case limit == 0:
 		limit = drainLimit
 		enough := time.AfterFunc(drainTime, func() { _ = resp.Body.Close() }) //nolint:forbidigo // bounds a read from the network
 		defer enough.Stop()
 	}
 	if _, err := buf.ReadFrom(io.LimitReader(resp.Body, int64(limit)+1)); err != nil {
-		a.bodyErr = classify(req.Context(), err, phaseAnswer)
+		a.Lost = classify(req.Context(), err, phaseAnswer)
 	}
-	a.body, a.cut = buf.Bytes(), buf.Len() > limit
+	a.Body, a.Cut = buf.Bytes(), buf.Len() > limit
 	return a, nil
 }
 

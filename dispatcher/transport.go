@@ -14,10 +14,6 @@ const (
 	drainLimit = 4 << 10
 	// drainTime bounds that read, which would keep a worker busy.
 	drainTime = time.Second
-	// expectLimit is how much is read if the body decides the outcome.
-	expectLimit = 16 << 10
-	// excerptLimit is how much the attempt log keeps.
-	excerptLimit = 1 << 10
 )
 
 const (

@@ -9,6 +9,7 @@ import (
 
 	"github.com/duehook/duehook/internal/testing/hostile"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/job/contract"
 )
 
 const (
@@ -114,7 +115,7 @@ func checkFate(t *testing.T, kind hostile.Kind, o job.Outcome, health error) {
 	if kind.Healthy != (health == nil) {
 		t.Errorf("health %v", health)
 	}
-	if n := len(o.Attempt.ResponseBody); n > excerptLimit {
+	if n := len(o.Attempt.ResponseBody); n > contract.ExcerptLimit {
 		t.Errorf("an excerpt of %d bytes", n)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/herds"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node/dashboard"
@@ -144,7 +145,7 @@ func (n *node) newDispatcher(keyring *signing.Keyring) (*dispatcher.Dispatcher, 
 		Policy: n.policy, Grace: c.DrainDelay + n.drainTime(), AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxRounds: orOff(c.MaxRounds)}, CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
-		RenderCallback: v1.CallbackBody(n.policy), CallbackResponse: orOff(c.CallbackResponse),
+		RenderCallback: jobjson.CallbackBody(n.policy), CallbackResponse: orOff(c.CallbackResponse),
 	}
 	if keyring != nil {
 		o.Signer = keyring

@@ -56,6 +56,12 @@ func (p Policy) For(r *job.Retry) Policy {
 	return p
 }
 
+// Settle computes the settlement of the claimed job j with outcome o under the server's policy p.
+func (p Policy) Settle(j *job.Job, o job.Outcome, rnd func() float64) job.Settlement {
+	own := p.For(j.Spec.Retry)
+	return job.Settle(j, o, func(n int) (time.Duration, bool) { return own.Next(n, rnd) })
+}
+
 // MaxAttempts is the total number of attempts of a job.
 func (p Policy) MaxAttempts() int { return p.Limit + 1 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler"
@@ -142,7 +143,7 @@ func BenchmarkCallbackBody(b *testing.B) {
 	j.LastAttempt = &job.Attempt{Number: 1, Status: 200, ResponseHeaders: []job.Header{{Name: "Content-Length", Value: "2"}, {Name: "Date", Value: "Mon, 23 Nov 2026 06:54:33 GMT"}}}
 	report := job.Report{Job: j, Response: &job.Response{Body: []byte("ok")}}
 	callback := job.Job{Key: j.Key, Spec: job.Spec{Reports: job.CallbackDelivered, Body: encoding.AppendReport(nil, &report)}}
-	body := CallbackBody(retrypolicy.Default())
+	body := jobjson.CallbackBody(retrypolicy.Default())
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := body(&callback); err != nil {

@@ -10,12 +10,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store/encoding"
 )
 
 const callbacksOfA = `{"delivered":{"url":"https://shop.example/done","method":"PUT","headers":{"X-Kind":"done"}},` +
 	`"attempt_failed":{"url":"https://shop.example/failed"},"retry":{"steps":["1s"],"limit":2},"include_request":true}`
+
+// A body in a form that this version lacks is an error, not a body in our form.
+func TestUnknownFormOfCallbacks(t *testing.T) {
+	report := job.Report{Job: job.Job{Key: job.Key{Topic: "t", ID: "a"}, Spec: job.Spec{Callbacks: &job.Callbacks{Form: "morse"}}}}
+	callback := job.Job{Key: report.Job.Key, Spec: job.Spec{Reports: job.CallbackDead, Body: encoding.AppendReport(nil, &report)}}
+	if body, err := jobjson.CallbackBody(retrypolicy.Default())(&callback); err == nil || !strings.Contains(err.Error(), "morse") {
+		t.Errorf("%s, %v", body, err)
+	}
+}
 
 func TestCallbacks(t *testing.T) {
 	a := newAPI(t)
@@ -47,7 +58,7 @@ func TestCallbacks(t *testing.T) {
 	}
 
 	stored := a.stored("t", id)
-	body, err := CallbackBody(retrypolicy.Default())(&stored)
+	body, err := jobjson.CallbackBody(retrypolicy.Default())(&stored)
 	if err != nil {
 		t.Fatal(err)
 	}

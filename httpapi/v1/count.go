@@ -2,7 +2,6 @@ package v1
 
 import (
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/job"
 )
 
 // countJob answers POST /v1/jobs/{topic}/{id}/count.
@@ -27,17 +26,4 @@ func (s *API) countJob(r *request) (jsonout.View, error) {
 			w.Boolean("late", true)
 		}
 	}, nil
-}
-
-// writeCount writes the count of a job.
-func writeCount(w *jsonout.Writer, j *job.Job) {
-	w.Number("count", j.Counted)
-	writeCountTerms(w, j.Spec.Count.Target, j.Spec.Count.AtDeadline)
-	w.Boolean("fired", j.ShowsFired())
-}
-
-// writeCountTerms writes the terms of a count, as registrations do.
-func writeCountTerms[T ~string](w *jsonout.Writer, target int64, atDeadline T) {
-	w.Number("target", target)
-	w.Text("at_deadline", string(atDeadline))
 }

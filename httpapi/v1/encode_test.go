@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler"
@@ -44,7 +45,7 @@ func TestJobsAreWrittenAsJSON(t *testing.T) {
 // written is a job with the result of its registration.
 func written(j *job.Job, policy retrypolicy.Policy, result string) jsonout.View {
 	return func(w *jsonout.Writer) {
-		writeJob(w, j, policy)
+		jobjson.WriteJob(w, j, policy)
 		w.TextIfAny("result", result)
 	}
 }

@@ -3,6 +3,7 @@ package v1
 import (
 	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
@@ -58,7 +59,7 @@ func (s *API) testEndpoint(r *request) (jsonout.View, error) {
 	attempt, err := s.Scheduler.Test(r.Context(), reg, s.TestTimeout)
 	return func(w *jsonout.Writer) {
 		w.Boolean("delivered", attempt.Error == "")
-		jsonout.Part(w, "attempt", &attempt, attemptOf(""))
+		jsonout.Part(w, "attempt", &attempt, jobjson.AttemptOf(""))
 	}, err
 }
 

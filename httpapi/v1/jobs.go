@@ -6,6 +6,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 )
@@ -32,7 +33,7 @@ func (s *API) listAttempts(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pageOfAll(r, attempts, orderOfAttempt, attemptOf(j.UID))
+	return pageOfAll(r, attempts, orderOfAttempt, jobjson.AttemptOf(j.UID))
 }
 
 // patchJob answers PATCH /v1/jobs/{topic}/{id}.
@@ -66,7 +67,7 @@ func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draf
 	})
 }
 
-func jobTag(j *job.Job) string { return tagOf(jobVersion(j)) }
+func jobTag(j *job.Job) string { return tagOf(jobjson.Version(j)) }
 
 // command does something with a job that has the version asked for, if any is, and
 // answers with the job.
@@ -84,7 +85,7 @@ func (s *API) cancelJob(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setVersion(jobVersion(&j))
+	r.setVersion(jobjson.Version(&j))
 	switch result {
 	case scheduler.InFlight:
 		r.status = http.StatusAccepted
@@ -103,7 +104,7 @@ func (s *API) showJob(r *request, j *job.Job, err error) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setVersion(jobVersion(j))
+	r.setVersion(jobjson.Version(j))
 	return jsonout.Shown(s.writeJob, j), nil
 }
 

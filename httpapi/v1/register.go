@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
@@ -67,9 +67,9 @@ func (s *API) register(r *request) (jsonout.View, error) {
 	}
 	isNew := one.Outcome == store.Created
 	if isNew {
-		r.Header().Set("Location", jobPath(one.Job.Key))
+		r.Header().Set("Location", jobjson.Path(one.Job.Key))
 	}
-	r.setVersion(jobVersion(&one.Job))
+	r.setVersion(jobjson.Version(&one.Job))
 	r.created(isNew)
 	return jsonout.Shown(s.writeRegistered, one), nil
 }
@@ -77,11 +77,6 @@ func (s *API) register(r *request) (jsonout.View, error) {
 // clientsFault reports whether the client has to correct its request.
 func clientsFault(err error) bool {
 	return httpapi.AsError(err).ClientsFault()
-}
-
-// jobPath is the path of a job, percent-encoded.
-func jobPath(key job.Key) string {
-	return "/v1/jobs/" + url.PathEscape(key.Topic) + "/" + url.PathEscape(key.ID)
 }
 
 // readDraft reads the registration of one job, or of a group's jobs.

@@ -2,6 +2,7 @@ package v1
 
 import (
 	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
 )
 
@@ -12,9 +13,9 @@ func (s *API) getRegistration(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setVersion(jobVersion(&j))
+	r.setVersion(jobjson.Version(&j))
 	if j.Spec.Reports != "" {
-		if j.Spec.Body, err = CallbackBody(s.Scheduler.Policy())(&j); err != nil {
+		if j.Spec.Body, err = jobjson.CallbackBody(s.Scheduler.Policy())(&j); err != nil {
 			return nil, err
 		}
 	}
@@ -56,7 +57,7 @@ func writeRegistration(w *jsonout.Writer, d *job.Draft) {
 		w.Member("labels", d.Labels)
 	}
 	if c := d.Count; c != nil {
-		w.In("count", func() { writeCountTerms(w, *c.Target, *c.AtDeadline) })
+		w.In("count", func() { jobjson.WriteCountTerms(w, *c.Target, *c.AtDeadline) })
 	}
 	jsonout.IfGiven("priority", d.Priority, w.Integer)
 	jsonout.IfGiven("again_body", d.AgainBody, w.Boolean)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler/schedules"
@@ -14,7 +15,7 @@ func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 	r, t := s.Rules, s.Rules.Table
 	w.Text("name", s.Name)
 	w.Text("state", string(s.State))
-	w.Number("version", int64(versionOf(s.UID, s.Version)))
+	w.Number("version", int64(jobjson.VersionOf(s.UID, s.Version)))
 	w.Instant("created_at", s.CreatedAt)
 	w.Instant("updated_at", s.UpdatedAt)
 	w.TextOrNull("cron", t.Cron)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/schedules"
@@ -113,7 +114,7 @@ func (s *API) putSchedule(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setVersion(versionOf(set.UID, set.Version))
+	r.setVersion(jobjson.VersionOf(set.UID, set.Version))
 	r.created(isNew)
 	return jsonout.Shown(writeShown, &set), nil
 }
@@ -128,7 +129,7 @@ func showSchedule(r *request, s *schedules.Schedule, err error) (jsonout.View, e
 	if err != nil {
 		return nil, err
 	}
-	r.setVersion(versionOf(s.UID, s.Version))
+	r.setVersion(jobjson.VersionOf(s.UID, s.Version))
 	return jsonout.Shown(writeShown, s), nil
 }
 
@@ -138,7 +139,7 @@ func (s *API) deleteSchedule(r *request) (jsonout.View, error) {
 	return resultOf("deleted"), s.Schedules.Delete(r.Context(), r.Param("schedule"), allow...)
 }
 
-func scheduleTag(v schedules.Version) string { return tagIfAny(versionOf(v.UID, v.Number)) }
+func scheduleTag(v schedules.Version) string { return tagIfAny(jobjson.VersionOf(v.UID, v.Number)) }
 
 // listSchedules answers GET /v1/schedules.
 func (s *API) listSchedules(r *request) (jsonout.View, error) {
@@ -185,7 +186,7 @@ func (s *API) runSchedule(r *request) (jsonout.View, error) {
 	outcome := store.Same
 	if run.Created {
 		outcome = store.Created
-		r.Header().Set("Location", jobPath(run.Job.Key))
+		r.Header().Set("Location", jobjson.Path(run.Job.Key))
 	}
 	r.created(run.Created)
 	return jsonout.Shown(s.writeRegistered, &store.Registered{Outcome: outcome, Job: run.Job}), nil

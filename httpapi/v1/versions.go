@@ -7,13 +7,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/job"
 )
 
 const (
@@ -46,19 +43,6 @@ func tagIfAny(version uint64) string {
 	}
 	return tagOf(version)
 }
-
-// versionOf is the version of what has a uid, for the number of its changes from 1. What is
-// made anew under the same name has another uid, whose time puts its versions behind those of
-// the one before.
-func versionOf(uid string, number uint64) uint64 {
-	id, err := ulid.ParseStrict(uid)
-	if err != nil || number == 0 { // there is nothing
-		return number
-	}
-	return max(id.Time(), 1) + number - 1
-}
-
-func jobVersion(j *job.Job) uint64 { return versionOf(j.UID, j.Version) }
 
 func (r *request) setVersion(version uint64) { r.Header().Set(headerETag, tagOf(version)) }
 

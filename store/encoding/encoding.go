@@ -144,6 +144,7 @@ func (c *codec) callbacks(k *job.Callbacks) {
 	c.retry("retry", &k.Retry)
 	number(c, "replays", &k.Replays)
 	flag(c, "request", &k.IncludeRequest)
+	text(c, "form", &k.Form)
 }
 
 func (c *codec) attempt(a *job.Attempt) {

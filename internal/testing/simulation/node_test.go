@@ -16,6 +16,7 @@ import (
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
 	v1 "github.com/duehook/duehook/httpapi/v1"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler"
@@ -108,7 +109,7 @@ func (l *life) run() {
 	}
 	do := w.plan.dispatch
 	do.Store, do.ID, do.Random, do.Transport = s, l.name, l.random("dispatcher"), l
-	do.RenderCallback = v1.CallbackBody(w.policy)
+	do.RenderCallback = jobjson.CallbackBody(w.policy)
 	d, err := dispatcher.New(do)
 	if err != nil {
 		panic(err)

@@ -1,4 +1,5 @@
-package dispatcher
+// Package contract is what the answer of a receiver means.
+package contract
 
 import (
 	"bytes"
@@ -17,7 +18,7 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// maxReschedule is how far ahead a receiver may put off a job with Duehook-At, or arm it
+// MaxReschedule is how far ahead a receiver may put off a job with Duehook-At, or arm it
 // again.
 const maxReschedule = job.MaxDelay
 
@@ -33,16 +34,31 @@ const (
 	actionAgain      = "again"
 )
 
-// answer is the answer of a receiver.
-type answer struct {
-	status  int
-	header  http.Header
-	body    []byte // the part that was read
-	cut     bool   // there is more
-	bodyErr string // class of the error that ended reading, or empty
+// ExpectLimit is how much of a body is read if it decides the outcome, in bytes.
+const ExpectLimit = 16 << 10
+
+// ExcerptLimit is how much text the attempt log keeps of a body, in bytes.
+const ExcerptLimit = 1 << 10
+
+// Classes of errors, beside "http_NNN".
+const (
+	TooLarge   = "response_too_large"
+	Unexpected = "unexpected_body"
+	BadSnooze  = "snooze_without_retry_after"
+	BadAt      = "reschedule_without_time"
+	BadAgain   = "again_without_retry_after"
+)
+
+// Answer is the answer of a receiver.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte // the part that was read
+	Cut    bool   // there is more
+	Lost   string // class of the error that ended reading it, or empty
 }
 
-// judge applies the receiver contract. Its outcome has no Attempt yet. class is the error of
+// Judge applies the receiver  Its outcome has no Attempt yet. class is the error of
 // the attempt; empty: none. The first matching rule counts:
 //
 //	410, or webhook-delivery: abort-message without a 2xx    dead now
@@ -55,29 +71,29 @@ type answer struct {
 //	2xx, and expect holds                                    delivered
 //	429 or 503 with Retry-After                              failure, again then
 //	anything else                                            failure
-func judge(a answer, expect string, now job.Instant) (o job.Outcome, class string) {
-	after, named := retryAfter(a.header.Get("Retry-After"), now, maxRetryAfter)
-	success := a.status >= 200 && a.status <= 299
+func Judge(a Answer, expect string, now job.Instant) (o job.Outcome, class string) {
+	after, named := retryAfter(a.Header.Get("Retry-After"), now, maxRetryAfter)
+	success := a.success()
 	switch {
-	case a.status == http.StatusGone:
-		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone}, statusClass(a.status)
-	case !success && headerIs(a.header, headerDelivery, deliveryAbort):
-		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonAborted}, statusClass(a.status)
-	case headerIs(a.header, headerAction, actionSnooze):
+	case a.Status == http.StatusGone:
+		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone}, statusClass(a.Status)
+	case !success && headerIs(a.Header, headerDelivery, deliveryAbort):
+		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonAborted}, statusClass(a.Status)
+	case headerIs(a.Header, headerAction, actionSnooze):
 		if !named {
-			return job.Outcome{Kind: job.OutcomeFailed}, classBadSnooze
+			return job.Outcome{Kind: job.OutcomeFailed}, BadSnooze
 		}
 		return job.Outcome{Kind: job.OutcomeSnoozed, After: after}, ""
-	case headerIs(a.header, headerAction, actionReschedule):
-		at, ok := rescheduleAt(a.header.Get(headerAt), now)
+	case headerIs(a.Header, headerAction, actionReschedule):
+		at, ok := rescheduleAt(a.Header.Get(headerAt), now)
 		if !ok {
-			return job.Outcome{Kind: job.OutcomeFailed}, classBadAt
+			return job.Outcome{Kind: job.OutcomeFailed}, BadAt
 		}
 		return job.Outcome{Kind: job.OutcomeRescheduled, At: at}, ""
-	case success && headerIs(a.header, headerAction, actionAgain):
-		after, named := retryAfter(a.header.Get("Retry-After"), now, maxReschedule)
+	case success && headerIs(a.Header, headerAction, actionAgain):
+		after, named := retryAfter(a.Header.Get("Retry-After"), now, maxReschedule)
 		if !named {
-			return job.Outcome{Kind: job.OutcomeFailed}, classBadAgain
+			return job.Outcome{Kind: job.OutcomeFailed}, BadAgain
 		}
 		return job.Outcome{Kind: job.OutcomeDelivered, After: after}, ""
 	case success:
@@ -85,27 +101,34 @@ func judge(a answer, expect string, now job.Instant) (o job.Outcome, class strin
 			return job.Outcome{Kind: job.OutcomeFailed}, class
 		}
 		return job.Outcome{Kind: job.OutcomeDelivered}, ""
-	case a.status == http.StatusTooManyRequests, a.status == http.StatusServiceUnavailable:
-		return job.Outcome{Kind: job.OutcomeFailed, After: after}, statusClass(a.status)
+	case a.Status == http.StatusTooManyRequests, a.Status == http.StatusServiceUnavailable:
+		return job.Outcome{Kind: job.OutcomeFailed, After: after}, statusClass(a.Status)
 	}
-	return job.Outcome{Kind: job.OutcomeFailed}, statusClass(a.status)
+	return job.Outcome{Kind: job.OutcomeFailed}, statusClass(a.Status)
 }
 
 // expectation returns the class of error of a 2xx without the expected body. Without an
 // expectation, the body does not matter.
-func expectation(a answer, expect string) string {
+func expectation(a Answer, expect string) string {
 	switch {
 	case expect == "":
 		return ""
-	case a.bodyErr != "":
-		return a.bodyErr
-	case a.cut, len(a.body) > expectLimit:
-		return classTooLarge
-	case !strings.EqualFold(string(bytes.TrimSpace(a.body)), strings.TrimSpace(expect)):
-		return classUnexpected
+	case a.Lost != "":
+		return a.Lost
+	case a.Cut, len(a.Body) > ExpectLimit:
+		return TooLarge
+	case !strings.EqualFold(string(bytes.TrimSpace(a.Body)), strings.TrimSpace(expect)):
+		return Unexpected
 	}
 	return ""
 }
+
+// ArmsAgain reports whether the head of an answer arms the job again, so that its body counts.
+func (a *Answer) ArmsAgain() bool {
+	return a.success() && headerIs(a.Header, headerAction, actionAgain)
+}
+
+func (a *Answer) success() bool { return a.Status >= 200 && a.Status <= 299 }
 
 func headerIs(h http.Header, name, value string) bool {
 	return strings.EqualFold(strings.TrimSpace(h.Get(name)), value)
@@ -146,19 +169,19 @@ func rescheduleAt(value string, now job.Instant) (job.Instant, bool) {
 	return min(max(job.InstantOf(at), now.Add(minRetryAfter)), now.Add(maxReschedule)), true
 }
 
-// excerpt returns the beginning of body as text that any store can keep: valid UTF-8
+// Excerpt returns the beginning of body as text that any store can keep: valid UTF-8
 // without NUL, at most excerptLimit bytes.
-func excerpt(body []byte) string {
-	text := cutRunes(body, excerptLimit)
+func Excerpt(body []byte) string {
+	text := CutRunes(body, ExcerptLimit)
 	if !utf8.Valid(text) || bytes.IndexByte(text, 0) >= 0 {
 		mark := []byte("\uFFFD")
-		text = cutRunes(bytes.ToValidUTF8(bytes.ReplaceAll(text, []byte{0}, mark), mark), excerptLimit)
+		text = CutRunes(bytes.ToValidUTF8(bytes.ReplaceAll(text, []byte{0}, mark), mark), ExcerptLimit)
 	}
 	return string(text)
 }
 
-// cutRunes returns at most limit bytes of text, without a partial rune at the end.
-func cutRunes(text []byte, limit int) []byte {
+// CutRunes returns at most limit bytes of text, without a partial rune at the end.
+func CutRunes(text []byte, limit int) []byte {
 	if len(text) <= limit {
 		return text
 	}
