@@ -23,7 +23,7 @@ ONLY ?=
 # Which Go benchmarks `make bench-go` runs, and `make bench-compare` against REV.
 GOBENCH ?= .
 REV ?= HEAD~1
-# How many worlds `make simulate` runs on memstore; a quarter of it runs on diskstore.
+# How many worlds `make simulate` runs on diskstore.
 SIM_SEEDS ?= 5000
 # The p99 of received − due that `make lateness` accepts.
 LATENESS_BAR ?= 50ms

@@ -22,8 +22,8 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/journal"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 // asProgram makes the test binary behave as duehook itself.
@@ -317,7 +317,7 @@ func TestLedgerVerify(t *testing.T) {
 			}
 		})
 	}
-	s, err := journal.Open(t.Context(), journal.Options{URL: "sqlite:" + dir + "/x.db", Store: memstore.New(memstore.Options{})})
+	s, err := journal.Open(t.Context(), journal.Options{URL: "sqlite:" + dir + "/x.db", Store: testenv.Store(t, diskstore.Options{})})
 	if err != nil {
 		t.Fatal(err)
 	}

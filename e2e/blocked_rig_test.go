@@ -19,11 +19,12 @@ import (
 	"github.com/duehook/duehook/httpapi"
 	v1 "github.com/duehook/duehook/httpapi/v1"
 	"github.com/duehook/duehook/internal/testing/hostile"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 // A part of loopback plays the public internet: the guard is told to allow it.
@@ -94,7 +95,7 @@ func (w *watch) checkNothingForbidden(t *testing.T) {
 // here is a node in this process, so that its name server can be ours.
 type here struct {
 	base  string
-	store *memstore.Store
+	store *diskstore.Store
 }
 
 // startHere starts a node with the names of targets, until the test ends.
@@ -104,7 +105,7 @@ func startHere(t *testing.T, targets []hostile.Target, allow ...netip.Prefix) *h
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs, metrics := memstore.New(memstore.Options{Retention: job.MaxDelay}), prometheus.NewRegistry()
+	jobs, metrics := testenv.Store(t, diskstore.Options{Retention: job.MaxDelay}), prometheus.NewRegistry()
 	all, err := scheduler.New(scheduler.Options{
 		Store: jobs, Metrics: metrics, Guard: guard.CheckURL, Policy: retrypolicy.Default(),
 	})
@@ -135,7 +136,6 @@ func startHere(t *testing.T, targets []hostile.Target, allow ...netip.Prefix) *h
 		server.Close()
 		stop()
 		parts.Wait()
-		_ = jobs.Close()
 	})
 	return &here{base: server.URL, store: jobs}
 }

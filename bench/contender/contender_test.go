@@ -10,9 +10,10 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	v1 "github.com/duehook/duehook/httpapi/v1"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/store/memstore"
+	"github.com/duehook/duehook/store/diskstore"
 )
 
 func TestLoadMakesEachJobOnce(t *testing.T) {
@@ -47,7 +48,7 @@ func TestJSONIsWhatTheAPITakes(t *testing.T) {
 	l.Callback = func(int) string { return "http://127.0.0.1:80/callback/1" }
 	l.OrderKey = func(int) string { return "k" }
 	j := l.Job(0)
-	mem := memstore.New(memstore.Options{})
+	mem := testenv.Store(t, diskstore.Options{})
 	jobs, err := scheduler.New(scheduler.Options{Store: mem})
 	if err != nil {
 		t.Fatal(err)

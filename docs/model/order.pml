@@ -5,7 +5,7 @@
  *
  * job.pml models what happens to a single job. This model has only what one job of a
  * key means for the other: turns, parking and calling. Each step is one script of the
- * Redis store, or one call of memstore.
+ * Redis store, or one call of diskstore.
  */
 
 #define JOBS 2

@@ -18,7 +18,7 @@ import (
 )
 
 // TestSeedsOnRedis simulates worlds on redisstore and miniredis, fewer of them:
-// each takes as long as thirty on memstore.
+// each takes as long as thirty on diskstore.
 func TestSeedsOnRedis(t *testing.T) { runSeeds(t, newPlan, 3, max(1, *seeds/30), inRedis) }
 
 // mini is a miniredis of a bubble's own. It is reached over pipes: sockets would

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
-	"github.com/duehook/duehook/store/memstore"
 )
 
 var (
@@ -31,33 +31,22 @@ func number(variable string, fallback uint64) uint64 {
 	return n
 }
 
-// memory is a memstore that all nodes share, with a clock that can be set.
+// memory is a diskstore in memory that all nodes share, with a clock that can be set.
 type memory struct {
-	*memstore.Store
+	*diskstore.Store
 	ahead *atomic.Int64
 }
 
-func inMemory(_ *testing.T, p *plan) backend {
+func inMemory(t *testing.T, p *plan) backend {
 	ahead := &atomic.Int64{}
-	return memory{memstore.New(memstore.Options{Retention: p.retention, Clock: stepped{clock, ahead}}), ahead}
+	return memory{testenv.Store(t, diskstore.Options{Retention: p.retention, Clock: stepped{clock, ahead}}), ahead}
 }
 
 func (m memory) step(d time.Duration) { m.ahead.Add(int64(d)) }
 
-// engine is a diskstore that all nodes share.
-type engine struct{ *diskstore.Store }
+func (m memory) connect() store.Store { return shared{m.Store} }
 
-func onEngine(t *testing.T, p *plan) backend {
-	s, err := diskstore.Open(diskstore.Options{Retention: p.retention, Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return engine{s}
-}
-
-func (e engine) connect() store.Store { return shared{e.Store} }
-
-func (e engine) close() { _ = e.Store.Close() }
+func (m memory) close() { _ = m.Store.Close() }
 
 // stepped is a clock that is ahead of another one.
 type stepped struct {
@@ -66,10 +55,6 @@ type stepped struct {
 }
 
 func (c stepped) Now() time.Time { return c.Clock.Now().Add(time.Duration(c.ahead.Load())) }
-
-func (m memory) connect() store.Store { return shared{m.Store} }
-
-func (m memory) close() { _ = m.Store.Close() }
 
 // shared is a store that outlives those who close it.
 type shared struct{ store.Store }
@@ -83,11 +68,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSeeds simulates worlds on memstore.
+// TestSeeds simulates worlds on diskstore.
 func TestSeeds(t *testing.T) { runSeeds(t, newPlan, 1, *seeds, inMemory) }
-
-// TestSeedsOnEngine simulates worlds on diskstore.
-func TestSeedsOnEngine(t *testing.T) { runSeeds(t, newPlan, 1, max(*seeds/4, 1), onEngine) }
 
 func runSeeds(t *testing.T, planned func(seed uint64, shards int) *plan, shards int, n uint64, open func(*testing.T, *plan) backend) {
 	if *oneSeed != 0 {

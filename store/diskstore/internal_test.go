@@ -1,4 +1,4 @@
-package memstore
+package diskstore
 
 import (
 	"context"
@@ -20,6 +20,23 @@ import (
 const url = "http://a.example/hook"
 
 var options = store.CarryOptions{Cap: 1_000, Visibility: time.Minute, HalfOpenLimit: 1}
+
+// opened opens a store, until the test ends.
+func opened(t *testing.T, o Options) *Store {
+	t.Helper()
+	s, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 2 { // the second time does nothing
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return s
+}
 
 func newReg(id string, spec job.Spec) store.Registration {
 	if spec.Destination == "" {
@@ -96,7 +113,7 @@ func same(t *testing.T, what string, got, want any) {
 
 func TestTimesAreReachedToTheMillisecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
+		s := opened(t, Options{})
 		claimable := func(id string) bool {
 			hint := store.Hint{Lane: job.Lane{Topic: "t", Endpoint: "http://a.example:80"}, ID: id}
 			claims, err := s.Claim(t.Context(), 0, []store.Hint{hint}, store.ClaimOptions{Nonce: fmt.Sprint(time.Now()), Lease: time.Second})
@@ -132,7 +149,7 @@ func TestTimesAreReachedToTheMillisecond(t *testing.T) {
 func TestHoldAndProbeEndOnTime(t *testing.T) {
 	for hold, probe := range map[time.Duration]time.Duration{time.Second: time.Minute, time.Hour: time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			s := New(Options{})
+			s := opened(t, Options{})
 			add(t, s, newReg("a", job.Spec{}), newReg("b", job.Spec{}), newReg("c", job.Spec{}))
 			if err := s.OpenCircuit(t.Context(), "http://a.example:80", hold); err != nil {
 				t.Fatal(err)
@@ -161,7 +178,7 @@ func TestHoldAndProbeEndOnTime(t *testing.T) {
 
 func TestWaitIsExactAfterChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
+		s := opened(t, Options{})
 		add(t, s,
 			newReg("1s", job.Spec{When: job.When{Delay: time.Second}}),
 			newReg("2s", job.Spec{When: job.When{Delay: 2 * time.Second}, Destination: "http://b.example/"}),
@@ -184,7 +201,7 @@ func TestWaitIsExactAfterChanges(t *testing.T) {
 
 func TestLanesTakeTurnsInDueOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
+		s := opened(t, Options{})
 		const n, most = 300, 7
 		for i := range n {
 			add(t, s, newReg(fmt.Sprintf("a%d", i), job.Spec{}))
@@ -212,7 +229,7 @@ func TestLanesTakeTurnsInDueOrder(t *testing.T) {
 
 func TestAYoungerLaneNeedNotWaitForAnOlderOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
+		s := opened(t, Options{})
 		o := options
 		o.Cap = 100
 		for i := range 2 * o.Cap {
@@ -228,7 +245,7 @@ func TestAYoungerLaneNeedNotWaitForAnOlderOne(t *testing.T) {
 
 func TestManyLanesAtTheirLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
+		s := opened(t, Options{})
 		o := options
 		o.EndpointLimit, o.Cap = 1, 1_000_000
 		lanes := maxLooks + 50
@@ -257,7 +274,7 @@ func TestManyLanesAtTheirLimit(t *testing.T) {
 
 func TestTheLogIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{})
+		s := opened(t, Options{})
 		add(t, s, newReg("a", job.Spec{}))
 		for range store.MaxLog + 3 {
 			settle(t, s, take(t, s, time.Second)[0], job.OutcomeFailed)
@@ -272,7 +289,7 @@ func TestTheLogIsBounded(t *testing.T) {
 }
 
 func TestARestoredJobKeepsItsLastAttempt(t *testing.T) {
-	s := New(Options{})
+	s := opened(t, Options{})
 	j := job.Job{
 		Key: job.Key{Topic: "t", ID: "a"}, Spec: job.Spec{Destination: url}, State: job.Retrying, Attempts: 1,
 		LastAttempt: &job.Attempt{Number: 1, Status: 503},
@@ -289,7 +306,7 @@ func TestARestoredJobKeepsItsLastAttempt(t *testing.T) {
 
 func TestNothingIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{Retention: time.Minute})
+		s := opened(t, Options{Retention: time.Minute})
 		for i := range 20 {
 			add(t, s, newReg(fmt.Sprint(i), job.Spec{Destination: job.Destination(fmt.Sprintf("http://e%d.example/", i%3)), BizKey: fmt.Sprint(i)}))
 		}
@@ -314,15 +331,23 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			t.Fatalf("purged %d, %v", n, err)
 		}
 		same(t, "what is left", []int{
-			s.topics.Len(), s.lanes.Len(), s.bizKeys.Len(), s.line.Len(), s.endpoints.Len(), len(s.ready), len(s.wakers),
-			len(s.notClosed), s.endings.Len(),
-		}, make([]int, 9))
+			s.topics.Len(), s.lanes.Len(), s.line.Len(), s.endpoints.Len(), len(s.ready), len(s.wakers),
+			len(s.notClosed), len(s.flights),
+		}, make([]int, 8))
 		same(t, "counts", s.counts, counts{})
+		var rows []string
+		if err := scan(s.db, nil, nil, func(key, _ []byte) bool {
+			rows = append(rows, string(key))
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "rows left", rows, []string{"Sform", "Sseq"}) // the form of the rows, the last place given
 	})
 }
 
 func TestAnEndedContextStopsEveryCall(t *testing.T) {
-	s := New(Options{})
+	s := opened(t, Options{})
 	add(t, s, newReg("a", job.Spec{}))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -360,15 +385,6 @@ func TestAnEndedContextStopsEveryCall(t *testing.T) {
 	}
 }
 
-func TestClosingTwice(t *testing.T) {
-	s := New(Options{})
-	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // stillClock is a clock that stands still; its timers fire at once.
 type stillClock struct{ at time.Time }
 
@@ -388,7 +404,7 @@ func (firedTimer) Stop() bool { return true }
 
 func TestTheClockIsTheOneGiven(t *testing.T) {
 	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
-	s := New(Options{Clock: stillClock{at}})
+	s := opened(t, Options{Clock: stillClock{at}})
 	d, err := s.Depth(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -396,23 +412,5 @@ func TestTheClockIsTheOneGiven(t *testing.T) {
 	same(t, "now", d.Now.Time(), at)
 	if hints, err := s.Pop(t.Context(), 0, 1, time.Hour); len(hints) > 0 || err != nil {
 		t.Errorf("Pop: %v, %v", hints, err)
-	}
-}
-
-// A registration that tells when it was made is dated so, if that is after the
-// job whose place it takes.
-func TestARegistrationTellsItsTime(t *testing.T) {
-	now := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
-	s := New(Options{Clock: stillClock{now}})
-	r := newReg("a", job.Spec{When: job.When{Delay: time.Hour}, TTL: 2 * time.Hour})
-	r.At, r.OnConflict = job.InstantOf(now).Add(-time.Minute), job.ConflictReplace
-	for _, created := range []job.Instant{r.At, r.At + 1} {
-		results, err := s.Register(t.Context(), []store.Registration{r})
-		if err != nil {
-			t.Fatal(err)
-		}
-		j := results[0].Job
-		same(t, "times", []job.Instant{j.CreatedAt, j.DueAt, j.ExpiresAt}, []job.Instant{created, r.At.Add(time.Hour), r.At.Add(2 * time.Hour)})
-		r.Spec.BizKey = "other"
 	}
 }
