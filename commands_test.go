@@ -196,6 +196,10 @@ func TestImportAndExport(t *testing.T) {
 	if strings.Count(exported, `"body":{"n":1.50}`) != 3 {
 		t.Errorf("exported %s", exported)
 	}
+	if again := u.run(cli.ExitOK, "export topic:t --cursor="); again != exported {
+		t.Errorf("exported again: %s", again)
+	}
+	u.run(cli.ExitRefused, "export topic:t --cursor nowhere", "continue with --cursor nowhere")
 	u.run(cli.ExitUsage, "op cancel topic:t", "3 jobs", "--yes")
 	u.run(cli.ExitOK, "op cancel topic:t --dry-run", "3 jobs")
 	u.run(cli.ExitOK, "op cancel topic:t --yes", "done: 3 changed")
@@ -242,4 +246,40 @@ func TestVerifyADelivery(t *testing.T) {
 	u.runWith(cli.ExitOK, delivery, []string{"verify", "--secret", secret}, "verified: ")
 	u.runWith(cli.ExitRefused, strings.Replace(delivery, "hello", "jello", 1), []string{"verify", "--secret", secret}, "not verified")
 	u.runWith(cli.ExitUsage, "hello", []string{"verify", "--secret", secret}, "no HTTP request")
+}
+
+func TestManPagesAndCompletion(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	u := &user{t: t, environ: []string{"SOURCE_DATE_EPOCH=1800000000"}}
+	u.run(cli.ExitOK, "man "+dir)
+	for _, name := range []string{"duehook.1", "duehook-serve.1", "duehook-ledger-verify.1", "duehook-send.1", "duehook-completion-zsh.1"} {
+		page, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.Contains(string(page), `"Jan 2027"`) {
+			t.Errorf("%s: %v, or another date: %.200s", name, err, page)
+		}
+	}
+	page, _ := os.ReadFile(filepath.Join(dir, "duehook-serve.1"))
+	if !strings.Contains(string(page), `\fB--retry-steps\fP`) || !strings.Contains(string(page), `\fB--api-keys\fP=none`) {
+		t.Error("the page of serve lacks settings")
+	}
+	u.run(cli.ExitOK, "__complete serve --retry-j", "--retry-jitter\t")
+	u.run(cli.ExitOK, "__complete serve --log-format j", "json")
+	u.run(cli.ExitOK, "__complete sched", "schedule\t")
+}
+
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	u := &user{t: t}
+	u.run(cli.ExitOK, "doctor --addr=127.0.0.1:0 --data-dir "+filepath.Join(t.TempDir(), "d"), "ok", "free space")
+	u.run(cli.ExitRefused, "doctor --workers=100000", "problem", "LimitNOFILE")
+	u.run(cli.ExitUsage, "doctor --lease=1s", "--lease")
+	out := u.run(cli.ExitUnavailable, "doctor --json --redis-url=redis://127.0.0.1:1", "1 servers cannot be reached")
+	for line := range strings.Lines(out) {
+		var f struct{ Check, Status, Message string }
+		if err := json.Unmarshal([]byte(line), &f); err != nil || f.Check == "" || f.Status == "" || f.Message == "" {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	u.run(cli.ExitOK, "help doctor", "With --json", "--redis-url")
 }

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +44,7 @@ const about = `duehook is a delay scheduler for webhooks.
 `
 
 // serverUsage precedes the settings in the help of the commands that take them.
-const serverUsage = `Settings of serve, config, backup, ledger verify and reshard:
+const serverUsage = `Settings of serve, config, doctor, backup, ledger verify and reshard:
 
 `
 
@@ -107,7 +109,7 @@ func refuseArguments(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)
-			if err == nil || errors.As(err, new(*cli.UsageError)) {
+			if err == nil || errors.As(err, new(*cli.UsageError)) || errors.As(err, new(*config.UsageError)) {
 				return err
 			}
 			return &cli.UsageError{Message: fmt.Sprintf("%v: the command is %s", err, cmd.UseLine())}
@@ -137,6 +139,7 @@ func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command
 		}},
 		ledger,
 		backup(environ, stdout),
+		doctor(environ, stdout),
 		withSettings("reshard", "Move the jobs on Redis to another number of shards; stop all nodes first", environ, stdout, func(ctx context.Context, c *config.Config) error {
 			return node.Reshard(ctx, c, stdout)
 		}),
@@ -151,38 +154,67 @@ func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command
 	return all
 }
 
-// backup names its directory before the settings.
+// backup takes a directory beside the settings.
 func backup(environ []string, stdout io.Writer) *cobra.Command {
-	var dir string
-	cmd := withSettings("backup", "Copy the data of an embedded node, running or not, to a new directory", environ, stdout, func(ctx context.Context, c *config.Config) error {
-		return node.Backup(ctx, c, dir, stdout)
+	cmd := settled("Copy the data of an embedded node, running or not, to a new directory", environ, stdout, func(cmd *cobra.Command, c *config.Config) error {
+		return node.Backup(cmd.Context(), c, cmd.Flags().Arg(0), stdout)
 	})
 	cmd.Use = "backup DIR [flags]"
-	load := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 && (args[0] == "--help" || args[0] == "-h") {
-			return cmd.Help()
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return &cli.UsageError{Message: "backup names one directory: duehook backup dir [flags]"}
 		}
-		if len(args) == 0 || strings.HasPrefix(args[0], "-") {
-			return &cli.UsageError{Message: "backup names its directory first: duehook backup dir [flags]"}
-		}
-		dir = args[0]
-		return load(cmd, args[1:])
+		return nil
 	}
 	return cmd
 }
 
-// uncheckedError reports why ledger and store could not be compared.
+// doctor prints what Doctor found.
+func doctor(environ []string, stdout io.Writer) *cobra.Command {
+	var asJSON bool
+	cmd := settled("Examine what a server with these settings needs: what is wrong, and what to do", environ, stdout, func(cmd *cobra.Command, c *config.Config) error {
+		findings := node.Doctor(cmd.Context(), c, job.SystemClock())
+		count := map[string]int{}
+		lines := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+		for _, f := range findings {
+			count[f.Status]++
+			if asJSON {
+				if err := json.NewEncoder(stdout).Encode(f); err != nil {
+					return err
+				}
+				continue
+			}
+			_, _ = fmt.Fprintf(lines, "%s\t%s\t%s\n", f.Status, f.Check, f.Message) // Flush returns the error
+		}
+		if err := lines.Flush(); err != nil {
+			return err
+		}
+		switch wrong, missing := count[node.FoundProblem], count[node.FoundUnreachable]; {
+		case missing > 0:
+			return &uncheckedError{fmt.Errorf("%d servers cannot be reached, and %d problems were found", missing, wrong)}
+		case wrong > 0:
+			return fmt.Errorf("%d problems were found", wrong)
+		}
+		return nil
+	})
+	cmd.Use = "doctor [--json] [flags]"
+	cmd.Long = "It changes nothing. With --json, each finding is one line of JSON. The exit code is 0 without problems,\n" +
+		"1 with problems, 2 with invalid settings, and 4 if Redis or the ledger cannot be reached.\n\n"
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print each finding as JSON, one a line")
+	return cmd
+}
+
+// uncheckedError reports why something could not be examined.
 type uncheckedError struct{ cause error }
 
-func (e *uncheckedError) Error() string { return "could not verify: " + e.cause.Error() }
+func (e *uncheckedError) Error() string { return e.cause.Error() }
 func (e *uncheckedError) Unwrap() error { return e.cause }
 
 func verifyLedger(ctx context.Context, c *config.Config, stdout io.Writer) error {
 	n, err := node.VerifyLedger(ctx, c, stdout)
 	switch {
 	case err != nil:
-		return &uncheckedError{err}
+		return &uncheckedError{fmt.Errorf("could not verify: %w", err)}
 	case n > 0:
 		return fmt.Errorf("%d differences between the journal and the store", n)
 	}
@@ -197,26 +229,42 @@ func apikey(args []string, stdout io.Writer) error {
 	return err
 }
 
-// withSettings is a command that takes the settings of a server, from flags, the environment and a
-// file.
+// withSettings is a command that takes the settings of a server.
 func withSettings(name, short string, environ []string, stdout io.Writer, do func(context.Context, *config.Config) error) *cobra.Command {
+	cmd := settled(short, environ, stdout, func(cmd *cobra.Command, c *config.Config) error { return do(cmd.Context(), c) })
+	cmd.Use = name + " [flags]"
+	return cmd
+}
+
+// settled is a command that takes the settings of a server from flags, the environment and a file,
+// and no arguments. The caller names it.
+func settled(short string, environ []string, stdout io.Writer, do func(*cobra.Command, *config.Config) error) *cobra.Command {
 	environ = slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
 		return slices.Contains(cli.Variables, name)
 	})
-	cmd := &cobra.Command{Use: name + " [flags]", Short: short, DisableFlagParsing: true}
+	cmd := &cobra.Command{Short: short, DisableFlagsInUseLine: true}
+	flags := config.AddFlags(cmd.Flags())
+	for name, choices := range config.Choices() {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
+	}
+	_ = cmd.MarkFlagDirname("data-dir")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return config.FlagError(err) })
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return config.Unexpected(args[0])
+		}
+		return nil
+	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		_, _ = fmt.Fprintf(stdout, "%s.\n\nUsage:\n  %s\n\n%s%s", short, cmd.UseLine(), serverUsage, config.Usage())
+		_, _ = fmt.Fprintf(stdout, "%s.\n\n%sUsage:\n  %s\n\n%s%s", short, cmd.Long, cmd.UseLine(), serverUsage, config.Usage())
 	})
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := config.Load(args, environ)
-		switch {
-		case errors.Is(err, config.ErrHelp):
-			return cmd.Help()
-		case err != nil:
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := flags.Load(environ)
+		if err != nil {
 			return err
 		}
-		return do(cmd.Context(), c)
+		return do(cmd, c)
 	}
 	return cmd
 }

@@ -77,7 +77,7 @@ func New(o Options) []*cobra.Command {
 	for _, c := range commands {
 		c.GroupID = "client"
 	}
-	for _, c := range []*cobra.Command{a.contexts(), a.health(), a.secret(), a.verify()} {
+	for _, c := range []*cobra.Command{a.contexts(), a.health(), a.secret(), a.verify(), a.manual()} {
 		c.GroupID = "tools"
 		commands = append(commands, c)
 	}

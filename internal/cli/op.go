@@ -141,10 +141,13 @@ func (a *app) ask(question string) bool {
 // watch shows the progress of an operation until it ends. Interrupted, it asks whether to stop the
 // operation, which otherwise goes on.
 func (a *app) watch(ctx context.Context, o client.Operation) error {
+	bar := a.newBar("jobs")
+	defer bar.end()
 	for o.State == "running" {
-		if a.Interactive && !a.json {
-			_, _ = fmt.Fprintf(a.Err, "\r%d of %s changed, %d skipped, %d failed ", o.Changed, estimate(&o), o.Skipped, o.Failed)
+		if o.Estimate != nil {
+			bar.total = *o.Estimate
 		}
+		bar.show(o.Changed + o.Skipped + o.Failed)
 		if job.Sleep(ctx, a.Clock, 500*time.Millisecond) != nil {
 			return a.interrupted(context.WithoutCancel(ctx), &o)
 		}
@@ -157,9 +160,7 @@ func (a *app) watch(ctx context.Context, o client.Operation) error {
 		}
 		o = next
 	}
-	if a.Interactive && !a.json {
-		_, _ = fmt.Fprintln(a.Err)
-	}
+	bar.end()
 	if err := a.operation(o, nil); err != nil {
 		return err
 	}

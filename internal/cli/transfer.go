@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/client"
 )
@@ -62,11 +65,19 @@ type loading struct {
 	done    int // the lines that are registered or refused
 	created int
 	refused int
+	bar     *bar
+	read    func() int64 // bytes of the input so far
 }
 
 func (a *app) importFrom(ctx context.Context, in io.Reader, skip int) error {
-	l := &loading{a: a, done: skip}
-	lines := bufio.NewScanner(in)
+	counted := &counter{Reader: in}
+	l := &loading{a: a, done: skip, bar: a.newBar("bytes"), read: func() int64 { return counted.n }}
+	if file, is := in.(*os.File); is {
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			l.bar.total = info.Size()
+		}
+	}
+	lines := bufio.NewScanner(counted)
 	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
 	for lines.Scan() {
 		if l.line++; l.line <= skip {
@@ -83,7 +94,7 @@ func (a *app) importFrom(ctx context.Context, in io.Reader, skip int) error {
 	if err != nil {
 		return l.brokenOff(err)
 	}
-	a.hint("\n")
+	l.bar.end()
 	if err := a.object(fmt.Appendf(nil, `{"lines":%d,"created":%d,"refused":%d}`, l.done-skip, l.created, l.refused)); err != nil {
 		return err
 	}
@@ -93,7 +104,20 @@ func (a *app) importFrom(ctx context.Context, in io.Reader, skip int) error {
 	return nil
 }
 
+// counter counts the bytes that were read.
+type counter struct {
+	io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
 func (l *loading) brokenOff(err error) error {
+	l.bar.end()
 	return fmt.Errorf("line %d: %w\ncontinue with --skip %d", l.done+1, err, l.done)
 }
 
@@ -145,16 +169,25 @@ func (l *loading) flush(ctx context.Context) error {
 		}
 	}
 	l.batch, l.bytes, l.done = l.batch[:0], 0, l.line
-	if l.a.Interactive {
-		l.a.hint("\r%d lines, %d created, %d refused ", l.done, l.created, l.refused)
-	}
+	l.bar.show(l.read())
 	return nil
 }
 
+// exportPage is how many jobs an export reads at a time, exportCalls how many of them at once.
+const (
+	exportPage  = 200
+	exportCalls = 8
+)
+
 // export prints jobs as an import takes them.
 func (a *app) export() *cobra.Command {
+	cursor := ""
 	cmd := &cobra.Command{
-		Use: "export [WORD …]", Short: "Print jobs as import takes them, one a line", Long: "Print unfinished jobs as import takes them, one a line. They need the scope write, since bodies may be secret.\n\n" + searchHelp,
+		Use: "export [WORD …]", Short: "Print jobs as import takes them, one a line",
+		Long: `Print unfinished jobs as import takes them, one a line. They need the scope write, since bodies may
+be secret. When the export breaks off, it says with which --cursor it continues.
+
+` + searchHelp,
 		RunE: a.connected(func(ctx context.Context, args []string) error {
 			f, err := a.filterOf(args)
 			if err != nil {
@@ -163,35 +196,75 @@ func (a *app) export() *cobra.Command {
 			if len(f.State) == 0 {
 				f.State = []client.State{client.StateWaiting, client.StateRetrying}
 			}
-			return a.exportTo(ctx, f)
+			return a.exportTo(ctx, f, cursor)
 		}),
 	}
+	cmd.Flags().StringVar(&cursor, "cursor", "", "continue an export that broke off here")
 	return cmd
 }
 
-func (a *app) exportTo(ctx context.Context, f client.JobFilter) error {
-	n := 0
-	for j, err := range a.client.Jobs(ctx, client.JobQuery{JobFilter: f, Paging: client.Paging{Limit: 1000}}) {
-		if err != nil {
-			return err
+// exportTo prints page after page, each of them whole, so that its cursor is where to continue.
+func (a *app) exportTo(ctx context.Context, f client.JobFilter, cursor string) error {
+	bar := a.newBar("jobs")
+	if a.Interactive && !a.json {
+		counted, err := a.client.CountOperation(ctx, client.OperationDraft{Action: "cancel", Filter: f, All: true})
+		if err == nil && counted.Complete && cursor == "" {
+			bar.total = counted.Matched
 		}
-		r, err := a.client.JobRegistration(ctx, j.Topic, j.ID)
-		if errors.Is(err, client.ErrJobNotFound) {
-			continue // it ended meanwhile
-		}
-		if err != nil {
-			return err
-		}
-		r.Topic, r.ID, r.At, r.Delay = j.Topic, j.ID, j.NextAt, 0
-		data, err := json.Marshal(r)
-		if err != nil {
-			return fmt.Errorf("encode %s/%s: %w", j.Topic, j.ID, err)
-		}
-		if err := a.object(data); err != nil {
-			return err
-		}
-		n++
 	}
+	n := int64(0)
+	for {
+		page, err := a.client.JobPage(ctx, client.JobQuery{JobFilter: f, Paging: client.Paging{Limit: exportPage, Cursor: cursor}})
+		var lines []string
+		if err == nil {
+			lines, err = a.registrations(ctx, page.Data)
+		}
+		if err == nil {
+			_, err = io.WriteString(a.Out, strings.Join(lines, ""))
+		}
+		if err != nil {
+			bar.end()
+			if cursor != "" {
+				err = fmt.Errorf("%w\ncontinue with --cursor %s", err, cursor)
+			}
+			return err
+		}
+		n += int64(len(lines))
+		bar.show(n)
+		if page.NextCursor == "" {
+			break
+		}
+		cursor = page.NextCursor
+	}
+	bar.end()
 	a.hint("%d jobs\n", n)
 	return nil
+}
+
+// registrations are the lines of jobs. Those that ended meanwhile have none.
+func (a *app) registrations(ctx context.Context, jobs []client.Job) ([]string, error) {
+	lines := make([]string, len(jobs))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(exportCalls)
+	for i := range jobs {
+		group.Go(func() error {
+			j := &jobs[i]
+			r, err := a.client.JobRegistration(ctx, j.Topic, j.ID)
+			if errors.Is(err, client.ErrJobNotFound) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			r.Topic, r.ID, r.At, r.Delay = j.Topic, j.ID, j.NextAt, 0
+			data, err := json.Marshal(r)
+			if err != nil {
+				return fmt.Errorf("encode %s/%s: %w", j.Topic, j.ID, err)
+			}
+			lines[i] = string(data) + "\n"
+			return nil
+		})
+	}
+	err := group.Wait()
+	return slices.DeleteFunc(lines, func(line string) bool { return line == "" }), err
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -33,15 +34,71 @@ type source map[string]given
 // from environ in the form of os.Environ, and from the YAML file that one of them
 // names. The error is ErrHelp, or a *UsageError with one line per problem.
 func Load(args, environ []string) (*Config, error) {
-	flags, configPath, err := fromFlags(args)
-	if err != nil {
-		return nil, err
+	fs := pflag.NewFlagSet("duehook", pflag.ContinueOnError)
+	fs.Usage = func() {}
+	f := AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		return nil, FlagError(err)
 	}
+	if fs.NArg() > 0 {
+		return nil, Unexpected(fs.Arg(0))
+	}
+	return f.Load(environ)
+}
+
+// Flags are the settings of a command line.
+type Flags struct {
+	found source
+	path  string // of the settings file
+}
+
+// AddFlags adds a flag for each setting to the flags of a command.
+func AddFlags(fs *pflag.FlagSet) *Flags {
+	f := &Flags{found: source{}}
+	fs.StringVar(&f.path, configFlag, "", "settings file in YAML")
+	for i := range settings {
+		s := &settings[i]
+		added := fs.VarPF(&flagText{name: s.name, hint: s.hint, list: s.list, into: f.found}, s.name, "", s.help)
+		added.DefValue = s.defaultText()
+		if s.yesNo {
+			added.NoOptDefVal = "true"
+		}
+	}
+	return f
+}
+
+// Choices returns the permitted values of the settings that have few.
+func Choices() map[string][]string {
+	all := map[string][]string{"log-level": {"debug", "info", "warn", "error"}}
+	for i := range settings {
+		if s := &settings[i]; s.choices != nil {
+			all[s.name] = s.choices
+		}
+	}
+	return all
+}
+
+// FlagError is the error for a command line that cannot be parsed: ErrHelp or a *UsageError.
+func FlagError(err error) error {
+	var unknown *pflag.NotExistError
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return ErrHelp
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		return usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), nearest.Hint(unknown.GetSpecifiedName(), flagNames(), "--"))
+	}
+	return usagef("%v", err)
+}
+
+// Unexpected is the error for an argument that is no flag.
+func Unexpected(arg string) error {
+	return usagef("unexpected argument %q: settings are written as flags, --name value", arg)
+}
+
+// Load completes the settings of the command line with those of environ and of the file.
+func (f *Flags) Load(environ []string) (*Config, error) {
 	env, envPath, envErr := fromEnv(environ)
-	if configPath == "" {
-		configPath = envPath
-	}
-	file, fileErr := fromFile(configPath)
+	file, fileErr := fromFile(cmp.Or(f.path, envPath))
 
 	c := &Config{origins: map[string]string{}}
 	problems := []error{envErr, fileErr}
@@ -50,7 +107,7 @@ func Load(args, environ []string) (*Config, error) {
 		if s.def != "" {
 			problems = append(problems, c.set(s, given{s.def, originDefault}))
 		}
-		for _, src := range []source{file, env, flags} {
+		for _, src := range []source{file, env, f.found} {
 			if g, ok := src[s.name]; ok {
 				problems = append(problems, c.set(s, g))
 			}
@@ -87,9 +144,9 @@ func place(origin string, s *setting) string {
 
 // flagText stores the text of a flag; Load applies it in the order of precedence.
 type flagText struct {
-	name string
-	list bool
-	into source
+	name, hint string
+	list       bool
+	into       source
 }
 
 func (f *flagText) Set(text string) error {
@@ -100,34 +157,7 @@ func (f *flagText) Set(text string) error {
 	return nil
 }
 func (f *flagText) String() string { return "" }
-func (f *flagText) Type() string   { return "text" }
-
-func fromFlags(args []string) (source, string, error) {
-	found := source{}
-	fs := pflag.NewFlagSet("duehook", pflag.ContinueOnError)
-	fs.Usage = func() {}
-	configPath := fs.String(configFlag, "", "")
-	for i := range settings {
-		s := &settings[i]
-		fs.Var(&flagText{name: s.name, list: s.list, into: found}, s.name, "")
-		if s.yesNo {
-			fs.Lookup(s.name).NoOptDefVal = "true"
-		}
-	}
-	err := fs.Parse(args)
-	var unknown *pflag.NotExistError
-	switch {
-	case errors.Is(err, pflag.ErrHelp):
-		return nil, "", ErrHelp
-	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
-		return nil, "", usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), nearest.Hint(unknown.GetSpecifiedName(), flagNames(), "--"))
-	case err != nil:
-		return nil, "", usagef("%v", err)
-	case fs.NArg() > 0:
-		return nil, "", usagef("unexpected argument %q: settings are written as flags, --name value", fs.Arg(0))
-	}
-	return found, *configPath, nil
-}
+func (f *flagText) Type() string   { return f.hint }
 
 func flagNames() []string {
 	names := []string{configFlag}

@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -21,6 +23,12 @@ type room struct {
 	dir  string
 	next atomic.Int64 // when to look again, as an Instant
 	none atomic.Bool
+}
+
+// Room returns the free space of the disk with a directory, and how much of it new jobs leave.
+func Room(dir string) (free, left uint64, err error) {
+	usage, err := vfs.Default.GetDiskUsage(dir)
+	return usage.AvailBytes, reserve, err
 }
 
 // full reports whether the disk has no room for new jobs.

@@ -12,6 +12,9 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
+// ErrNone is OpenReader's error if nothing was journaled in the database yet.
+var ErrNone = errors.New("there is no journal")
+
 // Reader reads a journal.
 type Reader struct {
 	pools   *pools
@@ -28,7 +31,7 @@ func OpenReader(ctx context.Context, url, namespace string) (*Reader, error) {
 	}
 	if file, is := d.(*sqlite); is {
 		if _, err := os.Stat(file.path); err != nil {
-			return nil, fmt.Errorf("there is no journal: %w", err)
+			return nil, fmt.Errorf("%w: %w", ErrNone, err)
 		}
 	}
 	p, err := d.open(ctx)
@@ -53,7 +56,7 @@ func OpenReader(ctx context.Context, url, namespace string) (*Reader, error) {
 func checkVersion(ctx context.Context, p *pools, d dialect) error {
 	rows, err := p.read.QueryContext(ctx, "SELECT 1 FROM message WHERE 1 = 0")
 	if err != nil {
-		return fmt.Errorf("there is no journal: %w", err)
+		return fmt.Errorf("%w: %w", ErrNone, err)
 	}
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return err

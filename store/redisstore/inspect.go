@@ -127,6 +127,12 @@ func (i *inspector) forget(runID string) {
 	delete(i.seen, runID)
 }
 
+// ServerVersion returns the version of Redis, of one server in a Cluster.
+func (s *Store) ServerVersion(ctx context.Context) (string, error) {
+	facts, err := s.db.InfoMap(ctx, "server").Result()
+	return facts["Server"]["redis_version"], s.wrap(err)
+}
+
 // info returns the fields of INFO, none if the server refuses it.
 func info(ctx context.Context, conn *redis.Conn, sections ...any) (map[string]string, error) {
 	text, err := conn.Do(ctx, append([]any{"info"}, sections...)...).Text()

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -213,10 +214,24 @@ func (g *guard) look(ctx context.Context) error {
 			return err
 		}
 	}
-	if l.Version != layoutVersion || l.Shards != g.shards || l.To != 0 {
-		return &LayoutError{Namespace: g.namespace, Shards: g.shards, stored: *l}
+	return l.suits(g.namespace, g.shards)
+}
+
+// suits returns a *LayoutError if a node with this number of shards must not use the layout.
+func (l *layout) suits(namespace string, shards int) error {
+	if l.Version != layoutVersion || l.Shards != shards || l.To != 0 {
+		return &LayoutError{Namespace: namespace, Shards: shards, stored: *l}
 	}
 	return nil
+}
+
+// checkLayout returns a *LayoutError if there is a layout, and not that of o.
+func (s *Store) checkLayout(ctx context.Context, o Options) error {
+	l, err := readLayout(ctx, s.db, cmp.Or(o.Namespace, "default"))
+	if err != nil || l == nil {
+		return s.wrap(err)
+	}
+	return l.suits(cmp.Or(o.Namespace, "default"), len(s.shards))
 }
 
 // readLayout returns the layout of a namespace, nil if there is none.

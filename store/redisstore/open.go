@@ -88,6 +88,23 @@ func Open(_ context.Context, o Options) (*Store, error) {
 	return prepare(o, true)
 }
 
+// OpenReader opens a store for tools that only read: unlike Open, it connects, and writes no layout.
+// The error wraps store.ErrUnavailable, or is a *VersionError or *LayoutError.
+func OpenReader(ctx context.Context, o Options) (*Store, error) {
+	s, err := prepare(o, false)
+	if err != nil {
+		return nil, err
+	}
+	err = s.Ping(ctx)
+	if err == nil {
+		err = s.checkLayout(ctx, o)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
 // prepare makes a Store, without the guard of the layout if asked so.
 func prepare(o Options, guard bool) (*Store, error) {
 	if o.Namespace == "" {

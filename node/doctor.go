@@ -1,0 +1,380 @@
+package node
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/duehook/duehook/internal/services/signing"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/node/config"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/diskstore"
+	"github.com/duehook/duehook/store/journal"
+	"github.com/duehook/duehook/store/redisstore"
+)
+
+// The statuses of a Finding.
+const (
+	FoundOK          = "ok"
+	FoundNote        = "note"        // it may be intended
+	FoundProblem     = "problem"     // jobs or deliveries are in danger
+	FoundUnreachable = "unreachable" // it could not be examined
+)
+
+// Finding is a result of Doctor.
+type Finding struct {
+	Check   string `json:"check"` // what was examined
+	Status  string `json:"status"`
+	Message string `json:"message"`
+}
+
+// Bounds of what Doctor accepts.
+const (
+	doctorPatience = 5 * time.Second // per server
+	// skewNoted is a difference of clocks that people notice; with skewWrong, receivers refuse
+	// the timestamps of signatures.
+	skewNoted = 2 * time.Second
+	skewWrong = 5 * time.Minute
+	// expirySoon is when a certificate or a key should have been replaced.
+	expirySoon = 14 * 24 * time.Hour
+	// filesBesideWorkers are open files for clients, the store and idle connections.
+	filesBesideWorkers = 1024
+)
+
+// doctor collects findings.
+type doctor struct {
+	c        *config.Config
+	clock    job.Clock
+	findings []Finding
+}
+
+// Doctor examines what a node with these settings needs. It starts no node, and changes nothing
+// that is kept.
+func Doctor(ctx context.Context, c *config.Config, clock job.Clock) []Finding {
+	d := &doctor{c: c, clock: clock}
+	d.settings()
+	d.files()
+	d.dataDir()
+	d.masterKey()
+	d.certificate()
+	d.address(ctx)
+	if !c.Embedded() {
+		d.redis(ctx)
+	}
+	if c.LedgerURL != "" {
+		d.ledger(ctx)
+	}
+	return d.findings
+}
+
+func (d *doctor) found(check, status, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	d.findings = append(d.findings, Finding{check, status, strings.Join(strings.Fields(message), " ")})
+}
+
+func (d *doctor) settings() {
+	const check = "settings"
+	d.found(check, FoundOK, "jobs are %s", jobsAre(d.c))
+	if d.c.InsecureNoAPIKeys {
+		d.found(check, FoundNote, "the API requires no keys: every client that reaches it has full access; set --api-keys instead of --insecure-no-api-keys")
+	}
+	now := d.clock.Now()
+	for i := range d.c.APIKeys {
+		switch k := &d.c.APIKeys[i]; {
+		case k.Expired(job.InstantOf(now)):
+			d.found(check, FoundNote, "the API key %s has expired; remove it from --api-keys", k.ID)
+		case k.Expired(job.InstantOf(now.Add(expirySoon))):
+			d.found(check, FoundNote, "the API key %s expires at %s; make another with duehook apikey new", k.ID, k.ExpiresAt.Time().UTC().Format(time.RFC3339))
+		}
+	}
+}
+
+func (d *doctor) files() {
+	limit, known := openFiles()
+	if !known {
+		return
+	}
+	const check = "open files"
+	if needed := uint64(d.c.Workers) + filesBesideWorkers; limit < needed {
+		d.found(check, FoundProblem, "the limit is %d, and %d workers need %d: raise it with ulimit -n or LimitNOFILE of the unit, or lower --workers", limit, d.c.Workers, needed)
+		return
+	}
+	d.found(check, FoundOK, "the limit is %d", limit)
+}
+
+// private reports whether other users have no access. The group may: volumes of containers need it.
+func private(mode fs.FileMode) bool { return runtime.GOOS == "windows" || mode.Perm()&0o007 == 0 }
+
+func (d *doctor) dataDir() {
+	const check = "data directory"
+	dir := d.c.DataDir
+	info, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		parent := filepath.Dir(filepath.Clean(dir))
+		if d.writable(check, parent) {
+			d.space(check, parent)
+		}
+		return
+	}
+	switch {
+	case err != nil:
+		d.found(check, FoundProblem, "%v; name another directory with --data-dir", err)
+		return
+	case !info.IsDir():
+		d.found(check, FoundProblem, "%s is not a directory; name one with --data-dir", dir)
+		return
+	case !private(info.Mode()):
+		d.found(check, FoundProblem, "%s is open to other users (mode %04o), and has keys and jobs: chmod 700 it", dir, info.Mode().Perm())
+	}
+	if d.writable(check, dir) {
+		d.space(check, dir)
+	}
+}
+
+func (d *doctor) writable(check, dir string) bool {
+	probe, err := os.CreateTemp(dir, ".duehook-doctor-*")
+	if err == nil {
+		err = errors.Join(probe.Close(), os.Remove(probe.Name()))
+	}
+	if err != nil {
+		d.found(check, FoundProblem, "it cannot be written to: %v; run duehook as the owner of %s, or change its owner", err, dir)
+	}
+	return err == nil
+}
+
+func (d *doctor) space(check, dir string) {
+	bytes, left, err := diskstore.Room(dir)
+	switch free := humanize.IBytes(bytes); {
+	case err != nil:
+		d.found(check, FoundNote, "its free space is unknown: %v", err)
+	case !d.c.Embedded(): // it has two small files
+		d.found(check, FoundOK, "%s", dir)
+	case bytes < left:
+		d.found(check, FoundProblem, "%s has %s of free space, and new jobs need %s: free space, or name another disk with --data-dir", dir, free, humanize.IBytes(left))
+	default:
+		d.found(check, FoundOK, "%s has %s of free space", dir, free)
+	}
+}
+
+// nodeOf is a node that is not started.
+func (d *doctor) nodeOf(log *slog.Logger) *node {
+	return &node{Options: Options{Config: d.c, Clock: d.clock, Logger: log}}
+}
+
+func (d *doctor) masterKey() {
+	const check = "master key"
+	if !d.c.Signed() {
+		d.found(check, FoundNote, "deliveries are not signed: --signing is off")
+		return
+	}
+	if keys := d.c.MasterKeys(); len(keys) > 0 {
+		d.found(check, FoundOK, "of the settings")
+		return
+	}
+	n := d.nodeOf(nil)
+	for _, path := range []string{n.masterKeyPath(), n.secretFile().path} {
+		info, err := os.Stat(path)
+		if err == nil && !private(info.Mode()) {
+			d.found(check, FoundProblem, "%s is open to other users (mode %04o): chmod 600 it, and replace the signing secret if others may have read it", path, info.Mode().Perm())
+		}
+	}
+	text, err := readIfAny(n.masterKeyPath())
+	if err == nil && text != "" {
+		_, err = signing.ParseMasterKey(text)
+	}
+	switch {
+	case err != nil:
+		d.found(check, FoundProblem, "%s: %v; restore it from a backup, or set --master-key", n.masterKeyPath(), err)
+	case text != "":
+		d.found(check, FoundOK, "in %s", n.masterKeyPath())
+	case d.c.Embedded():
+		d.found(check, FoundOK, "the first start makes %s", n.masterKeyPath())
+	default:
+		d.found(check, FoundNote, "there is none: the first node on this Redis makes %s; all other nodes need the same, as a copy or in --master-key", n.masterKeyPath())
+	}
+}
+
+func (d *doctor) certificate() {
+	if d.c.TLSCert == "" {
+		return
+	}
+	const check = "certificate"
+	pair, err := tls.LoadX509KeyPair(d.c.TLSCert, d.c.TLSKey)
+	if err != nil {
+		d.found(check, FoundProblem, "--tls-cert and --tls-key: %v", err)
+		return
+	}
+	status, expires := FoundOK, pair.Leaf.NotAfter.UTC().Format(time.RFC3339)
+	switch now := d.clock.Now(); {
+	case now.After(pair.Leaf.NotAfter):
+		d.found(check, FoundProblem, "it expired at %s: replace the files; the node reloads them", expires)
+		return
+	case now.Add(expirySoon).After(pair.Leaf.NotAfter):
+		status = FoundNote
+	}
+	d.found(check, status, "it expires at %s", expires)
+}
+
+func (d *doctor) address(ctx context.Context) {
+	const check = "address"
+	var listen net.ListenConfig
+	ln, err := listen.Listen(ctx, "tcp", d.c.Addr)
+	if err != nil {
+		d.found(check, FoundNote, "%v; a running duehook uses it, or set --addr", err)
+		return
+	}
+	_ = ln.Close()
+	d.found(check, FoundOK, "%s is free", d.c.Addr)
+}
+
+func (d *doctor) redis(ctx context.Context) {
+	const check = "redis"
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	c, log := d.c, slog.New(&findingLog{d: d, check: check})
+	s, err := redisstore.OpenReader(ctx, redisstore.Options{
+		URL: c.RedisURL, Namespace: c.Namespace, Shards: c.Shards, MinReplicas: c.RedisMinReplicas, Logger: log,
+	})
+	if err != nil {
+		d.found(check, failing(err), "%s: %v", config.Redact(c.RedisURL), err)
+		return
+	}
+	defer func() { _ = s.Close() }() // it wrote nothing
+	before := d.clock.Now()
+	now, err := s.Now(ctx)
+	if err != nil {
+		d.found(check, FoundUnreachable, "%v", err)
+		return
+	}
+	version, err := s.ServerVersion(ctx)
+	if err != nil {
+		version = "of an unknown version"
+	}
+	d.found(check, FoundOK, "%s answers: Redis %s", config.Redact(c.RedisURL), version)
+	d.skew(now.Time().Sub(before), d.clock.Now().Sub(before))
+	if c.Signed() {
+		d.secrets(ctx, s)
+	}
+}
+
+// skew judges how far the clock of Redis is ahead, as read by a call of some duration.
+func (d *doctor) skew(ahead, call time.Duration) {
+	const check = "clock"
+	switch off := max(ahead-call, -ahead); {
+	case off > skewWrong:
+		d.found(check, FoundProblem, "this machine and Redis differ by %v: receivers refuse signatures with a wrong time; synchronize both by NTP", off.Round(time.Second))
+	case off > skewNoted:
+		d.found(check, FoundNote, "this machine and Redis differ by %v; Redis decides when jobs are due; synchronize both by NTP", off.Round(time.Second))
+	default:
+		d.found(check, FoundOK, "this machine and Redis agree")
+	}
+}
+
+// secrets reports secrets that the master keys do not open. The keyring logs them.
+func (d *doctor) secrets(ctx context.Context, docs store.Documents) {
+	const check = "signing secrets"
+	n := d.nodeOf(nil)
+	texts := d.c.MasterKeys()
+	if text, err := readIfAny(n.masterKeyPath()); len(texts) == 0 && err == nil && text != "" {
+		texts = []string{text}
+	}
+	o := signing.Options{Documents: docs, Clock: d.clock, Logger: slog.New(&findingLog{d: d, check: check})}
+	for _, text := range texts {
+		if key, err := signing.ParseMasterKey(text); err == nil { // masterKey reports errors
+			o.MasterKeys = append(o.MasterKeys, key)
+		}
+	}
+	keyring, err := signing.New(o)
+	if err == nil {
+		err = keyring.Load(ctx)
+	}
+	if err != nil {
+		d.found(check, FoundProblem, "%v", err)
+	}
+}
+
+func (d *doctor) ledger(ctx context.Context) {
+	const check = "ledger"
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	r, err := journal.OpenReader(ctx, d.c.LedgerURL, d.c.Namespace)
+	if err == nil {
+		err = r.Close()
+	}
+	where := config.Redact(d.c.LedgerURL)
+	switch {
+	case err == nil:
+		d.found(check, FoundOK, "%s answers, and its tables have this version", where)
+	case errors.Is(err, journal.ErrNone):
+		d.found(check, FoundNote, "%s has no ledger yet; the first start makes it", where)
+	default:
+		d.found(check, failing(err), "%s: %v", where, err)
+	}
+}
+
+// failing is the status of a server that could not be examined.
+func failing(err error) string {
+	_, network := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, store.ErrOtherLayout), errors.As(err, new(*redisstore.VersionError)):
+		return FoundProblem
+	case network, isUnavailable(err):
+		return FoundUnreachable
+	}
+	return FoundProblem
+}
+
+// findingLog turns what a part logs into findings: a warning is a problem.
+type findingLog struct {
+	mu    sync.Mutex
+	d     *doctor
+	check string
+	attrs []slog.Attr
+}
+
+func (*findingLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+func (l *findingLog) Handle(_ context.Context, r slog.Record) error {
+	var text strings.Builder
+	text.WriteString(r.Message)
+	sep := " ("
+	write := func(a slog.Attr) bool {
+		fmt.Fprintf(&text, "%s%s %v", sep, a.Key, a.Value)
+		sep = ", "
+		return true
+	}
+	for _, a := range l.attrs {
+		write(a)
+	}
+	r.Attrs(write)
+	if sep != " (" {
+		text.WriteString(")")
+	}
+	status := FoundNote
+	if r.Level >= slog.LevelWarn {
+		status = FoundProblem
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.d.found(l.check, status, "%s", text.String())
+	return nil
+}
+
+func (l *findingLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &findingLog{d: l.d, check: l.check, attrs: append(l.attrs[:len(l.attrs):len(l.attrs)], attrs...)}
+}
+
+func (l *findingLog) WithGroup(string) slog.Handler { return l }
