@@ -148,9 +148,23 @@ type Job struct {
 	GroupID     string            `json:"group_id"`
 	Schedule    string            `json:"schedule"`   // that made the job
 	Occurrence  *JobOccurrence    `json:"occurrence"` // of the schedule
-	Callbacks   []JobCallback     `json:"callbacks"`
-	CallbackOf  *CallbackOf       `json:"callback_of"`
-	Count       *JobCount         `json:"count"`
+	// CallbackJobs are the last callbacks that were registered for the job.
+	CallbackJobs []JobCallback `json:"callback_jobs"`
+	CallbackOf   *CallbackOf   `json:"callback_of"`
+	Count        *JobCount     `json:"count"`
+}
+
+// JobDetails is a job with all that was registered except its body. JobRegistration has that.
+type JobDetails struct {
+	Job
+	Retry       *Retry            `json:"retry"`   // nil: the server's ladder
+	Timeout     Duration          `json:"timeout"` // zero: the server's
+	TTL         Duration          `json:"ttl"`
+	Expect      *Expect           `json:"expect"`
+	ContentType string            `json:"content_type"`
+	Headers     map[string]string `json:"headers"` // nil if the key may only read
+	AgainBody   bool              `json:"again_body"`
+	Callbacks   *Callbacks        `json:"callbacks"`
 }
 
 // JobOccurrence is the occurrence of a schedule that made a job.
@@ -211,12 +225,12 @@ type Attempt struct {
 
 // Explanation is why a job has not run yet, or why it ended.
 type Explanation struct {
-	Now        time.Time `json:"now"`
-	Reasons    []Reason  `json:"reasons"`
-	Notes      []Note    `json:"notes"`
-	ExpectedAt time.Time `json:"expected_at"`
-	Ladder     Ladder    `json:"ladder"`
-	Job        Job       `json:"job"`
+	Now        time.Time  `json:"now"`
+	Reasons    []Reason   `json:"reasons"`
+	Notes      []Note     `json:"notes"`
+	ExpectedAt time.Time  `json:"expected_at"`
+	Ladder     Ladder     `json:"ladder"`
+	Job        JobDetails `json:"job"`
 }
 
 // Reason is something that delays a job.

@@ -100,8 +100,8 @@ func (c *Client) PlanJob(ctx context.Context, r Registration) (Plan, error) {
 }
 
 // Job returns a job.
-func (c *Client) Job(ctx context.Context, topic, id string) (Job, error) {
-	return do[Job](ctx, c, read("v1", "jobs", topic, id))
+func (c *Client) Job(ctx context.Context, topic, id string) (JobDetails, error) {
+	return do[JobDetails](ctx, c, read("v1", "jobs", topic, id))
 }
 
 // Jobs lists jobs.
@@ -130,8 +130,8 @@ func (c *Client) JobRegistration(ctx context.Context, topic, id string) (Registr
 }
 
 // ChangeJob changes an unfinished job, for example Patch{"delay": "1h"}.
-func (c *Client) ChangeJob(ctx context.Context, topic, id string, change Patch, options ...CallOption) (Job, error) {
-	return do[Job](ctx, c, newCall(http.MethodPatch, true, path("v1", "jobs", topic, id), change, options))
+func (c *Client) ChangeJob(ctx context.Context, topic, id string, change Patch, options ...CallOption) (JobDetails, error) {
+	return do[JobDetails](ctx, c, newCall(http.MethodPatch, true, path("v1", "jobs", topic, id), change, options))
 }
 
 // Cancellation is what CancelJob did: cancelled, discarded (a dead letter), or in_flight: an
@@ -147,13 +147,13 @@ func (c *Client) CancelJob(ctx context.Context, topic, id string, options ...Cal
 }
 
 // RunJob makes a job due now.
-func (c *Client) RunJob(ctx context.Context, topic, id string, options ...CallOption) (Job, error) {
-	return do[Job](ctx, c, newCall(http.MethodPost, true, path("v1", "jobs", topic, id, "run"), nil, options))
+func (c *Client) RunJob(ctx context.Context, topic, id string, options ...CallOption) (JobDetails, error) {
+	return do[JobDetails](ctx, c, newCall(http.MethodPost, true, path("v1", "jobs", topic, id, "run"), nil, options))
 }
 
 // ReplayJob makes an ended job due again, changed by a patch that may be nil.
-func (c *Client) ReplayJob(ctx context.Context, topic, id string, change Patch, options ...CallOption) (Job, error) {
-	return do[Job](ctx, c, newCall(http.MethodPost, false, path("v1", "jobs", topic, id, "replay"), optional(change), options))
+func (c *Client) ReplayJob(ctx context.Context, topic, id string, change Patch, options ...CallOption) (JobDetails, error) {
+	return do[JobDetails](ctx, c, newCall(http.MethodPost, false, path("v1", "jobs", topic, id, "replay"), optional(change), options))
 }
 
 // optional is a body, or none for an empty patch.

@@ -32,7 +32,7 @@ func TestCallbacks(t *testing.T) {
 	a := newAPI(t)
 	j := a.want(201, "POST", "/v1/jobs",
 		`{"topic":"t","id":"a","url":"https://shop.example/hook","headers":{"x-a":"1"},"body":{"n":1},"callbacks":`+callbacksOfA+`}`)
-	if _, has := j["callbacks"]; has {
+	if _, has := j["callback_jobs"]; has {
 		t.Errorf("the new job names callbacks: %v", j)
 	}
 	claim := a.claim()[0]
@@ -48,7 +48,7 @@ func TestCallbacks(t *testing.T) {
 	id := fmt.Sprint(j["uid"]) + ".delivered"
 	done := a.want(200, "GET", "/v1/jobs/t/a", "")
 	want := []any{map[string]any{"event": "delivered", "id": id, "url": "/v1/jobs/t/" + id}}
-	if diff := cmp.Diff(want, done["callbacks"]); diff != "" {
+	if diff := cmp.Diff(want, done["callback_jobs"]); diff != "" {
 		t.Errorf("callbacks (-want +got):\n%s", diff)
 	}
 	callback := a.want(200, "GET", "/v1/jobs/t/"+id, "")
@@ -74,8 +74,9 @@ func TestCallbacks(t *testing.T) {
 	if err := json.Unmarshal(body, &sent); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(done, sent.Job); diff != "" || sent.Event != "delivered" || sent.At != done["ended_at"] {
-		t.Errorf("%s at %s reports (-looked up +reported):\n%s", sent.Event, sent.At, diff)
+	listed := a.want(200, "GET", "/v1/jobs?id=a&topic=t", "")["data"].([]any)[0]
+	if diff := cmp.Diff(listed, any(sent.Job)); diff != "" || sent.Event != "delivered" || sent.At != done["ended_at"] {
+		t.Errorf("%s at %s reports (-listed +reported):\n%s", sent.Event, sent.At, diff)
 	}
 	if sent.Attempt["response_body_base64"] != "b2v/" || sent.Attempt["response_body_truncated"] != true || sent.Attempt["status"] != 200.0 {
 		t.Errorf("attempt %v", sent.Attempt)

@@ -76,7 +76,7 @@ func TestJobAsWritten(t *testing.T) {
 			`"dns_ms":0,"connect_ms":null,"tls_ms":null,"first_byte_ms":20,"connection_reused":false,"status":500,"error":"http_500","response_body":"\"no\"\u0000é` + "\uFFFD" + `",` +
 			`"response_headers":{"Date":"today"},"next_at":null,"reason":"retry_limit","version":1767258000005,"connect_retries":1},"ended_at":"2026-01-31T09:30:00.005Z","reason":"retry_limit",` +
 			`"version":1767258000006,"group":"g","group_id":"a","schedule":"nightly","occurrence":{"time":"2026-01-31T09:30:00.000Z","kind":"timetable"},` +
-			`"callbacks":[{"event":"dead","id":"01KDWCJ2M00000000000000001.dead","url":"/v1/jobs/mail/01KDWCJ2M00000000000000001.dead"}],` +
+			`"callback_jobs":[{"event":"dead","id":"01KDWCJ2M00000000000000001.dead","url":"/v1/jobs/mail/01KDWCJ2M00000000000000001.dead"}],` +
 			`"count":{"count":4,"target":5,"at_deadline":"fire","fired":true},"result":"same"}`},
 		"what a job need not have": {written(&job.Job{}, retrypolicy.Policy{}, ""), `{"uid":"","topic":"","id":"","biz_key":null,"labels":{},"url":"","method":"POST","state":"waiting","priority":5,"due_at":null,` +
 			`"created_at":null,"next_at":null,"attempts":0,"max_attempts":1,"last_attempt":null,"ended_at":null,"reason":null,"version":0,"schedule":null,"occurrence":null}`},

@@ -16,7 +16,7 @@ func (s *API) explainJob(r *request) (jsonout.View, error) {
 		jsonout.List(w, "notes", e.Notes, writeNote)
 		w.Instant("expected_at", e.Expected)
 		writeLadder(w, &e.Forecast, e.Expires)
-		jsonout.Part(w, "job", &e.Job, s.writeJob)
+		jsonout.Part(w, "job", &e.Job, s.writeDetails)
 	}, err
 }
 

@@ -105,7 +105,7 @@ func (s *API) showJob(r *request, j *job.Job, err error) (jsonout.View, error) {
 		return nil, err
 	}
 	r.setVersion(jobjson.Version(j))
-	return jsonout.Shown(s.writeJob, j), nil
+	return jsonout.Shown(s.writeDetails, j), nil
 }
 
 // listJobs answers GET /v1/jobs.

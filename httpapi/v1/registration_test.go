@@ -163,3 +163,56 @@ func TestRegistrationsKeepDefaultsAway(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// GET shows all that was registered but the body, and a caller who may only read no headers.
+func TestDetails(t *testing.T) {
+	a := newKeyedAPI(t)
+	const spec = `{"topic":"t","id":"a","biz_key":"b","order_key":"o","url":"https://shop.example/hook","method":"PUT","delay":"1h","spread":"1m",` +
+		`"content_type":"text/plain","headers":{"X-A":"1"},"timeout":"5s","ttl":"2h","labels":{"l":"1"},"priority":7,"again_body":true,` +
+		`"retry":{"steps":["1s","2s"],"limit":3},"callbacks":{"dead":{"url":"https://shop.example/dead","headers":{"X-B":"2"}}},` +
+		`"expect":{"body":"ok"},"count":{"target":2},"body_text":"hello"}`
+	a.want(201, "POST", "/v1/jobs", spec)
+	var want map[string]any
+	if err := json.Unmarshal([]byte(spec), &want); err != nil {
+		t.Fatal(err)
+	}
+	want["count"] = map[string]any{"count": 0.0, "target": 2.0, "at_deadline": "fire", "fired": false}
+	for name := range draftFields {
+		switch _, given := want[name]; {
+		case name == "body" || name == "body_base64" || name == "at" || name == "on_conflict" || name == "group" || name == "filter_label":
+		case !given:
+			t.Errorf("%s is not in this test", name)
+		}
+	}
+	delete(want, "body_text")
+	delete(want, "delay") // due_at has it
+	got := a.want(200, "GET", "/v1/jobs/t/a", "")
+	explained := a.want(200, "GET", "/v1/jobs/t/a/explain", "")["job"].(map[string]any)
+	for name, value := range want {
+		if diff := cmp.Diff(value, got[name]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(value, explained[name]); diff != "" {
+			t.Errorf("explained, %s (-want +got):\n%s", name, diff)
+		}
+	}
+	read, key := a.newKey("--scope=read")
+	a.withAccess(a.keyring(key, a.admin), func() {
+		got := a.call("GET", "/v1/jobs/t/a", "", "Authorization", "Bearer "+read)
+		var j map[string]any
+		if err := json.Unmarshal(got.Body.Bytes(), &j); err != nil {
+			t.Fatal(err)
+		}
+		dead := j["callbacks"].(map[string]any)["dead"].(map[string]any)
+		if j["headers"] != nil || dead["headers"] != nil || j["timeout"] != "5s" {
+			t.Errorf("a key that may only read: %s", got.Body)
+		}
+	})
+	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"plain","url":"https://shop.example/hook"}`)
+	plain := a.want(200, "GET", "/v1/jobs/t/plain", "")
+	for _, name := range []string{"retry", "timeout", "ttl", "expect", "content_type", "callbacks"} {
+		if value, has := plain[name]; !has || value != nil {
+			t.Errorf("%s of a plain job: %v", name, value)
+		}
+	}
+}

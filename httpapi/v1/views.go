@@ -12,6 +12,21 @@ import (
 
 func (s *API) writeJob(w *jsonout.Writer, j *job.Job) { jobjson.WriteJob(w, j, s.Scheduler.Policy()) }
 
+// writeDetails writes a job with all that was registered except its body. Its retry policy is
+// null if it has the server's ladder.
+func (s *API) writeDetails(w *jsonout.Writer, j *job.Job) {
+	s.writeJob(w, j)
+	spec := &j.Spec
+	jsonout.Part(w, "retry", spec.Retry, writeRetry)
+	jsonout.Nullable(w, "timeout", orNull(&spec.Timeout), w.Duration)
+	jsonout.Nullable(w, "ttl", orNull(&spec.TTL), w.Duration)
+	jsonout.Part(w, "expect", orNull(&spec.ExpectBody), func(w *jsonout.Writer, body *string) { w.Text("body", *body) })
+	w.TextOrNull("content_type", spec.ContentType)
+	w.SecretHeaders("headers", spec.Headers)
+	w.Boolean("again_body", spec.AgainBody)
+	jsonout.Part(w, "callbacks", spec.Callbacks.Draft(), writeCallbacks)
+}
+
 // writeRegistered writes the answer to a registration: the job that has the topic and id
 // now, and what became of the registration.
 func (s *API) writeRegistered(w *jsonout.Writer, r *store.Registered) {

@@ -31,16 +31,18 @@ func (a *app) get() *cobra.Command {
 	})
 }
 
-func (a *app) details(j *client.Job) {
-	a.printf("%s\n", a.jobLine(j))
+func (a *app) details(j *client.JobDetails) {
+	a.printf("%s\n", a.jobLine(&j.Job))
 	a.printf("  uid        %s, version %d\n", j.UID, j.Version)
 	a.printf("  request    %s %s\n", j.Method, j.URL)
 	a.printf("  attempts   %d of %d\n", j.Attempts, j.MaxAttempts)
 	a.printf("  registered %s (%s)\n", a.when(j.CreatedAt), stamp(j.CreatedAt))
 	a.printf("  due        %s (%s)\n", a.when(j.DueAt), stamp(j.DueAt))
-	for name, value := range map[string]string{"biz key": j.BizKey, "order key": j.OrderKey, "group": j.GroupID} {
-		if value != "" {
-			a.printf("  %-10s %s\n", name, value)
+	for _, field := range [][2]string{
+		{"biz key", j.BizKey}, {"order key", j.OrderKey}, {"group", j.GroupID}, {"timeout", shown(j.Timeout)}, {"ttl", shown(j.TTL)},
+	} {
+		if field[1] != "" {
+			a.printf("  %-10s %s\n", field[0], field[1])
 		}
 	}
 	if j.Count != nil {
@@ -49,6 +51,14 @@ func (a *app) details(j *client.Job) {
 	if l := j.LastAttempt; l != nil {
 		a.printf("  last       #%d %s: %s\n", l.Number, a.when(l.StartedAt), answer(l))
 	}
+}
+
+// shown is a duration; empty for none.
+func shown(d client.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
 }
 
 // answer says what became of an attempt.
@@ -100,7 +110,7 @@ func (a *app) explain() *cobra.Command {
 	return a.jobCommand("explain", "Say why a job has not run yet, or why it ended", func(ctx context.Context, topic, id string) error {
 		e, err := a.client.Explain(ctx, topic, id)
 		return a.one(err, func() {
-			a.printf("%s\n", a.jobLine(&e.Job))
+			a.printf("%s\n", a.jobLine(&e.Job.Job))
 			for _, r := range e.Reasons {
 				a.printf("  %s\n", r.Detail)
 			}
@@ -148,8 +158,8 @@ func (a *app) end(done client.Cancellation, err error) error {
 }
 
 // changed prints the job that a call returned.
-func (a *app) changed(j client.Job, err error) error {
-	return a.one(err, func() { a.printf("%s\n", a.jobLine(&j)) })
+func (a *app) changed(j client.JobDetails, err error) error {
+	return a.one(err, func() { a.printf("%s\n", a.jobLine(&j.Job)) })
 }
 
 func (a *app) run() *cobra.Command {

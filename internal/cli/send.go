@@ -224,9 +224,11 @@ func (a *app) follow(ctx context.Context, j client.Job) error {
 		if err != nil {
 			return fmt.Errorf("stopped waiting for %s/%s, which continues: %w", j.Topic, j.ID, err)
 		}
-		if j, err = a.client.Job(ctx, j.Topic, j.ID); err != nil {
+		found, err := a.client.Job(ctx, j.Topic, j.ID)
+		if err != nil {
 			return err
 		}
+		j = found.Job
 		if j.Attempts != attempts && j.LastAttempt != nil && !j.State.Final() {
 			a.hint("attempt %d failed: %s; next %s\n", j.LastAttempt.Number, j.LastAttempt.Error, a.when(j.NextAt))
 		}

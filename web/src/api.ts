@@ -80,12 +80,21 @@ export interface Job {
   schedule: string | null;
   occurrence: { time: string; kind: string } | null;
   /** The last callbacks made, oldest first. Absent without any. */
-  callbacks?: { event: CallbackEvent; id: string }[];
+  callback_jobs?: { event: CallbackEvent; id: string }[];
   /** What a callback reports. */
   callback_of?: { event: CallbackEvent; id: string };
   /** The group whose member the job is for, and the id of its fan-out. */
   group?: string;
   group_id?: string;
+}
+
+/** A job with all that was registered except its body. */
+export interface JobDetails extends Job {
+  retry: { steps?: string[]; limit?: number } | null;
+  timeout: string | null;
+  ttl: string | null;
+  expect: { body: string } | null;
+  callbacks: Callbacks | null;
 }
 
 /** A sentence of a reason, for translation. */
@@ -121,7 +130,7 @@ export interface Forecast {
 }
 
 export interface Explanation {
-  job: Job;
+  job: JobDetails;
   reasons: Reason[];
   notes: Note[];
   expected_at: string | null;
@@ -358,7 +367,6 @@ export interface Stored {
   content_type?: string;
   body_text?: string;
   body_base64?: string;
-  callbacks?: Callbacks;
 }
 
 export const bulkActions = ['replay', 'run', 'reschedule', 'cancel', 'discard'] as const;

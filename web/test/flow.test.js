@@ -111,6 +111,17 @@ test('callbacks of a job', async () => {
   await page.waitForURL(new RegExp(`uid=${uid}$`));
 });
 
+test('a job several places back in its order key', async () => {
+  for (const [id, delay] of [['first', '1h'], ['second', '2h'], ['third', '3h']])
+    await node.call('POST', '/v1/jobs', { topic: 'lined-up', id, order_key: 'k', url: `${receiver.url}/ok`, delay, timeout: '7s' });
+  await go('/jobs/lined-up/third');
+  await page.getByText('2 jobs of its order key go first').waitFor();
+  assert.equal(await page.getByRole('timer').count(), 0);
+  await fact('Timeout', '7s');
+  await go('/jobs/lined-up/second');
+  await page.getByRole('timer').waitFor();
+});
+
 test('what a request says of a group, a count and a schedule', async () => {
   await node.call('PUT', '/v1/groups/members', { members: [{ name: 'a', url: `${receiver.url}/ok` }] });
   await node.call('POST', '/v1/jobs', { topic: 'told', id: 'g', group: 'members', count: { target: 2 } });

@@ -18,7 +18,7 @@ const maxCallbackLinks = 10
 // reports.
 func writeCallbackLinks(w *jsonout.Writer, j *job.Job) {
 	if keys := j.CallbackKeys(); len(keys) > 0 {
-		jsonout.List(w, "callbacks", keys[max(0, len(keys)-maxCallbackLinks):], func(w *jsonout.Writer, key *job.Key) {
+		jsonout.List(w, "callback_jobs", keys[max(0, len(keys)-maxCallbackLinks):], func(w *jsonout.Writer, key *job.Key) {
 			w.Text("event", string(job.EventOfCallback(key.ID)))
 			w.Text("id", key.ID)
 			w.Text("url", Path(*key))

@@ -1,6 +1,6 @@
 /** Callbacks: fields of a form, and what a job has. */
 import { address } from '../address';
-import { callbackEvents, type CallbackEvent, type Callbacks, type Job, type Stored } from '../api';
+import { callbackEvents, type CallbackEvent, type Callbacks, type JobDetails } from '../api';
 import { t, type Key } from '../text';
 import { Group, Input, retryOf, type FieldProps } from './form';
 import { Target } from './marks';
@@ -56,10 +56,10 @@ export const typedCallbacks = (stored: Callbacks | null | undefined): CallbackDr
 const eventName = (event: CallbackEvent): string => t(event === 'attempt_failed' ? 'callback.attempt_failed' : `state.${event}`);
 
 /** The callbacks that a job asks for, the jobs made for them, and the job that a callback reports. */
-export function CallbackFacts({ job, stored }: { job: Job; stored: Stored | undefined }) {
-  const { callbacks: made = [], callback_of: of } = job;
+export function CallbackFacts({ job }: { job: JobDetails }) {
+  const { callback_jobs: made = [], callback_of: of } = job;
   const asked = callbackEvents.flatMap((event) => {
-    const to = stored?.callbacks?.[event];
+    const to = job.callbacks?.[event];
     return to ? [{ event, to }] : [];
   });
   return (

@@ -68,7 +68,7 @@ function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] | 
           <h2>{t('job.attempts')}</h2>
           <AttemptList job={job} stored={stored} attempts={attempts} />
         </section>
-        <Facts told={told} stored={stored} />
+        <Facts told={told} />
       </div>
     </>
   );
@@ -132,7 +132,7 @@ function Standing({ told: { job, reasons, expected_at: expected } }: { told: Exp
   );
 }
 
-function Facts({ told: { job, ladder }, stored }: { told: Explanation; stored: Stored | undefined }) {
+function Facts({ told: { job, ladder } }: { told: Explanation }) {
   return (
     <section class="card facts">
       <h2>{t('job.facts')}</h2>
@@ -163,6 +163,24 @@ function Facts({ told: { job, ladder }, stored }: { told: Explanation; stored: S
             <dd>{count(job.rounds)}</dd>
           </>
         )}
+        {job.retry?.steps && (
+          <>
+            <dt>{t('register.steps')}</dt>
+            <dd class="mono">{job.retry.steps.join(' ')}</dd>
+          </>
+        )}
+        {job.timeout && (
+          <>
+            <dt>{t('register.timeout')}</dt>
+            <dd>{job.timeout}</dd>
+          </>
+        )}
+        {job.expect && (
+          <>
+            <dt>{t('register.expect')}</dt>
+            <dd class="mono">{job.expect.body}</dd>
+          </>
+        )}
         <dt>{t('job.priority')}</dt>
         <dd>{job.priority}</dd>
         {ladder.expires_at && (
@@ -183,7 +201,7 @@ function Facts({ told: { job, ladder }, stored }: { told: Explanation; stored: S
             </dd>
           </>
         )}
-        <CallbackFacts job={job} stored={stored} />
+        <CallbackFacts job={job} />
         {job.group && job.group_id && (
           <>
             <dt>{t('group.group')}</dt>
