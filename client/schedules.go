@@ -20,9 +20,17 @@ type ScheduleDraft struct {
 	Jitter         Duration     `json:"jitter,omitzero"`
 	Misfire        *Misfire     `json:"misfire,omitempty"`
 	Overlap        string       `json:"overlap,omitempty"`
+	Except         *Except      `json:"except,omitempty"`
 	Paused         *bool        `json:"paused,omitempty"`
 	Note           string       `json:"note,omitempty"`
 	Job            Registration `json:"job,omitzero"`
+}
+
+// Except is on which dates nothing occurs: a date such as 2026-12-25, a range such as
+// 2026-12-24/2027-01-02, and the dates of calendars.
+type Except struct {
+	Dates     []string `json:"dates,omitempty"`
+	Calendars []string `json:"calendars,omitempty"`
 }
 
 // DST is what becomes of local times that the clock leaps over or shows twice.
@@ -58,6 +66,7 @@ type Schedule struct {
 	Jitter         Duration         `json:"jitter"`
 	Misfire        Misfire          `json:"misfire"`
 	Overlap        string           `json:"overlap"`
+	Except         *Except          `json:"except"`
 	Paused         *Pause           `json:"paused"`
 	TZData         string           `json:"tzdata"`
 	Job            Registration     `json:"job"` // without headers and body
@@ -94,6 +103,8 @@ type Occurrence struct {
 	DueAt  time.Time `json:"due_at"`
 	Effect string    `json:"effect"`
 	Wanted string    `json:"wanted"`
+	// Skipped: a call skipped it.
+	Skipped bool `json:"skipped,omitempty"`
 }
 
 // ScheduleQuery is a list of schedules.
@@ -157,10 +168,11 @@ func (c *Client) Occurrences(ctx context.Context, name string, q OccurrenceQuery
 	return do[Timetable](ctx, c, k)
 }
 
-// Omitted is a local time that yields no occurrence.
+// Omitted is a local time, or a date, that yields no occurrence.
 type Omitted struct {
-	Local  string `json:"local"`
-	Reason string `json:"reason"`
+	Local    string `json:"local"`
+	Reason   string `json:"reason"`
+	Calendar string `json:"calendar,omitempty"` // that excepts the date
 }
 
 // Preview is a schedule to preview.
@@ -183,8 +195,24 @@ func (c *Client) PauseSchedule(ctx context.Context, name string, p PauseOptions,
 }
 
 // ResumeSchedule continues with the next occurrence.
-func (c *Client) ResumeSchedule(ctx context.Context, name, note string, options ...CallOption) (Schedule, error) {
-	return do[Schedule](ctx, c, newCall(http.MethodPost, true, path("v1", "schedules", name, "resume"), PauseOptions{Note: note}, options))
+func (c *Client) ResumeSchedule(ctx context.Context, name string, options ...CallOption) (Schedule, error) {
+	return do[Schedule](ctx, c, newCall(http.MethodPost, true, path("v1", "schedules", name, "resume"), nil, options))
+}
+
+// skip is an occurrence to skip.
+type skip struct {
+	Time time.Time `json:"time,omitzero"`
+}
+
+// SkipOccurrence skips an occurrence: the next one if the time is zero. A repeated call with a
+// time changes nothing.
+func (c *Client) SkipOccurrence(ctx context.Context, name string, at time.Time, options ...CallOption) (Schedule, error) {
+	return do[Schedule](ctx, c, newCall(http.MethodPost, !at.IsZero(), path("v1", "schedules", name, "skip"), skip{at}, options))
+}
+
+// UnskipOccurrence takes SkipOccurrence back: for all occurrences to come if the time is zero.
+func (c *Client) UnskipOccurrence(ctx context.Context, name string, at time.Time, options ...CallOption) (Schedule, error) {
+	return do[Schedule](ctx, c, newCall(http.MethodPost, true, path("v1", "schedules", name, "unskip"), skip{at}, options))
 }
 
 // RunSchedule registers one job of a schedule now.

@@ -14,6 +14,7 @@ import (
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/calendars"
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/schedules"
@@ -129,6 +130,9 @@ var known = []struct {
 	{schedules.ErrNotFound, CodeScheduleNotFound, "No schedule has this name. Create one with PUT. Names are case-sensitive."},
 	{schedules.ErrTooMany, CodeTooManySchedules, fmt.Sprintf("There are %d schedules, or they take %d MiB together, the limits. Delete one.", schedules.MaxSchedules, schedules.MaxAllBytes>>20)},
 
+	{calendars.ErrNotFound, CodeCalendarNotFound, "No calendar has this name. Create one with PUT. Names are case-sensitive."},
+	{calendars.ErrTooMany, CodeTooManyCalendars, fmt.Sprintf("There are %d calendars, or their dates take %d MiB together, the limits. Delete one.", calendars.MaxCalendars, calendars.MaxAllBytes>>20)},
+
 	{groups.ErrNotFound, CodeGroupNotFound, "No group has this name. Create one with PUT. Names are case-sensitive."},
 	{groups.ErrTooMany, CodeTooManyGroups, fmt.Sprintf("There are %d groups, or their members take %d MiB together, the limits. Delete one.", groups.MaxGroups, groups.MaxAllBytes>>20)},
 
@@ -222,6 +226,7 @@ func withDetails(err error) *Error {
 		namespace *access.NamespaceError
 		scope     *access.ScopeError
 		topic     *job.TopicError
+		inUse     *calendars.InUseError
 	)
 	switch {
 	case errors.As(err, &refused):
@@ -233,6 +238,11 @@ func withDetails(err error) *Error {
 		}
 	case errors.As(err, &conflict):
 		return ofConflict(conflict)
+	case errors.As(err, &inUse):
+		return &Error{
+			Code: CodeCalendarInUse, Detail: inUse.Error() + ". Take it out of their except first, or delete them.",
+			More: map[string]any{"schedules": inUse.Schedules, "more": inUse.More},
+		}
 	case errors.As(err, &state):
 		return ofState(state)
 	case errors.As(err, &blocked):

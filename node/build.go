@@ -17,6 +17,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node/dashboard"
 	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/calendars"
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/schedules"
@@ -52,10 +53,12 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	recurring, err := n.newSchedules(jobs)
+	dates := calendars.New(n.store, nil)
+	recurring, err := n.newSchedules(jobs, dates)
 	if err != nil {
 		return nil, err
 	}
+	dates.For(recurring)
 	bulk, err := operations.New(operations.Options{
 		Store: n.store, Jobs: jobs, ID: n.id, Schedules: recurring, Limits: jobLimits, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
 	})
@@ -70,7 +73,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	calls := v1.Options{Scheduler: jobs, Operations: bulk, Schedules: recurring, Groups: members, Alerts: watch, Events: n.events}
+	calls := v1.Options{Scheduler: jobs, Operations: bulk, Schedules: recurring, Groups: members, Calendars: dates, Alerts: watch, Events: n.events}
 	if keyring == nil {
 		close(n.signs)
 	} else {
@@ -153,9 +156,9 @@ func (n *node) newDispatcher(keyring *signing.Keyring) (*dispatcher.Dispatcher, 
 	return dispatcher.New(o)
 }
 
-func (n *node) newSchedules(jobs *scheduler.Scheduler) (*schedules.Manager, error) {
+func (n *node) newSchedules(jobs *scheduler.Scheduler, dates schedules.Calendars) (*schedules.Manager, error) {
 	o := schedules.Options{
-		Store: n.store, Jobs: jobs, ID: n.id, Alone: n.Config.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
+		Store: n.store, Jobs: jobs, Calendars: dates, ID: n.id, Alone: n.Config.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
 	}
 	if n.reconciler != nil {
 		o.Journal = n.reconciler

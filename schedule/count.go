@@ -16,11 +16,27 @@ func (t *Timetable) Count(after, until time.Time) int64 {
 	if begin > end {
 		return 0
 	}
-	if t.HasEvery {
+	if t.HasEvery && len(t.except)+len(t.former) == 0 {
 		every, anchor := int64(t.Every/time.Second), t.Anchor.Unix()
 		return floorDiv(end-anchor, every) - floorDiv(begin-1-anchor, every)
 	}
+	if t.HasEvery || len(t.former) > 0 {
+		return t.walk(begin, end, 0)
+	}
 	return t.countCron(begin, end)
+}
+
+// walk counts occurrences one by one, with those that are counted already.
+func (t *Timetable) walk(from, to, counted int64) int64 {
+	for p := range t.points(time.Unix(from, 0)) {
+		if p.at > to || counted >= MaxCount {
+			break
+		}
+		if p.omitted == "" {
+			counted++
+		}
+	}
+	return counted
 }
 
 // window is after < T <= until within the bounds of the timetable, in seconds.
@@ -40,16 +56,6 @@ func floor(t time.Time) int64 { return t.Unix() } // Unix rounds down, before 19
 // countCron counts whole plain days by their number, and walks the others.
 func (t *Timetable) countCron(begin, end int64) (n int64) {
 	perDay := int64(len(t.expr.hours) * len(t.expr.minutes) * len(t.expr.seconds))
-	walk := func(from, to int64) {
-		for p := range t.cronPoints(from, func() int64 { return to }) {
-			if p.at > to || n >= MaxCount {
-				return
-			}
-			if p.omitted == "" {
-				n++
-			}
-		}
-	}
 	from := begin // all before it is counted
 	for day := floorDiv(begin, daySeconds) - 1; day*daySeconds-daySeconds <= end && n < MaxCount; day++ {
 		offset, plain := t.offsetOf(day)
@@ -58,15 +64,15 @@ func (t *Timetable) countCron(begin, end int64) (n int64) {
 			continue
 		}
 		if first > from {
-			walk(from, first-1)
+			n = t.walk(from, first-1, n)
 		}
-		if t.expr.matches(dateOf(day)) {
+		if t.expr.matches(dateOf(day)) && t.excepts(day) == nil {
 			n += perDay
 		}
 		from = last + 1
 	}
 	if from <= end {
-		walk(from, end)
+		n = t.walk(from, end, n)
 	}
 	return n
 }

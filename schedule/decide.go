@@ -46,6 +46,9 @@ type Rules struct {
 	Skips   []time.Time // occurrences that a client asked to skip
 }
 
+// Skipped reports whether a client asked to skip the occurrence at a time.
+func (r *Rules) Skipped(at time.Time) bool { return slices.ContainsFunc(r.Skips, at.Equal) }
+
 // maxFires bounds the occurrences that one decision fires. The next decision continues.
 const maxFires = 1000
 
@@ -166,6 +169,7 @@ func (d *decider) tooLate() time.Time {
 	if n == 0 {
 		return old
 	}
+	n += len(d.Skips) // they may be the latest
 	never := earlier(old, d.f.Now.Add(-d.Misfire.Window-time.Second))
 	if last := d.Table.Latest(later(d.s.Since, d.s.Done.At), old, n); len(last) == n {
 		return later(never, last[0].Add(-time.Second))
@@ -176,7 +180,7 @@ func (d *decider) tooLate() time.Time {
 // judge applies the rule for late occurrences to one of them.
 func (d *decider) judge(o occurrence, late, chosen bool) {
 	switch {
-	case slices.ContainsFunc(d.Skips, o.Time.Equal):
+	case d.Skipped(o.Time):
 		d.count(Step{Turn: o.Turn, Outcome: Skipped, ByHand: true, Count: 1})
 	case chosen:
 		d.fire(o.Turn, true)
@@ -214,7 +218,7 @@ func (d *decider) chooseLate(list []occurrence) map[int64]bool {
 	}
 	fires := map[int64]bool{}
 	for _, o := range slices.Backward(list) {
-		if left > 0 && may(o) && d.inWindow(o.Time) {
+		if left > 0 && may(o) && d.inWindow(o.Time) && !d.Skipped(o.Time) {
 			fires[o.Time.Unix()] = true
 			left--
 		}

@@ -24,6 +24,7 @@ type point struct {
 	at, local int64
 	effect    Effect
 	omitted   Reason // empty: it fires
+	calendar  string // of an excepted day
 }
 
 // margin is how far from a change of the zone's clock a day has to be to count as
@@ -110,6 +111,9 @@ func (t *Timetable) plainDay(day, offset, begin int64, yield func(point) bool) b
 	if (day+1)*daySeconds-offset <= begin {
 		return true
 	}
+	if x := t.excepts(day); x != nil {
+		return yield(exceptedDay(day, max(begin, day*daySeconds-offset), x))
+	}
 	for local := range t.expr.times(day) {
 		if at := local - offset; at >= begin && !yield(point{at: at, local: local}) {
 			return false
@@ -139,6 +143,9 @@ func (t *Timetable) collect(points []point, day int64) []point {
 		return points
 	}
 	spans := t.spans(day)
+	if x := t.excepts(day); x != nil {
+		return append(points, exceptedDay(day, day*daySeconds-spans[0].offset, x))
+	}
 	for local := range t.expr.times(day) {
 		points = t.resolve(points, spans, local)
 	}

@@ -11,8 +11,9 @@ const maxOmitted = 100
 
 // Omitted is a local time that yields no occurrence.
 type Omitted struct {
-	Local  string // with an offset if the clock shows it
-	Reason Reason
+	Local    string // with an offset if the clock shows it; the date of an excepted day
+	Reason   Reason
+	Calendar string // that excepts the day; empty: the schedule itself
 }
 
 // Preview is a part of a timetable.
@@ -41,10 +42,16 @@ func (t *Timetable) Preview(from time.Time, count int) Preview {
 }
 
 func (t *Timetable) omission(p point) Omitted {
-	if p.omitted == Repeated {
-		return Omitted{time.Unix(p.at, 0).In(t.loc).Format(LocalLayout), p.omitted}
+	o := Omitted{Reason: p.omitted, Calendar: p.calendar}
+	switch local := time.Unix(p.local, 0).UTC(); p.omitted {
+	case Excepted:
+		o.Local = local.Format(time.DateOnly)
+	case Repeated:
+		o.Local = t.Local(time.Unix(p.at, 0))
+	case InGap, Merged:
+		o.Local = local.Format(wantedLayout)
 	}
-	return Omitted{time.Unix(p.local, 0).UTC().Format(wantedLayout), p.omitted}
+	return o
 }
 
 // Local is a time by the clock of the timetable's zone, with a numeric offset.

@@ -60,8 +60,10 @@ type Spec struct {
 type Timetable struct {
 	Spec // with the defaults filled in
 
-	loc  *time.Location
-	expr *expression // nil with Every
+	loc    *time.Location
+	expr   *expression // nil with Every
+	except []Exception // in order, without overlaps
+	former []Exception // those that were taken back
 }
 
 // New checks a Spec. The error is a *job.ValidationError with every wrong field.
@@ -195,7 +197,13 @@ func (t *Timetable) points(from time.Time) iter.Seq[point] {
 			source = t.everyPoints
 		}
 		for p := range source(begin, func() int64 { return min(end, horizon) }) {
-			if p.at > min(end, horizon) || !yield(p) {
+			if p.at > min(end, horizon) {
+				return
+			}
+			if p.omitted == "" && t.wasExcepted(&p) {
+				continue
+			}
+			if !yield(p) {
 				return
 			}
 			if p.omitted == "" {
@@ -215,13 +223,19 @@ func ceil(t time.Time) int64 {
 // everyPoints yields anchor + k × every.
 func (t *Timetable) everyPoints(begin int64, _ func() int64) iter.Seq[point] {
 	return func(yield func(point) bool) {
-		every, anchor := int64(t.Every/time.Second), t.Anchor.Unix()
-		at := anchor + floorDiv(begin-anchor, every)*every
-		if at < begin {
-			at += every
+		if len(t.except)+len(t.former) > 0 {
+			t.exceptionalPoints(begin, yield)
+			return
 		}
+		at := t.atOrAfter(begin)
 		for yield(point{at: at}) {
-			at += every
+			at += int64(t.Every / time.Second)
 		}
 	}
+}
+
+// atOrAfter is the first anchor + k × every that is not before an instant.
+func (t *Timetable) atOrAfter(begin int64) int64 {
+	every, anchor := int64(t.Every/time.Second), t.Anchor.Unix()
+	return anchor - floorDiv(anchor-begin, every)*every
 }

@@ -100,6 +100,14 @@ func (r *Rules) NextTurn(s State) (next Turn, ok bool) {
 	return next, ok
 }
 
+// Pending reports whether the occurrence at a time is to be decided yet.
+func (r *Rules) Pending(s State, at time.Time) bool {
+	for o := range r.turns(s.Since, at.Add(-time.Second), at) {
+		return o.Time.Equal(at) && o.Compare(s.Done) > 0
+	}
+	return false
+}
+
 // Next returns when to look again after a decision, without regard to a queued
 // occurrence; false if there is nothing to come.
 func (r *Rules) Next(s State) (time.Time, bool) {

@@ -45,6 +45,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverSigning(a)
 	coverTopics(a)
 	coverGroups(a)
+	coverCalendars(a)
 	coverOperations(a)
 	coverSchedules(a)
 	coverAlerts(a)
@@ -317,6 +318,9 @@ func coverRefusals(a *keyedAPI) {
 			if strings.HasPrefix(path, schedulesPath) {
 				want = httpapi.CodeScheduleNotFound
 			}
+			if strings.HasPrefix(path, calendarsPath) {
+				want = httpapi.CodeCalendarNotFound
+			}
 			if strings.HasPrefix(path, groupsPath) {
 				want = httpapi.CodeGroupNotFound
 			}
@@ -421,9 +425,11 @@ func coverFaults(a *keyedAPI) {
 		"PATCH /v1/alerts/rules/{rule}": `{}`,
 
 		"PATCH " + groupPath:    `{}`,
+		"PATCH " + calendarPath: `{}`,
 		"PATCH " + schedulePath: `{}`,
 
 		"PUT " + groupPath:    `{"members":[]}`,
+		"PUT " + calendarPath: `{"dates":[]}`,
 		"PUT " + schedulePath: `{"every":"1h","job":{"url":"https://shop.example/hook"}}`,
 		"POST " + previewPath: `{"every":"1h"}`,
 	}

@@ -76,8 +76,8 @@ func (r *request) showGroup(g *groups.Group) jsonout.View {
 
 // listGroups answers GET /v1/groups.
 func (s *API) listGroups(r *request) (jsonout.View, error) {
-	page, err := s.Groups.List(r.Context(), r.query.Cursor, r.query.Limit)
-	return pageOf(page.Groups, writeGroup, page.Next), err
+	page, next, err := s.Groups.List(r.Context(), r.query.Cursor, r.query.Limit)
+	return pageOf(page, writeGroup, next), err
 }
 
 // deleteGroup answers DELETE /v1/groups/{group}.

@@ -26,6 +26,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/calendars"
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/schedules"
@@ -122,10 +123,12 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 		t.Fatal(err)
 	}
 	documents := operationsStore{a.faults, faultyDocuments{mem, a.faults}, mem}
-	a.schedules, err = schedules.New(schedules.Options{Store: documents, Jobs: a.jobs, ID: "node", Clock: clock})
+	o.Options.Calendars = calendars.New(documents, clock)
+	a.schedules, err = schedules.New(schedules.Options{Store: documents, Jobs: a.jobs, Calendars: o.Options.Calendars, ID: "node", Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.Options.Calendars.For(a.schedules)
 	a.operations, err = operations.New(operations.Options{Store: documents, Jobs: a.jobs, Schedules: a.schedules, ID: "node", Clock: clock})
 	if err != nil {
 		t.Fatal(err)

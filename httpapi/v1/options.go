@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/calendars"
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/store"
 )
@@ -28,6 +29,7 @@ type Options struct {
 	Operations Operations
 	Schedules  Schedules
 	Groups     *groups.Manager
+	Calendars  *calendars.Manager
 	Alerts     Alerts
 	Events     Events
 	// Access manages the API keys; nil: the server has no keys.

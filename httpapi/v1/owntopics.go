@@ -18,6 +18,7 @@ var ownTopics = map[string]bool{
 	"GET " + schedulesPath: true, "POST " + previewPath: true, "PUT " + schedulePath: true, "GET " + schedulePath: true, "DELETE " + schedulePath: true,
 	"GET " + schedulePath + "/registration": true, "GET " + schedulePath + "/occurrences": true,
 	"POST " + schedulePath + "/pause": true, "POST " + schedulePath + "/resume": true,
+	"POST " + schedulePath + "/skip": true, "POST " + schedulePath + "/unskip": true, "GET " + calendarsPath: true, "GET " + calendarPath: true,
 	"POST " + schedulePath + "/run": true, "POST " + schedulePath + "/backfill": true,
 	"POST /v1/endpoints/test": true, "GET " + eventsPath: true, "GET /v1/whoami": true,
 }

@@ -34,14 +34,8 @@ func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 	w.Duration("jitter", s.Def.Jitter)
 	jsonout.Part(w, "misfire", &r.Misfire, writeMisfire)
 	w.Text("overlap", string(r.Overlap))
-	var paused *job.Pause
-	if s.PausedAt != 0 {
-		paused = &job.Pause{Since: s.PausedAt}
-		if s.Note != nil {
-			paused.Note = *s.Note
-		}
-	}
-	writePause(w, "paused", paused)
+	jsonout.Part(w, "except", s.Def.Excepted(), writeExcept)
+	writePause(w, "paused", s.Pause)
 	w.Text("tzdata", schedule.TZData)
 	w.In("job", func() { writeTemplate(w, s) })
 	jsonout.Part(w, "last", s.Last, func(w *jsonout.Writer, l *schedules.Last) {
@@ -96,6 +90,15 @@ func writeDST(w *jsonout.Writer, t *schedule.Timetable) {
 	})
 }
 
+func writeExcept(w *jsonout.Writer, e *schedules.Except) {
+	if len(e.Dates) > 0 {
+		w.Member("dates", e.Dates)
+	}
+	if len(e.Calendars) > 0 {
+		w.Member("calendars", e.Calendars)
+	}
+}
+
 func writeMisfire(w *jsonout.Writer, m *schedule.Misfire) {
 	w.Text("policy", string(m.Policy))
 	w.Duration("grace", m.Grace)
@@ -131,6 +134,9 @@ func writeOccurrences(w *jsonout.Writer, name string, r *schedule.Rules, all []s
 		w.Moment("due_at", schedule.Due(r.Name, o.Time, r.Jitter))
 		w.TextOrNull("effect", string(o.Effect))
 		w.TextOrNull("wanted", o.Wanted)
+		if r.Skipped(o.Time) {
+			w.Boolean("skipped", true)
+		}
 	})
 }
 
@@ -148,6 +154,7 @@ func writeTimetable(w *jsonout.Writer, t *schedules.Timetable) {
 	jsonout.List(w, "omitted", t.Omitted, func(w *jsonout.Writer, o *schedule.Omitted) {
 		w.Text("local", o.Local)
 		w.Text("reason", string(o.Reason))
+		w.TextIfAny("calendar", o.Calendar)
 	})
 }
 
@@ -174,5 +181,8 @@ func writeDefinition(w *jsonout.Writer, d *schedules.Definition) {
 	w.Duration("jitter", d.Jitter)
 	jsonout.Part(w, "misfire", &d.Misfire, writeMisfire)
 	w.Text("overlap", string(d.Overlap))
+	if e := d.Excepted(); e != nil {
+		jsonout.Part(w, "except", e, writeExcept)
+	}
 	jsonout.Part(w, "job", &d.Job, writeRegistration)
 }

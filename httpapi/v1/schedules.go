@@ -2,6 +2,7 @@ package v1
 
 import (
 	"context"
+	"time"
 
 	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/kit/jsonout"
@@ -18,8 +19,10 @@ type Schedules interface {
 	Get(ctx context.Context, name string) (schedules.Schedule, error)
 	List(ctx context.Context, q schedules.Query) (schedules.Page, error)
 	Delete(ctx context.Context, name string, allow ...schedules.Allow) error
-	Pause(ctx context.Context, name string, note *string) (schedules.Schedule, error)
-	Resume(ctx context.Context, name string, note *string) (schedules.Schedule, error)
+	Pause(ctx context.Context, name string, p job.Pause) (schedules.Schedule, error)
+	Resume(ctx context.Context, name string) (schedules.Schedule, error)
+	Skip(ctx context.Context, name string, at *time.Time, allow ...schedules.Allow) (schedules.Schedule, error)
+	Unskip(ctx context.Context, name string, at *time.Time, allow ...schedules.Allow) (schedules.Schedule, error)
 	RunNow(ctx context.Context, name, repeat string) (schedules.RunResult, error)
 	Occurrences(ctx context.Context, name string, p schedules.Part) (schedules.Timetable, error)
 	Preview(ctx context.Context, name string, d *schedules.Draft, p schedules.Part) (schedules.Timetable, error)
@@ -39,6 +42,9 @@ type previewDraft struct {
 	part schedules.Part
 }
 
+// skipDraft is the request to skip an occurrence.
+type skipDraft struct{ at *time.Time }
+
 var (
 	scheduleSetters = map[string]func(*schedules.Draft, wire.Field){
 		"cron":            func(d *schedules.Draft, f wire.Field) { d.Cron = f.Text() },
@@ -53,6 +59,7 @@ var (
 		"note":            func(d *schedules.Draft, f wire.Field) { d.Note = f.Text() },
 		"paused":          func(d *schedules.Draft, f wire.Field) { d.Paused = new(f.Boolean()) },
 		"dst":             func(d *schedules.Draft, f wire.Field) { dstFields.Decode(f.Raw, f.Pointer(), d, f.Errs) },
+		"except":          func(d *schedules.Draft, f wire.Field) { exceptFields.Decode(f.Raw, f.Pointer(), d, f.Errs) },
 		"misfire":         func(d *schedules.Draft, f wire.Field) { misfireFields.Decode(f.Raw, f.Pointer(), d, f.Errs) },
 		"job": func(d *schedules.Draft, f wire.Field) {
 			d.Job = &job.Draft{}
@@ -70,8 +77,12 @@ var (
 		"window": func(d *schedules.Draft, f wire.Field) { d.Window = f.Duration() },
 		"limit":  func(d *schedules.Draft, f wire.Field) { d.Limit = f.Integer() },
 	})
-	noteFields = wire.NewFieldSet(map[string]func(*schedules.Draft, wire.Field){
-		"note": func(d *schedules.Draft, f wire.Field) { d.Note = f.Text() },
+	exceptFields = wire.NewFieldSet(map[string]func(*schedules.Draft, wire.Field){
+		"dates":     func(d *schedules.Draft, f wire.Field) { d.ExceptDates = f.TextList() },
+		"calendars": func(d *schedules.Draft, f wire.Field) { d.Calendars = f.TextList() },
+	})
+	skipFields = wire.NewFieldSet(map[string]func(*skipDraft, wire.Field){
+		"time": func(d *skipDraft, f wire.Field) { d.at = f.Moment() },
 	})
 	previewFields  = wire.NewFieldSet(previewSetters())
 	backfillFields = wire.NewFieldSet(map[string]func(*operations.BackfillDraft, wire.Field){
@@ -159,18 +170,31 @@ func (s *API) listSchedules(r *request) (jsonout.View, error) {
 
 // pauseSchedule answers POST /v1/schedules/{schedule}/pause.
 func (s *API) pauseSchedule(r *request) (jsonout.View, error) {
-	draft, err := readAll(r, maxSmall, noteFields)
+	pause, err := readAll(r, maxSmall, pauseFields)
 	if err != nil {
 		return nil, err
 	}
-	set, err := s.Schedules.Pause(r.Context(), r.Param("schedule"), draft.Note)
+	pause.By = r.by()
+	set, err := s.Schedules.Pause(r.Context(), r.Param("schedule"), *pause)
 	return showSchedule(r, &set, err)
 }
 
 // resumeSchedule answers POST /v1/schedules/{schedule}/resume.
 func (s *API) resumeSchedule(r *request) (jsonout.View, error) {
-	set, err := s.Schedules.Resume(r.Context(), r.Param("schedule"), nil)
+	set, err := s.Schedules.Resume(r.Context(), r.Param("schedule"))
 	return showSchedule(r, &set, err)
+}
+
+// skipping answers POST /v1/schedules/{schedule}/skip and /unskip.
+func skipping(do func(s Schedules, ctx context.Context, name string, at *time.Time, allow ...schedules.Allow) (schedules.Schedule, error)) handler {
+	return func(s *API, r *request) (jsonout.View, error) {
+		draft, err := readAll(r, maxSmall, skipFields)
+		if err != nil {
+			return nil, err
+		}
+		set, err := do(s.Schedules, r.Context(), r.Param("schedule"), draft.at, allowing[schedules.Allow](r, scheduleTag)...)
+		return showSchedule(r, &set, err)
+	}
 }
 
 // runSchedule answers POST /v1/schedules/{schedule}/run.

@@ -51,6 +51,10 @@ func coverSchedules(a *keyedAPI) {
 	a.want(200, "POST", "/v1/topics/reports/resume", "")
 	a.want(200, "DELETE", "/v1/topics/reports", "")
 	a.want(200, "POST", path+"/resume", "{}")
+	a.want(200, "POST", path+"/skip", "")
+	a.want(200, "POST", path+"/unskip", "")
+	a.wantProblem(httpapi.CodeVersionChanged, "POST", path+"/skip", "", "If-Match", `"none"`)
+	a.wantProblem(httpapi.CodeVersionChanged, "POST", path+"/unskip", "", "If-Match", `"none"`)
 	a.want(200, "POST", "/v1/schedules/preview", `{"every":"1h"}`)
 	const span = `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z"}`
 	a.want(202, "POST", path+"/backfill", span)
@@ -301,7 +305,7 @@ func TestPreviewBeginsExactlyAtFrom(t *testing.T) {
 	}
 }
 
-// Repeating a pause changes only the note, which goes with it.
+// A repeated pause takes the place of the one before, but for its begin.
 func TestNotesOfAPause(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "PUT", "/v1/schedules/s", `{"every":"1h","job":{"url":"https://shop.example/hook"}}`)
@@ -312,12 +316,13 @@ func TestNotesOfAPause(t *testing.T) {
 	}{
 		{"resume", "{}", nil, 1},
 		{"pause", "", nil, 2},
-		{"pause", `{"note":"holidays"}`, "holidays", 2},
-		{"pause", "", "holidays", 2},
-		{"resume", "", nil, 3},
-		{"resume", "", nil, 3},
-		{"pause", `{"note":"again"}`, "again", 4},
+		{"pause", `{"note":"holidays"}`, "holidays", 3},
+		{"pause", `{"note":"holidays"}`, "holidays", 3},
+		{"pause", "", nil, 4},
 		{"resume", "", nil, 5},
+		{"resume", "", nil, 5},
+		{"pause", `{"note":"again"}`, "again", 6},
+		{"resume", "", nil, 7},
 	} {
 		if got := a.want(200, "POST", "/v1/schedules/s/"+c.call, c.body); object(got["paused"])["note"] != c.note || got["version"] != 1767258000000+c.version-1 {
 			t.Errorf("%s %s: note %v, version %v, want %v, %v", c.call, c.body, got["paused"], got["version"], c.note, c.version)

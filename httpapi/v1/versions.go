@@ -28,7 +28,8 @@ var obeying = map[string]bool{
 	"POST /v1/topics/{topic}/pause": true, "POST /v1/topics/{topic}/drain": true, "POST /v1/topics/{topic}/resume": true,
 	"PATCH /v1/topics/{topic}": true, "PATCH " + groupPath: true, "PATCH " + schedulePath: true, "PATCH /v1/alerts/rules/{rule}": true,
 	"PUT " + groupPath: true, "DELETE " + groupPath: true,
-	"PUT " + schedulePath: true, "DELETE " + schedulePath: true,
+	"PUT " + schedulePath: true, "DELETE " + schedulePath: true, "POST " + schedulePath + "/skip": true, "POST " + schedulePath + "/unskip": true,
+	"PUT " + calendarPath: true, "PATCH " + calendarPath: true, "DELETE " + calendarPath: true,
 	"POST /v1/operations/{id}/stop": true, "POST /v1/operations/{id}/resume": true,
 	"PUT /v1/alerts/rules/{rule}": true, "DELETE /v1/alerts/rules/{rule}": true,
 }

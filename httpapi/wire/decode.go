@@ -234,6 +234,21 @@ func (f Field) Elements() []Field {
 	return all
 }
 
+// TextList is the strings of an array, or nil after noting an error.
+func (f Field) TextList() []string {
+	if f.Raw[0] != '[' {
+		f.WrongType("an array")
+		return nil
+	}
+	texts := []string{}
+	for _, element := range f.Elements() {
+		if text := element.Text(); text != nil {
+			texts = append(texts, *text)
+		}
+	}
+	return texts
+}
+
 // Texts is an object whose values are strings, or nil after noting an error.
 func (f Field) Texts() map[string]string {
 	if f.Raw[0] != '{' {

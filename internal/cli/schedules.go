@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,13 +14,15 @@ import (
 )
 
 func (a *app) schedule() *cobra.Command {
-	return parent("schedule", "List, put, preview, pause, resume, run and delete schedules",
+	return parent("schedule", "List, put, preview, pause, resume, skip, run and delete schedules",
 		a.listSchedules(), a.putSchedule(), a.previewSchedule(), a.pauseSchedule(),
+		a.skipOccurrence("skip", "Skip the next occurrence of a schedule", "skip this occurrence", (*client.Client).SkipOccurrence),
+		a.skipOccurrence("unskip", "Skip no occurrence of a schedule any more", "only this occurrence", (*client.Client).UnskipOccurrence),
 		a.named("get", "Show a schedule", func(ctx context.Context, name string) error {
 			return a.scheduleLine(a.client.Schedule(ctx, name))
 		}),
 		a.named("resume", "Continue with the next occurrence", func(ctx context.Context, name string) error {
-			return a.scheduleLine(a.client.ResumeSchedule(ctx, name, ""))
+			return a.scheduleLine(a.client.ResumeSchedule(ctx, name))
 		}),
 		a.named("run", "Register one job of a schedule now", func(ctx context.Context, name string) error {
 			r, err := a.client.RunSchedule(ctx, name)
@@ -32,8 +35,13 @@ func (a *app) schedule() *cobra.Command {
 func (a *app) scheduleLine(s client.Schedule, err error) error {
 	return a.one(err, func() {
 		next := ""
-		if len(s.Next) > 0 && s.Paused == nil {
-			next = ", next " + a.when(s.Next[0].DueAt) + " (" + s.Next[0].Local + ")"
+		for _, o := range s.Next {
+			if o.Skipped {
+				next += ", skips " + o.Local
+			} else if s.Paused == nil {
+				next = ", next " + a.when(o.DueAt) + " (" + o.Local + ")" + next
+				break
+			}
 		}
 		a.printf("%s  %s%s%s\n", s.Name, s.State, pauseText(s.Paused), next)
 		a.printf("  %s -> %s %s\n", firstOf(s.Cron, "every "+s.Every.String()), firstOf(s.Job.Method, "POST"), s.Job.URL)
@@ -61,18 +69,26 @@ func (a *app) listSchedules() *cobra.Command {
 }
 
 // timetable is the flags of a schedule.
-type timetable struct{ cron, every, zone, topic, body string }
+type timetable struct {
+	cron, every, zone, topic, body string
+	except                         client.Except
+}
 
 func (t *timetable) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.cron, "cron", "", "cron expression, such as \"30 2 * * *\"")
 	cmd.Flags().StringVar(&t.every, "every", "", "interval, such as 90s")
 	cmd.Flags().StringVar(&t.zone, "timezone", "", "IANA time zone (default UTC)")
+	cmd.Flags().StringSliceVar(&t.except.Dates, "except", nil, "dates without occurrences, such as 2026-12-25 or 2026-12-24/2027-01-02")
+	cmd.Flags().StringSliceVar(&t.except.Calendars, "calendar", nil, "calendars with dates without occurrences")
 	cmd.Flags().StringVar(&t.topic, "topic", "", "topic of the jobs")
 	cmd.Flags().StringVar(&t.body, "body", "", "JSON body of the jobs")
 }
 
 func (t *timetable) draft(url string) (d client.ScheduleDraft, err error) {
 	d = client.ScheduleDraft{Cron: t.cron, Timezone: t.zone, Job: client.Registration{URL: url, Topic: t.topic}}
+	if len(t.except.Dates)+len(t.except.Calendars) > 0 {
+		d.Except = &t.except
+	}
 	if err := duration("--every", t.every, &d.Every, nil); err != nil {
 		return d, err
 	}
@@ -148,7 +164,14 @@ func (a *app) previewSchedule() *cobra.Command {
 			}
 			return a.one(err, func() {
 				for _, o := range times.Data {
-					a.printf("%s  %s  %s\n", o.Local, a.when(o.DueAt), o.Effect)
+					effect := o.Effect
+					if o.Skipped {
+						effect = "skipped"
+					}
+					a.printf("%s  %s  %s\n", o.Local, a.when(o.DueAt), effect)
+				}
+				for _, o := range times.Omitted {
+					a.printf("not %s  %s  %s\n", o.Local, o.Reason, o.Calendar)
 				}
 			})
 		}),
@@ -169,6 +192,55 @@ func (a *app) pauseSchedule() *cobra.Command {
 	})
 	pauseFlags(cmd, &until, &note)
 	return cmd
+}
+
+func (a *app) skipOccurrence(use, short, which string, call func(*client.Client, context.Context, string, time.Time, ...client.CallOption) (client.Schedule, error)) *cobra.Command {
+	at := ""
+	cmd := a.named(use, short, func(ctx context.Context, name string) error {
+		var t time.Time
+		if at != "" {
+			var err error
+			if t, err = a.moment(at); err != nil {
+				return err
+			}
+		}
+		return a.scheduleLine(call(a.client, ctx, name, t))
+	})
+	cmd.Flags().StringVar(&at, "time", "", which+", such as 2026-12-25T02:30:00+01:00")
+	return cmd
+}
+
+func (a *app) calendar() *cobra.Command {
+	limit := 100
+	list := &cobra.Command{
+		Use: "ls", Short: "List calendars", Args: cobra.NoArgs,
+		RunE: a.connected(func(ctx context.Context, _ []string) error {
+			return table(a, a.client.Calendars(ctx, client.Paging{}), limit, "CALENDAR DATES VERSION", func(c client.Calendar) []string {
+				return []string{c.Name, strconv.Itoa(len(c.Dates)), strconv.FormatUint(c.Version, 10)}
+			})
+		}),
+	}
+	list.Flags().IntVar(&limit, "limit", limit, "the most calendars to list")
+	put := &cobra.Command{
+		Use: "put NAME [DATE …]", Short: "Create a calendar or replace its dates", Args: cobra.MinimumNArgs(1),
+		Example: "  duehook calendar put holidays 2026-12-24/2026-12-26 2027-01-01",
+		RunE: a.connected(func(ctx context.Context, args []string) error {
+			return a.calendarLines(a.client.PutCalendar(ctx, args[0], args[1:]))
+		}),
+	}
+	return parent("calendar", "List, show, put and delete calendars, which schedules except", list, put,
+		a.named("get", "Show a calendar", func(ctx context.Context, name string) error { return a.calendarLines(a.client.Calendar(ctx, name)) }),
+		a.deletion("Delete a calendar that no schedule uses", (*client.Client).DeleteCalendar),
+	)
+}
+
+func (a *app) calendarLines(c client.Calendar, err error) error {
+	return a.one(err, func() {
+		a.printf("%s  %d dates, version %d\n", c.Name, len(c.Dates), c.Version)
+		for _, d := range c.Dates {
+			a.printf("  %s\n", d)
+		}
+	})
 }
 
 func (a *app) group() *cobra.Command {

@@ -92,28 +92,9 @@ func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error
 	return m.docs.Remove(ctx, name, func(d *documents.Document[Group]) error { return allows(d, allow) })
 }
 
-// Page is a page of groups; Next is empty on the last.
-type Page struct {
-	Groups []Group
-	Next   string
-}
-
-// List returns the page of up to limit groups behind the name after. It ends early at
-// store.PageBytes, and leaves out groups that only a newer version can read.
-func (m *Manager) List(ctx context.Context, after string, limit int) (Page, error) {
-	var page Page
-	size := 0
-	for raw, err := range m.docs.From(ctx, after, limit+1) {
-		if err != nil {
-			return Page{}, err
-		}
-		if len(page.Groups) == limit || size > store.PageBytes {
-			page.Next = page.Groups[len(page.Groups)-1].Name
-			break
-		}
-		if d := m.docs.Decode(raw); d.Err == nil {
-			page.Groups, size = append(page.Groups, d.Value), size+len(raw.Data)
-		}
-	}
-	return page, nil
+// List returns up to limit groups behind the name after, and the name of the last if others
+// follow. It ends early at store.PageBytes, and leaves out groups that only a newer version
+// can read.
+func (m *Manager) List(ctx context.Context, after string, limit int) (page []Group, next string, err error) {
+	return m.docs.Page(ctx, after, limit)
 }

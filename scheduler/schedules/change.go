@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -37,6 +38,7 @@ type alteration struct {
 	created bool
 	// withdraw selects the occurrences whose jobs are cancelled if they are not due; nil: none.
 	withdraw func(at time.Time) bool
+	compile  compiler
 	was      record
 }
 
@@ -44,7 +46,7 @@ type alteration struct {
 // *job.ValidationError, a *scheduler.BlockedError, ErrNotFound, ErrTooMany, ErrBusy,
 // store.ErrNewer, the store's, and those of allow.
 func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow) (s Schedule, created bool, err error) {
-	def, rules, err := m.check(name, d, false)
+	def, rules, err := m.check(ctx, name, d, false)
 	if err != nil {
 		return Schedule{}, false, err
 	}
@@ -57,11 +59,11 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow
 			if err := m.docs.Reserve(ctx, 0, def.size()-a.rec.Def.size()); err != nil {
 				return err
 			}
-			if err := a.replace(def, rules); err != nil {
+			if err := a.replace(ctx, def, rules); err != nil {
 				return err
 			}
 		}
-		err := a.setPaused(d)
+		err := a.setPaused(ctx, d)
 		if changes && errors.Is(err, documents.ErrKept) {
 			return nil
 		}
@@ -75,16 +77,22 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow
 }
 
 // setPaused makes the change of a pause that the draft asks for.
-func (a *alteration) setPaused(d *Draft) error {
+func (a *alteration) setPaused(ctx context.Context, d *Draft) error {
 	switch {
 	case d.Paused == nil:
 		return documents.ErrKept
 	case *d.Paused:
-		return a.pause(d.Note)
-	case a.rec.PausedAt == 0:
+		p := job.Pause{}
+		if d.Note != nil {
+			p.Note = *d.Note
+		} else if a.rec.Pause != nil {
+			return documents.ErrKept
+		}
+		return a.pause(ctx, p)
+	case a.rec.Pause == nil:
 		return documents.ErrKept
 	}
-	return a.resume(nil)
+	return a.resume()
 }
 
 // create fills in the record of a new schedule.
@@ -98,7 +106,7 @@ func (a *alteration) create(ctx context.Context, def Definition, d *Draft) error
 	}
 	*a.rec = record{UID: id.String(), Version: 1, CreatedAt: a.now, UpdatedAt: a.now, Def: def, Since: a.now, Done: upTo(a.now)}
 	if d.Paused != nil && *d.Paused {
-		a.rec.PausedAt, a.rec.Note = a.now, d.Note
+		a.rec.Pause = &job.Pause{Since: a.now, Note: orZero(d.Note)}
 	}
 	a.created = true
 	return nil
@@ -109,9 +117,9 @@ const maxOpen = 100
 
 // replace gives the schedule another definition. Registered occurrences stay, except those
 // that the new timetable does not have.
-func (a *alteration) replace(def Definition, rules *schedule.Rules) error {
+func (a *alteration) replace(ctx context.Context, def Definition, rules *schedule.Rules) error {
 	r := a.rec
-	old, err := r.Def.rules(a.name)
+	old, err := a.compile(ctx, a.name, r)
 	if err != nil {
 		return err
 	}
@@ -127,7 +135,7 @@ func (a *alteration) replace(def Definition, rules *schedule.Rules) error {
 			r.Open = append(r.Open, job.Key{Topic: r.Def.Topic(), ID: schedule.ID(a.name, t)})
 		}
 	}
-	if r.PausedAt == 0 {
+	if r.Pause == nil {
 		a.withdraw = func(at time.Time) bool { return at.After(a.now.Time()) && !rules.Table.Has(at) }
 		if !def.sameTimes(&r.Def) {
 			a.skip(old, cut, ReasonChanged)
@@ -152,11 +160,14 @@ func (a *alteration) cut(at job.Instant) {
 	r.Done = upTo(at)
 }
 
+// changed notes a change, and reports it if it has a type.
 func (a *alteration) changed(t events.Type) {
 	r := a.rec
 	r.Version++
 	r.UpdatedAt, r.LastError = a.now, nil
-	a.emit(t)
+	if t != "" {
+		a.emit(t)
+	}
 }
 
 // skip counts the undecided occurrences T <= at, which the schedule no longer has.
@@ -178,49 +189,46 @@ func (a *alteration) emit(t events.Type) {
 	a.events = append(a.events, events.Event{Type: t, At: a.now, Topic: a.rec.Def.Topic(), Schedule: a.name})
 }
 
-// Pause pauses a schedule. A note says why; nil keeps the one of a paused schedule.
-func (m *Manager) Pause(ctx context.Context, name string, note *string) (Schedule, error) {
-	return m.changeNoted(ctx, name, note, func(a *alteration) error { return a.pause(note) })
-}
-
-// Resume resumes a schedule. A schedule that waits for the clock continues from now. The
-// note replaces that of the pause; nil removes it, or keeps the one of an active schedule.
-func (m *Manager) Resume(ctx context.Context, name string, note *string) (Schedule, error) {
-	return m.changeNoted(ctx, name, note, func(a *alteration) error {
-		if a.rec.PausedAt == 0 && !a.rec.ahead(a.now) {
-			return a.note(note)
+// Pause pauses a schedule, until a time if the pause has one. A repeated pause takes the place
+// of the one before.
+func (m *Manager) Pause(ctx context.Context, name string, p job.Pause) (Schedule, error) {
+	return m.changed(ctx, name, nil, func(a *alteration) error {
+		if err := p.Check(a.now); err != nil {
+			return err
 		}
-		return a.resume(note)
+		return a.pause(ctx, p)
 	})
 }
 
-func (m *Manager) changeNoted(ctx context.Context, name string, note *string, alter func(a *alteration) error) (Schedule, error) {
-	if note != nil {
-		if err := checkNote(*note); err != nil {
-			return Schedule{}, err
+// Resume resumes a schedule. A schedule that waits for the clock continues from now.
+func (m *Manager) Resume(ctx context.Context, name string) (Schedule, error) {
+	return m.changed(ctx, name, nil, func(a *alteration) error {
+		if a.rec.Pause == nil && !a.rec.ahead(a.now) {
+			return documents.ErrKept
 		}
-	}
-	if err := m.changeExisting(ctx, name, nil, alter); err != nil {
+		return a.resume()
+	})
+}
+
+// changed is changeExisting, and returns the schedule.
+func (m *Manager) changed(ctx context.Context, name string, allow []Allow, alter func(a *alteration) error) (Schedule, error) {
+	if err := m.changeExisting(ctx, name, allow, alter); err != nil {
 		return Schedule{}, err
 	}
 	return m.Get(ctx, name)
 }
 
-// note sets the note, if there is another one.
-func (a *alteration) note(note *string) error {
-	if note == nil || a.rec.Note != nil && *a.rec.Note == *note {
-		return documents.ErrKept
-	}
-	a.rec.Note = note
-	return nil
-}
-
-func (a *alteration) pause(note *string) error {
+func (a *alteration) pause(ctx context.Context, p job.Pause) error {
 	r := a.rec
-	if r.PausedAt != 0 {
-		return a.note(note)
+	if old := r.Pause; old != nil {
+		if p.Since = old.Since; p == *old {
+			return documents.ErrKept
+		}
+		r.Pause = &p
+		a.changed("")
+		return nil
 	}
-	rules, err := r.Def.rules(a.name)
+	rules, err := a.compile(ctx, a.name, r)
 	if err != nil {
 		return err
 	}
@@ -231,17 +239,95 @@ func (a *alteration) pause(note *string) error {
 	}
 	a.withdraw = func(time.Time) bool { return true }
 	a.cut(a.now)
-	r.PausedAt, r.Note = a.now, note
+	p.Since = a.now
+	r.Pause = &p
 	a.changed(events.SchedulePaused)
 	return nil
 }
 
-func (a *alteration) resume(note *string) error {
-	r := a.rec
+func (a *alteration) resume() error {
 	a.cut(a.now)
-	r.PausedAt, r.Note, r.Since, r.Done = 0, note, a.now, upTo(a.now)
-	a.changed(events.ScheduleResumed)
+	a.rec.resume(a.now)
+	a.emit(events.ScheduleResumed)
 	return nil
+}
+
+// Skip skips an occurrence that is to come and not registered: the next one, or with a time
+// that one.
+func (m *Manager) Skip(ctx context.Context, name string, at *time.Time, allow ...Allow) (Schedule, error) {
+	return m.changed(ctx, name, allow, func(a *alteration) error {
+		rules, err := a.compile(ctx, a.name, a.rec)
+		if err != nil {
+			return err
+		}
+		t, err := a.toSkip(rules, at)
+		if err != nil {
+			return err
+		}
+		skips := a.pendingSkips(rules)
+		if len(skips) == maxSkips {
+			return job.Invalid("time", fmt.Sprintf("cannot be skipped: %d occurrences to come are skipped, the limit", maxSkips))
+		}
+		a.rec.Skips = append(skips, job.InstantOf(t))
+		slices.Sort(a.rec.Skips)
+		a.changed(events.ScheduleChanged)
+		return nil
+	})
+}
+
+// Unskip takes back that an occurrence is skipped, or with a nil time all that are to come.
+func (m *Manager) Unskip(ctx context.Context, name string, at *time.Time, allow ...Allow) (Schedule, error) {
+	return m.changed(ctx, name, allow, func(a *alteration) error {
+		rules, err := a.compile(ctx, a.name, a.rec)
+		if err != nil {
+			return err
+		}
+		skips := a.pendingSkips(rules)
+		before := len(skips)
+		skips = slices.DeleteFunc(skips, func(t job.Instant) bool { return at == nil || t.Time().Equal(*at) })
+		if len(skips) == before {
+			return documents.ErrKept
+		}
+		a.rec.Skips = skips
+		a.changed(events.ScheduleChanged)
+		return nil
+	})
+}
+
+// pendingSkips are the skipped occurrences that are to come.
+func (a *alteration) pendingSkips(rules *schedule.Rules) (left []job.Instant) {
+	state := a.rec.state()
+	for _, t := range a.rec.Skips {
+		if rules.Pending(state, t.Time()) {
+			left = append(left, t)
+		}
+	}
+	return left
+}
+
+// toSkip is the occurrence that a call means. Error: documents.ErrKept if it is skipped already.
+func (a *alteration) toSkip(rules *schedule.Rules, at *time.Time) (t time.Time, err error) {
+	after := a.now.Time()
+	if rules.Overlap == schedule.Allow {
+		after = after.Add(schedule.Ahead) // those before may be registered
+	}
+	if at == nil {
+		for t := range rules.Table.Between(after, after.AddDate(schedule.Horizon, 0, 0)) {
+			if !rules.Skipped(t) && rules.Pending(a.rec.state(), t) {
+				return t, nil
+			}
+		}
+		return t, job.Invalid("time", "is missing: no occurrence is to come that could be skipped")
+	}
+	switch {
+	case rules.Skipped(*at):
+		return t, documents.ErrKept
+	case !rules.Table.Has(*at):
+		return t, job.Invalid("time", "is not the time of an occurrence; GET …/occurrences lists them")
+	case !rules.Pending(a.rec.state(), *at) || !schedule.Due(a.name, *at, rules.Jitter).After(after):
+		return t, job.Invalid("time", "is past, or its job is registered: cancel the job "+schedule.ID(a.name, *at))
+	}
+	return *at, nil
 }
 
 // Delete deletes a schedule.
@@ -301,7 +387,10 @@ func (m *Manager) tryChange(ctx context.Context, name string, allow []Allow, alt
 	if err != nil {
 		return nil, err
 	}
-	a := &alteration{m: m, name: name, now: now, rec: &d.Value}
+	a := &alteration{m: m, name: name, now: now, rec: &d.Value, compile: m.compiling()}
+	if d.Value.wake(now) {
+		a.emit(events.ScheduleResumed)
+	}
 	if err := a.recognize(ctx); err != nil {
 		return nil, err
 	}
@@ -327,16 +416,16 @@ func (m *Manager) tryChange(ctx context.Context, name string, allow []Allow, alt
 // recognize takes over the occurrences that are registered, and that nobody wrote yet.
 func (a *alteration) recognize(ctx context.Context) error {
 	r := a.rec
-	if !r.exists() || r.PausedAt != 0 || r.ahead(a.now) {
+	if !r.exists() || r.Pause != nil || r.ahead(a.now) {
 		return nil
 	}
-	rules, err := r.Def.rules(a.name)
+	rules, err := a.compile(ctx, a.name, r)
 	if err != nil {
 		return err
 	}
 	w := &work{m: a.m, name: a.name, now: a.now, rules: rules, rec: *r}
 	err = w.recognize(ctx)
-	*r, a.events = w.rec, w.events
+	*r, a.events = w.rec, append(a.events, w.events...)
 	return err
 }
 
@@ -346,7 +435,7 @@ func (m *Manager) withdraw(ctx context.Context, a *alteration) {
 	if a.withdraw == nil || a.was.Def.Overlap != schedule.Allow {
 		return
 	}
-	rules, err := a.was.Def.rules(a.name)
+	rules, err := a.compile(ctx, a.name, &a.was)
 	if err != nil {
 		return
 	}
@@ -357,7 +446,7 @@ func (m *Manager) withdraw(ctx context.Context, a *alteration) {
 	defer cancel()
 	gone, before := int64(0), int64(0) // those T <= now are occurrences all the same
 	for t := range rules.Registered(state, a.now.Time()) {
-		if a.was.PausedAt != 0 || !a.withdraw(t.Time) {
+		if a.was.Pause != nil || !a.withdraw(t.Time) {
 			continue
 		}
 		cancelled, err := m.cancel(limited, a, t)

@@ -172,14 +172,14 @@ func TestAChangeWhileAnOccurrenceIsRegistered(t *testing.T) {
 			return nil
 		}, []int64{at + 9}, Counters{Fired: 2}},
 		{"pause", func(r *rig, m *Manager) error {
-			_, err := m.Pause(r.ctx, "s", nil)
+			_, err := m.Pause(r.ctx, "s", job.Pause{})
 			return err
 		}, nil, Counters{Fired: 1}},
 		{"pause and resume", func(r *rig, m *Manager) error {
-			if _, err := m.Pause(r.ctx, "s", nil); err != nil {
+			if _, err := m.Pause(r.ctx, "s", job.Pause{}); err != nil {
 				return err
 			}
-			_, err := m.Resume(r.ctx, "s", nil)
+			_, err := m.Resume(r.ctx, "s")
 			return err
 		}, []int64{at, at + 10}, Counters{Fired: 3}},
 		{"delete", func(r *rig, m *Manager) error { return m.Delete(r.ctx, "s") }, nil, Counters{}},
@@ -221,7 +221,7 @@ func TestAChangeSurvivesItsNode(t *testing.T) {
 			})
 			var err error
 			if pauses {
-				_, err = dies.Pause(r.ctx, "s", nil)
+				_, err = dies.Pause(r.ctx, "s", job.Pause{})
 			} else {
 				_, _, err = dies.Set(r.ctx, "s", every("5s"))
 			}
@@ -248,7 +248,7 @@ func TestAJobInFlightIsNotWithdrawn(t *testing.T) {
 		at := r.registeredAhead(m)
 		_, err := r.jobs.Scheduler.Run(r.ctx, job.Key{Topic: "default", ID: schedule.ID("s", at)})
 		r.ok(err)
-		_, err = m.Pause(r.ctx, "s", nil)
+		_, err = m.Pause(r.ctx, "s", job.Pause{})
 		r.ok(err)
 		if got := r.follow(20 * time.Second); !slices.Equal(got, []int64{at.Unix()}) {
 			t.Errorf("%v arrived", got)

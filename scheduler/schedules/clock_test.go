@@ -86,7 +86,7 @@ func TestTheClockGoesBack(t *testing.T) {
 				t.Errorf("%+v, %+v", s.Counters, s.LastError)
 			}
 			if resumes {
-				_, err := m.Resume(t.Context(), "s", nil)
+				_, err := m.Resume(t.Context(), "s")
 				r.ok(err)
 				pass(31 * time.Second)
 				if s := r.get(m, "s"); s.LastError != nil || s.Counters.Fired <= fired-10 || s.State != Active {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
+	"github.com/duehook/duehook/scheduler/calendars"
 )
 
 // Draft is a schedule as a client asks for it. A nil field was not given.
@@ -22,21 +23,21 @@ type Draft struct {
 	Limit                  *int
 	Paused                 *bool
 	Note                   *string
+	ExceptDates, Calendars []string
 	Job                    *job.Draft
 }
 
 const (
 	// MaxName is the most bytes of a schedule's name.
-	MaxName = 96
-	// MaxNote is the most characters of a note.
-	MaxNote = 512
-
+	MaxName                   = 96
 	maxOccurrences            = 1_000_000_000
 	maxGrace                  = time.Hour
 	defaultGrace              = time.Minute
 	maxWindow                 = 366 * 24 * time.Hour
 	minWindow                 = time.Minute
 	defaultLimit, maxLateRuns = 100, 1000
+	maxDates, maxCalendars    = 100, 10 // of except
+	maxSkips                  = 100
 	descriptorEvery           = "@every "
 )
 
@@ -89,6 +90,7 @@ func (d *Draft) definition(name string) (Definition, *schedule.Rules, error) {
 		},
 		Jitter:  f.Duration("jitter", d.Jitter, 0, 0, schedule.MaxJitter),
 		Overlap: oneOf(&f, "overlap", d.Overlap, schedule.Allow, schedule.Allow, schedule.Skip, schedule.QueueOne, schedule.Replace),
+		Except:  Except{calendars.ReadDates(&f, "except.dates", d.ExceptDates, maxDates), append([]string(nil), d.Calendars...)},
 	}
 	if d.Limit != nil {
 		if def.Limit = *d.Limit; def.Limit < 1 || def.Limit > maxLateRuns {
@@ -156,14 +158,7 @@ func (d *Draft) checkNote() error {
 	case d.Paused == nil || !*d.Paused:
 		return job.Invalid("note", "belongs to paused: true")
 	}
-	return checkNote(*d.Note)
-}
-
-func checkNote(note string) error {
-	if err := job.CheckText(note, 0, MaxNote); err != nil {
-		return job.Invalid("note", err.Error())
-	}
-	return nil
+	return (&job.Pause{Note: *d.Note}).Check(0)
 }
 
 // Topic is the topic of the jobs.

@@ -64,7 +64,7 @@ type engine struct {
 type entry struct {
 	doc   document
 	rules *schedule.Rules // nil: the definition cannot be used
-	form  string          // whose rules these are: uid and version
+	form  string          // whose rules these are: uid, version, and versions of its calendars
 	// at is when to visit it, by the store's clock; zero: never.
 	at time.Time
 	// own: this node wrote the document, so it knows which occurrences are registered.
@@ -201,7 +201,7 @@ func (m *Manager) storeTime(ctx context.Context) (job.Instant, error) {
 // they say so.
 func (e *engine) expectClock(now job.Instant) {
 	for _, n := range e.entries {
-		if r := &n.doc.Value; n.rules != nil && r.PausedAt == 0 && r.ahead(now) && !r.waitsForClock() {
+		if r := &n.doc.Value; n.rules != nil && r.Pause == nil && r.ahead(now) && !r.waitsForClock() {
 			n.at = now.Time()
 		}
 	}
@@ -214,6 +214,7 @@ func (m *Manager) refresh(ctx context.Context, all bool) error {
 	if all || names[""] || m.clock.Now().Sub(e.listed) >= listEvery {
 		return m.list(ctx)
 	}
+	read := m.reading()
 	for name := range names {
 		d, err := m.docs.Get(ctx, name)
 		if d.Version == 0 && errors.Is(err, store.ErrNotFound) {
@@ -224,7 +225,10 @@ func (m *Manager) refresh(ctx context.Context, all bool) error {
 			e.note(name)
 			return err
 		}
-		m.enter(d)
+		if err := m.enter(ctx, d, read); err != nil {
+			e.note(name)
+			return err
+		}
 	}
 	m.countStates()
 	return nil
@@ -239,11 +243,19 @@ func (m *Manager) list(ctx context.Context) error {
 		e.note("")
 		return err
 	}
-	seen := make(map[string]bool, len(raws))
+	seen, read := make(map[string]bool, len(raws)), m.reading()
 	for _, raw := range raws {
 		seen[raw.Name] = true
-		if known := e.entries[raw.Name]; known == nil || known.doc.Version != raw.Version {
-			m.enter(m.docs.Decode(raw))
+		known := e.entries[raw.Name]
+		switch {
+		case known == nil || known.doc.Version != raw.Version:
+			err = m.enter(ctx, m.docs.Decode(raw), read)
+		case !known.current(ctx, read):
+			err = m.enter(ctx, known.doc, read)
+		}
+		if err != nil {
+			e.note("")
+			return err
 		}
 	}
 	for name := range e.entries {
@@ -256,11 +268,28 @@ func (m *Manager) list(ctx context.Context) error {
 	return nil
 }
 
+// current reports whether an entry has the present dates of its calendars.
+func (n *entry) current(ctx context.Context, read reader) bool {
+	if len(n.doc.Value.Def.Except.Calendars) == 0 {
+		return true
+	}
+	versions, _, err := read(ctx, &n.doc.Value.Def)
+	return err == nil && n.form == formOf(&n.doc.Value, versions)
+}
+
+func formOf(r *record, calendars string) string {
+	return fmt.Sprint(r.UID, " ", r.Version, calendars)
+}
+
 // enter keeps a document that was read or written.
-func (m *Manager) enter(d document) {
+func (m *Manager) enter(ctx context.Context, d document, read reader) error {
 	e := m.engine
 	old := e.entries[d.Name]
-	n := &entry{doc: d, form: fmt.Sprint(d.Value.UID, " ", d.Value.Version)}
+	versions, dates, err := read(ctx, &d.Value.Def)
+	if err != nil {
+		return err
+	}
+	n := &entry{doc: d, form: formOf(&d.Value, versions)}
 	if d.Err != nil {
 		if old == nil || old.doc.Version != d.Version {
 			m.log.Error("a schedule cannot be read", "schedule", d.Name, "error", d.Err)
@@ -268,7 +297,7 @@ func (m *Manager) enter(d document) {
 	} else if old != nil && old.rules != nil && old.form == n.form {
 		n.rules = old.rules
 	} else if d.Value.exists() {
-		rules, err := d.Value.Def.rules(d.Name)
+		rules, err := compiled(d.Name, &d.Value, dates)
 		if err != nil {
 			m.log.Error("a schedule cannot be executed: it has invalid settings", "schedule", d.Name, "error", err)
 		}
@@ -276,6 +305,7 @@ func (m *Manager) enter(d document) {
 	}
 	e.entries[d.Name] = n
 	n.plan()
+	return nil
 }
 
 // plan sets when to visit the schedule again.
@@ -288,7 +318,12 @@ func (n *entry) plan() {
 	case r.DeletedAt != 0:
 		n.at = r.DeletedAt.Time().Add(keepDeleted)
 		return
-	case r.PausedAt != 0 || n.rules == nil:
+	case n.rules == nil:
+		return
+	case r.Pause != nil:
+		if r.Pause.Until != 0 {
+			n.at = r.Pause.Until.Time()
+		}
 		return
 	}
 	if at, ok := n.rules.Next(r.state()); ok {
@@ -358,7 +393,12 @@ func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) err
 	works, errs := make([]*work, len(all)), make([]error, len(all))
 	var group errgroup.Group
 	group.SetLimit(workers)
+	read := m.reading()
 	for i, n := range all {
+		if !n.current(limited, read) { // the message about a change may have got lost
+			m.engine.note(n.doc.Name)
+			continue
+		}
 		w := &work{m: m, name: n.doc.Name, now: now, rules: n.rules, unsure: !n.own, rec: n.doc.Value}
 		group.Go(func() error {
 			// The message about a change may have got lost.
@@ -409,21 +449,27 @@ func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) err
 	for i, n := range changed {
 		if stored[i] {
 			m.o.Emit(of[i].events...)
-			m.written(n, of[i], now, sure[i])
+			if err := m.written(ctx, n, of[i], now, sure[i], read); err != nil {
+				return err
+			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // written keeps a document that was written. sure: all registrations were answered.
-func (m *Manager) written(n *entry, w *work, now job.Instant, sure bool) {
-	m.enter(n.doc)
+func (m *Manager) written(ctx context.Context, n *entry, w *work, now job.Instant, sure bool, read reader) error {
+	if err := m.enter(ctx, n.doc, read); err != nil {
+		m.distrust([]*entry{n})
+		return err
+	}
 	n = m.engine.entries[n.doc.Name]
 	n.own = sure
 	m.planNext(n, now)
 	if w.more {
 		n.at = now.Time()
 	}
+	return nil
 }
 
 // planNext plans the look after one that decided whatever it could.
@@ -493,7 +539,7 @@ func (m *Manager) countStates() {
 	for _, e := range m.engine.entries {
 		switch r := &e.doc.Value; {
 		case e.doc.Err != nil || r.DeletedAt != 0:
-		case r.PausedAt != 0:
+		case r.Pause != nil:
 			n[Paused]++
 		case e.at.IsZero():
 			n[Completed]++

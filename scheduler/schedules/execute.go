@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,6 +45,9 @@ func uidOf(own string, form uint64, at job.Instant, key job.Key) string {
 // run decides the occurrences whose turn has come, as far as their jobs can be registered.
 func (w *work) run(ctx context.Context) error {
 	r := &w.rec
+	if r.wake(w.now) {
+		w.events = append(w.events, events.Event{Type: events.ScheduleResumed, At: w.now, Topic: r.Def.Topic(), Schedule: w.name})
+	}
 	if r.ahead(w.now) {
 		if !r.waitsForClock() {
 			r.LastError = &LastError{At: w.now, Reason: ReasonClock, Message: "The clock of the store went back. The schedule waits for it; resume lets it go on from now."}
@@ -195,6 +199,8 @@ func (w *work) count(s *schedule.Step) {
 		reason := ReasonOverlap
 		if s.ByHand {
 			reason = ReasonByHand
+			state := r.state()
+			r.Skips = slices.DeleteFunc(slices.Clone(r.Skips), func(t job.Instant) bool { return !w.rules.Pending(state, t.Time()) })
 		}
 		r.Skipped += s.Count
 		w.outcome(at, schedule.Skipped, reason, events.OccurrenceSkipped, s.Count)

@@ -17,6 +17,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/calendars"
 	"github.com/duehook/duehook/store"
 )
 
@@ -57,12 +58,19 @@ type Journal interface {
 	RestoreJob(ctx context.Context, key job.Key) (j job.Job, restored bool, err error)
 }
 
+// Calendars keeps calendars. A *calendars.Manager does.
+type Calendars interface {
+	Get(ctx context.Context, name string) (calendars.Calendar, error)
+}
+
 // Options are the settings of a Manager. Store, Jobs and ID are required.
 type Options struct {
-	Store   Store
-	Jobs    Jobs
-	Journal Journal // nil: the store has none
-	ID      string  // of the node, unique to the process
+	Store Store
+	Jobs  Jobs
+	// Calendars have the dates that schedules except by a name; nil: there are none.
+	Calendars Calendars
+	Journal   Journal // nil: the store has none
+	ID        string  // of the node, unique to the process
 	// Alone: no other node shares the store, so none has to be elected.
 	Alone bool
 	// Clock paces the work; nil is the machine's. The store's clock decides.
@@ -107,7 +115,7 @@ func New(o Options) (*Manager, error) {
 }
 
 // check reads everything of a draft. A preview needs neither a name nor a job.
-func (m *Manager) check(name string, d *Draft, preview bool) (Definition, *schedule.Rules, error) {
+func (m *Manager) check(ctx context.Context, name string, d *Draft, preview bool) (Definition, *schedule.Rules, error) {
 	var f job.Findings
 	if name != "" || !preview {
 		_ = f.Take("", CheckName(name))
@@ -117,6 +125,9 @@ func (m *Manager) check(name string, d *Draft, preview bool) (Definition, *sched
 		return Definition{}, nil, err
 	}
 	_ = f.Take("", d.checkNote())
+	if rules, err = m.checkCalendars(ctx, &f, name, &def, rules); err != nil {
+		return Definition{}, nil, err
+	}
 	if d.Job != nil {
 		def.Job = *d.Job
 		if err := f.Take("", m.checkJob(d.Job)); err != nil && (f.Err() == nil || errors.Is(err, job.ErrBodyTooLarge)) {

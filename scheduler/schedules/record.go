@@ -19,14 +19,41 @@ type Definition struct {
 	Overlap schedule.Overlap
 	Max     int64         `json:",omitzero"` // occurrences; 0: no bound
 	Jitter  time.Duration `json:",omitzero"`
+	Except  Except        `json:",omitzero"`
 	Job     job.Draft
 }
 
-// rules compiles a definition.
-func (d *Definition) rules(name string) (*schedule.Rules, error) {
+// Except is on which dates nothing occurs.
+type Except struct {
+	Dates     []schedule.Dates `json:",omitempty"`
+	Calendars []string         `json:",omitempty"`
+}
+
+// Excepted is Except, or nil if it is empty.
+func (d *Definition) Excepted() *Except {
+	if len(d.Except.Dates)+len(d.Except.Calendars) == 0 {
+		return nil
+	}
+	return &d.Except
+}
+
+// exceptions are the dates of a definition, and those of the calendars that it names.
+func (d *Definition) exceptions(calendars ...schedule.Exception) []schedule.Exception {
+	all := make([]schedule.Exception, 0, len(d.Except.Dates)+len(calendars))
+	for _, dates := range d.Except.Dates {
+		all = append(all, schedule.Exception{Dates: dates})
+	}
+	return append(all, calendars...)
+}
+
+// rules compiles a definition, with the exceptions of its calendars.
+func (d *Definition) rules(name string, calendars ...schedule.Exception) (*schedule.Rules, error) {
 	table, err := schedule.New(d.Spec)
 	if err != nil {
 		return nil, err
+	}
+	if all := d.exceptions(calendars...); len(all) > 0 {
+		table = table.Except(all)
 	}
 	return &schedule.Rules{Name: name, Table: table, Jitter: d.spread(), Overlap: d.Overlap, Max: d.Max, Misfire: d.Misfire}, nil
 }
@@ -48,7 +75,7 @@ func (d *Definition) filled() []byte {
 
 // sameTimes reports whether two definitions have the same occurrences, due at the same times.
 func (d *Definition) sameTimes(o *Definition) bool {
-	mine, its := Definition{Spec: d.Spec, Jitter: d.spread()}, Definition{Spec: o.Spec, Jitter: o.spread()}
+	mine, its := Definition{Spec: d.Spec, Jitter: d.spread(), Except: d.Except}, Definition{Spec: o.Spec, Jitter: o.spread(), Except: o.Except}
 	return mine.equal(&its)
 }
 
@@ -162,17 +189,34 @@ type record struct {
 	Backfills map[string]int64 `json:"backfills,omitempty"`
 	Queued    *queued          `json:"queued,omitempty"`
 	// Open are jobs that may not have ended. Overlap Allow needs none.
-	Open      []job.Key   `json:"open,omitempty"`
-	Last      *Last       `json:"last,omitempty"`
-	LastError *LastError  `json:"last_error,omitempty"`
-	PausedAt  job.Instant `json:"paused_at,omitempty"`
-	Note      *string     `json:"note,omitempty"`
+	Open []job.Key `json:"open,omitempty"`
+	// Skips are the occurrences that clients asked to skip, and that are to come.
+	Skips     []job.Instant `json:"skips,omitempty"`
+	Last      *Last         `json:"last,omitempty"`
+	LastError *LastError    `json:"last_error,omitempty"`
+	Pause     *job.Pause    `json:"pause,omitempty"`
 	// DeletedAt: the document is a tombstone, so that a node that still knows the schedule
 	// cannot overwrite a new one.
 	DeletedAt job.Instant `json:"deleted_at,omitempty"`
 }
 
 func (r *record) exists() bool { return r.UID != "" && r.DeletedAt == 0 }
+
+// wake resumes a schedule whose pause is over. It may be made to any copy of the document.
+func (r *record) wake(now job.Instant) bool {
+	if r.Pause == nil || !r.Pause.Over(now) {
+		return false
+	}
+	r.resume(r.Pause.Until)
+	return true
+}
+
+// resume makes the occurrences after an instant those of the schedule.
+func (r *record) resume(at job.Instant) {
+	r.Version++
+	r.UpdatedAt, r.LastError, r.Pause = at, nil, nil
+	r.Since, r.Done = at, upTo(at)
+}
 
 // documentKind is the kind of documents that are schedules; their names are those of
 // the schedules.

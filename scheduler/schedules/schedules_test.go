@@ -178,7 +178,7 @@ func TestSchedulesAreBoundedInBytes(t *testing.T) {
 	m := r.node("one", nil)
 	large := every("1d")
 	large.Job.Body = &job.Body{Form: job.BodyText, Content: bytes.Repeat([]byte("a"), 32<<10)}
-	def, _, err := m.check("large", large, false)
+	def, _, err := m.check(t.Context(), "large", large, false)
 	r.ok(err)
 	// Others leave room for one large schedule, and a little more.
 	others := store.Document{Kind: documentKind, Name: "others", Data: make([]byte, MaxAllBytes-def.size()*3/2)}
@@ -293,7 +293,7 @@ func TestASpreadAddsToTheJitter(t *testing.T) {
 		if ids := r.deliver(); ids != nil {
 			t.Errorf("%v before it is due", ids)
 		}
-		_, err = m.Pause(t.Context(), "s", nil)
+		_, err = m.Pause(t.Context(), "s", job.Pause{})
 		r.ok(err)
 		if c := r.get(m, "s").Counters; c.Fired != 0 || c.Skipped != 1 {
 			t.Errorf("paused before it was due: %+v", c)
@@ -405,16 +405,16 @@ func TestPauseWithdrawsAndResumeGoesOn(t *testing.T) {
 		defer r.run(m)()
 		r.set(m, "s", every("10s"))
 		pass(9 * time.Second)
-		s, err := m.Pause(t.Context(), "s", ptr("why"))
+		s, err := m.Pause(t.Context(), "s", job.Pause{Note: "why"})
 		r.ok(err)
-		if r.jobs.registered() != 1 || s.State != Paused || s.Counters.Fired != 0 || *s.Note != "why" {
+		if r.jobs.registered() != 1 || s.State != Paused || s.Counters.Fired != 0 || s.Pause.Note != "why" {
 			t.Errorf("paused: %+v", s)
 		}
 		pass(time.Minute)
 		if ids := r.deliver(); ids != nil {
 			t.Errorf("delivered %v during the pause", ids)
 		}
-		_, err = m.Resume(t.Context(), "s", nil)
+		_, err = m.Resume(t.Context(), "s")
 		r.ok(err)
 		pass(21 * time.Second)
 		if n := len(r.deliver()); n != 3 {
@@ -423,9 +423,9 @@ func TestPauseWithdrawsAndResumeGoesOn(t *testing.T) {
 		pass(9 * time.Second)
 		r.deliver()
 		// Again within the time that is registered ahead: what was withdrawn comes again.
-		_, err = m.Pause(t.Context(), "s", nil)
+		_, err = m.Pause(t.Context(), "s", job.Pause{})
 		r.ok(err)
-		_, err = m.Resume(t.Context(), "s", nil)
+		_, err = m.Resume(t.Context(), "s")
 		r.ok(err)
 		pass(11 * time.Second)
 		if n := len(r.deliver()); n != 2 {

@@ -36,9 +36,10 @@ type Schedule struct {
 	Now       job.Instant
 }
 
-func (m *Manager) view(d *document, now job.Instant) (Schedule, error) {
+func (m *Manager) view(ctx context.Context, d *document, now job.Instant, compile compiler) (Schedule, error) {
 	r := &d.Value
-	rules, err := r.Def.rules(d.Name)
+	r.wake(now)
+	rules, err := compile(ctx, d.Name, r)
 	if err != nil {
 		return Schedule{}, err
 	}
@@ -53,7 +54,7 @@ func (m *Manager) view(d *document, now job.Instant) (Schedule, error) {
 		s.Remaining = &left
 	}
 	switch {
-	case r.PausedAt != 0:
+	case r.Pause != nil:
 		s.State = Paused
 	case r.Queued == nil && !s.more():
 		s.State = Completed
@@ -66,7 +67,7 @@ const Planned schedule.Outcome = "planned"
 
 // plan leaves the occurrences whose jobs are not due out of those that fired.
 func (s *Schedule) plan() {
-	if s.Rules.Overlap == schedule.Allow && s.PausedAt == 0 {
+	if s.Rules.Overlap == schedule.Allow && s.Pause == nil {
 		for range s.Rules.Registered(s.state(), s.Now.Time()) {
 			s.Fired = max(s.Fired-1, 0)
 		}
@@ -111,7 +112,7 @@ func (m *Manager) Get(ctx context.Context, name string) (Schedule, error) {
 	if err != nil {
 		return Schedule{}, err
 	}
-	return m.view(&d, now)
+	return m.view(ctx, &d, now, m.compiling())
 }
 
 // Query selects schedules. Empty fields select all.
@@ -139,6 +140,7 @@ func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
 		return Page{}, err
 	}
 	var page Page
+	compile := m.compiling()
 	for raw, err := range m.docs.From(ctx, q.Cursor, listAtOnce) {
 		if err != nil {
 			return Page{}, err
@@ -147,7 +149,7 @@ func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
 		if d.Err != nil || !d.Value.exists() || !q.selects(&d.Value) {
 			continue
 		}
-		s, err := m.view(&d, now)
+		s, err := m.view(ctx, &d, now, compile)
 		if err != nil || len(q.States) > 0 && !slices.Contains(q.States, s.State) {
 			continue
 		}
@@ -247,7 +249,7 @@ func (m *Manager) Occurrences(ctx context.Context, name string, p Part) (Timetab
 func (m *Manager) Preview(ctx context.Context, name string, d *Draft, p Part) (Timetable, error) {
 	var f job.Findings
 	p.check(&f)
-	_, rules, err := m.check(name, d, true)
+	_, rules, err := m.check(ctx, name, d, true)
 	if err := f.Take("", err); err != nil {
 		return Timetable{}, err
 	}

@@ -152,6 +152,24 @@ func (c *Collection[T]) From(ctx context.Context, after string, size int) iter.S
 	}
 }
 
+// Page returns up to limit values behind the name after, and the name of the last if others
+// follow. It ends early at store.PageBytes, and leaves out unreadable documents.
+func (c *Collection[T]) Page(ctx context.Context, after string, limit int) (page []T, next string, err error) {
+	size, last := 0, ""
+	for raw, err := range c.From(ctx, after, limit+1) {
+		if err != nil {
+			return nil, "", err
+		}
+		if len(page) == limit || size > store.PageBytes {
+			return page, last, nil
+		}
+		if d := c.Decode(raw); d.Err == nil {
+			page, size, last = append(page, d.Value), size+len(raw.Data), raw.Name
+		}
+	}
+	return page, "", nil
+}
+
 func (c *Collection[T]) page(ctx context.Context, after string, limit int) ([]store.Document, error) {
 	raws, err := c.o.Store.ListDocuments(ctx, c.o.Kind, after, limit)
 	if err != nil {

@@ -144,13 +144,15 @@ func (s *timing) pause(over context.Context) {
 	}
 	var p pause
 	s.insist(s.rand, "pause", func(ctx context.Context, m *schedules.Manager) error {
-		paused, err := m.Pause(ctx, s.name, nil)
-		p.from = paused.PausedAt
+		paused, err := m.Pause(ctx, s.name, job.Pause{})
+		if err == nil {
+			p.from = paused.Pause.Since
+		}
 		return err
 	})
 	_ = job.Sleep(over, clock, between(s.rand, 0, 30*time.Second))
 	s.insist(s.rand, "resume", func(ctx context.Context, m *schedules.Manager) error {
-		resumed, err := m.Resume(ctx, s.name, nil)
+		resumed, err := m.Resume(ctx, s.name)
 		p.until = resumed.UpdatedAt
 		return err
 	})

@@ -1,0 +1,141 @@
+package schedule
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Excepted says that nothing occurs on a local date.
+const Excepted Reason = "excepted"
+
+// Dates is a range of dates of the calendar, both ends included, in days since 1970-01-01.
+type Dates struct{ First, Last int64 }
+
+// ParseDates reads a date, or two with a slash between them.
+func ParseDates(text string) (Dates, error) {
+	first, last, isRange := strings.Cut(text, "/")
+	if !isRange {
+		last = first
+	}
+	from, err := time.Parse(time.DateOnly, first)
+	to, wrong := time.Parse(time.DateOnly, last)
+	if err != nil || wrong != nil {
+		return Dates{}, errors.New("must be a date such as 2026-12-25, or two such as 2026-12-24/2027-01-02")
+	}
+	if to.Before(from) {
+		return Dates{}, fmt.Errorf("must not end before it begins: write %s/%s", last, first)
+	}
+	return Dates{floorDiv(from.Unix(), daySeconds), floorDiv(to.Unix(), daySeconds)}, nil
+}
+
+// String is the form that ParseDates reads.
+func (d Dates) String() string {
+	if d.First == d.Last {
+		return dateText(d.First)
+	}
+	return dateText(d.First) + "/" + dateText(d.Last)
+}
+
+func dateText(day int64) string { return time.Unix(day*daySeconds, 0).UTC().Format(time.DateOnly) }
+
+// MarshalText and UnmarshalText use the form of ParseDates.
+func (d Dates) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads the form of ParseDates.
+func (d *Dates) UnmarshalText(text []byte) (err error) {
+	*d, err = ParseDates(string(text))
+	return err
+}
+
+// Near reports whether the dates overlap a span in some zone.
+func (d Dates) Near(from, to time.Time) bool {
+	return d.First <= floorDiv(to.Unix(), daySeconds)+1 && d.Last >= floorDiv(from.Unix(), daySeconds)-1
+}
+
+// Exception is a range of dates, in the zone of a timetable, on which nothing occurs.
+type Exception struct {
+	Dates
+	Calendar string // that it comes from; empty: none
+	// Until ends an exception that was taken back: later occurrences are none of it. Zero: it
+	// holds.
+	Until time.Time
+}
+
+// Except returns the timetable without the occurrences on the dates of exceptions.
+func (t *Timetable) Except(all []Exception) *Timetable {
+	next := *t
+	next.except, next.former = nil, nil
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Exception) int { return cmp.Compare(a.First, b.First) })
+	last := int64(math.MinInt64) // they overlap nowhere, so that one can be searched for
+	for _, x := range all {
+		if !x.Until.IsZero() {
+			next.former = append(next.former, x)
+		} else if x.Last > last {
+			x.First = max(x.First, last+1)
+			next.except, last = append(next.except, x), x.Last
+		}
+	}
+	return &next
+}
+
+// excepts returns the exception that a day belongs to, or nil.
+func (t *Timetable) excepts(day int64) *Exception {
+	i, found := slices.BinarySearchFunc(t.except, day, func(x Exception, day int64) int {
+		switch {
+		case x.Last < day:
+			return -1
+		case x.First > day:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		return nil
+	}
+	return &t.except[i]
+}
+
+// wasExcepted reports whether an exception that was taken back still covers an occurrence.
+func (t *Timetable) wasExcepted(p *point) bool {
+	day := floorDiv(p.local, daySeconds)
+	return slices.ContainsFunc(t.former, func(x Exception) bool {
+		return x.First <= day && day <= x.Last && p.at <= x.Until.Unix()
+	})
+}
+
+// exceptedDay is the point that stands for all occurrences of a day.
+func exceptedDay(day, at int64, x *Exception) point {
+	return point{at: at, local: day * daySeconds, omitted: Excepted, calendar: x.Calendar}
+}
+
+// exceptionalPoints are everyPoints with their local times. They pass over days of exceptions.
+func (t *Timetable) exceptionalPoints(begin int64, yield func(point) bool) {
+	var offset, until int64
+	until, told := math.MinInt64, int64(math.MinInt64)
+	at := t.atOrAfter(begin)
+	for {
+		if at >= until {
+			offset, until = t.offsetAt(at)
+		}
+		day := floorDiv(at+offset, daySeconds)
+		x := t.excepts(day)
+		switch {
+		case x == nil:
+			if !yield(point{at: at, local: at + offset}) {
+				return
+			}
+			at += int64(t.Every / time.Second)
+			continue
+		case told != day && !yield(exceptedDay(day, at, x)):
+			return
+		}
+		told = day
+		at = max(at+int64(t.Every/time.Second), t.atOrAfter(min((day+1)*daySeconds-offset, until)))
+	}
+}
