@@ -32,6 +32,8 @@ in_process = $$(go list ./... | grep -v /e2e)
 # SQLite is C, translated: the race detector has nothing to find in it, and
 # doubles what the tests of the ledger take.
 race := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0'
+# Nor in Pebble, whose tests race it; tests of operations would take four times as much CPU.
+race += -gcflags='github.com/cockroachdb/pebble/...=-race=false -d=checkptr=0'
 
 # The pure Go build: all binaries that tests start share it, so it compiles once.
 plain := CGO_ENABLED=0
