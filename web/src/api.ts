@@ -451,6 +451,8 @@ export interface Occurrence {
   effect: 'shifted' | 'first_of_two' | 'second_of_two' | null;
   /** The local time that does not exist. */
   wanted: string | null;
+  /** A call skipped it. */
+  skipped?: true;
 }
 
 /** A schedule as in a list. */
@@ -472,6 +474,7 @@ export interface Schedule {
   jitter: string;
   misfire: { policy: (typeof misfirePolicies)[number]; grace: string; window: string; limit: number };
   overlap: (typeof overlapPolicies)[number];
+  except: { dates?: string[]; calendars?: string[] } | null;
   paused: Pause | null;
   tzdata: string;
   job: { topic: string; url: string; method: string };
@@ -496,7 +499,14 @@ export interface Timetable {
   tzdata: string;
   data: Occurrence[];
   next_cursor: string | null;
-  omitted: { local: string; reason: 'gap' | 'repeat' | 'merged' }[];
+  omitted: { local: string; reason: 'gap' | 'repeat' | 'merged' | 'excepted'; calendar?: string }[];
+}
+
+/** Dates that schedules except by its name. */
+export interface Calendar {
+  name: string;
+  version: number;
+  dates: string[];
 }
 
 export interface Member {
@@ -687,6 +697,8 @@ export const api = {
   deleteRule: (name: string) => json<unknown>('DELETE', address(['v1', 'alerts', 'rules', name])),
   schedules: (query: Query, abort: AbortSignal) => json<SchedulePage>('GET', address(['v1', 'schedules'], query), undefined, abort),
   schedule: (name: string, abort: AbortSignal) => json<Schedule & { next: Occurrence[] }>('GET', schedule(name), undefined, abort),
+  timetable: (name: string, abort: AbortSignal) =>
+    json<Timetable>('GET', address(['v1', 'schedules', name, 'occurrences'], [['limit', '10']]), undefined, abort),
   occurrences: async (name: string, abort: AbortSignal) =>
     (await json<Timetable>('GET', address(['v1', 'schedules', name, 'occurrences'], [['limit', '10']]), undefined, abort)).data,
   /** The request that set the schedule, as text. The version is read first, so it is never newer than the text. */
@@ -698,7 +710,12 @@ export const api = {
   putSchedule: (name: string, draft: string, version?: string) => put<Schedule>(schedule(name), new Blob([draft]), version),
   previewSchedule: (draft: Record<string, unknown>, abort: AbortSignal) => json<Timetable>('POST', '/v1/schedules/preview', draft, abort),
   deleteSchedule: (name: string) => json<unknown>('DELETE', schedule(name)),
-  pauseSchedule: (name: string, note: string) => json<Schedule>('POST', schedule(name, 'pause'), note ? { note } : undefined),
+  pauseSchedule: (name: string, pause: { until?: string; note?: string }) => json<Schedule>('POST', schedule(name, 'pause'), pause),
+  skipOccurrence: (name: string, time: string) => json<Schedule>('POST', schedule(name, 'skip'), { time }),
+  unskipOccurrence: (name: string, time: string) => json<Schedule>('POST', schedule(name, 'unskip'), { time }),
+  calendars: (abort: AbortSignal) => json<{ data: Calendar[] }>('GET', address(['v1', 'calendars'], [['limit', '1000']]), undefined, abort),
+  putCalendar: (name: string, dates: string[], version?: string) => put<Calendar>(address(['v1', 'calendars', name]), { dates }, version),
+  deleteCalendar: (name: string) => json<unknown>('DELETE', address(['v1', 'calendars', name])),
   resumeSchedule: (name: string) => json<Schedule>('POST', schedule(name, 'resume')),
   runSchedule: (name: string) => json<Job>('POST', schedule(name, 'run')),
   countBackfill: (name: string, draft: BackfillDraft, abort: AbortSignal) =>

@@ -83,6 +83,48 @@ test('pause with a note, resume, run now, delete', async () => {
   await assert.rejects(get('steered'), /schedule_not_found/);
 });
 
+test('a calendar, dates that a schedule leaves out, and skipped occurrences', async () => {
+  await go('/schedules');
+  await button('New calendar').click();
+  const dialog = page.getByRole('dialog');
+  await within(dialog).field('Name').fill('feast');
+  await within(dialog).field('Except dates').fill('2099-12-25\n2099-12-31/2100-01-01');
+  await accessible(page, 'a new calendar');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await says('The calendar is saved.');
+  await row('feast', '2099-12-25, 2099-12-31/2100-01-01');
+  await put('daily', { cron: '0 9 * * *', start_at: '2099-12-24T00:00:00Z', except: { dates: ['2099-12-26'] } });
+  await go('/schedules/daily/edit');
+  await field('Except calendars').fill('feast');
+  await row('2099-12-27 09:00:00+00:00'); // of the preview
+  await button('Save').click();
+  await says('The schedule is saved.');
+  assert.deepEqual((await get('daily')).except, { dates: ['2099-12-26'], calendars: ['feast'] });
+  await page.getByText('2099-12-25 is excepted. (feast)').waitFor();
+  await page.getByText('2099-12-26 is excepted.', { exact: true }).waitFor();
+  await button('Skip: 2099-12-24T09:00:00+00:00').click();
+  await says('The occurrence will be skipped.');
+  await row('2099-12-24 09:00:00', 'Skipped');
+  await accessible(page, 'a schedule with exceptions');
+  await button('Do not skip: 2099-12-24T09:00:00+00:00').click();
+  await says('The occurrence will fire.');
+  await button('Skip: 2099-12-24T09:00:00+00:00').waitFor();
+  await button('Pause schedule').click();
+  await within(dialog).field('Until').fill('2099-06-01T00:00:00');
+  await dialog.getByRole('button', { name: 'Pause schedule' }).click();
+  await says('The schedule is paused.');
+  assert.match((await get('daily')).paused.until, /^2099-0[56]/);
+  await go('/schedules');
+  await button('Delete: feast').click();
+  await dialog.getByRole('button', { name: 'Delete' }).click();
+  await page.getByText('schedules use the calendar: daily').waitFor();
+  await node.call('DELETE', '/v1/schedules/daily');
+  await button('Delete: feast').click();
+  await dialog.getByRole('button', { name: 'Delete' }).click();
+  await says('The calendar is deleted.');
+  await page.getByText('No calendars yet.').waitFor();
+});
+
 test('backfill, after a count', async () => {
   await put('filled', { every: '1h', job: { topic: 'filled', url: `${receiver.url}/ok` } });
   await go('/schedules/filled');

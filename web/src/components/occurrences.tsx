@@ -1,4 +1,5 @@
 /** Occurrences of a schedule, in its zone and in UTC. */
+import type { ComponentChildren } from 'preact';
 import type { Occurrence, Timetable } from '../api';
 import { span, t, weekday } from '../text';
 import { When } from './marks';
@@ -17,9 +18,11 @@ function effectOf({ effect, wanted, local }: Occurrence): string {
 interface TableProps {
   occurrences: Occurrence[];
   timezone: string;
+  /** What can be done to an occurrence. */
+  act?: ((one: Occurrence) => ComponentChildren) | undefined;
 }
 
-export function OccurrenceTable({ occurrences, timezone }: TableProps) {
+export function OccurrenceTable({ occurrences, timezone, act }: TableProps) {
   return (
     <table class="timetable">
       <thead>
@@ -44,8 +47,8 @@ export function OccurrenceTable({ occurrences, timezone }: TableProps) {
               <td data-label={t('occurrence.away')}>
                 <When at={one.time} />
               </td>
-              <td data-label={t('occurrence.remarks')} class={remarks ? undefined : 'none'}>
-                {remarks}
+              <td data-label={t('occurrence.remarks')} class={remarks || act ? undefined : 'none'}>
+                {remarks} {act?.(one)}
               </td>
             </tr>
           );
@@ -57,7 +60,7 @@ export function OccurrenceTable({ occurrences, timezone }: TableProps) {
 
 function remarksOf(one: Occurrence): string {
   const late = Date.parse(one.due_at) - Date.parse(one.time);
-  return [effectOf(one), late > 0 && t('occurrence.jitter', { span: span(late) })].filter(Boolean).join(' · ');
+  return [one.skipped && t('outcome.skipped'), effectOf(one), late > 0 && t('occurrence.jitter', { span: span(late) })].filter(Boolean).join(' · ');
 }
 
 /** Local times that yield no occurrence. */
@@ -65,8 +68,11 @@ export function Omitted({ omitted }: Pick<Timetable, 'omitted'>) {
   if (omitted.length === 0) return null;
   return (
     <ul>
-      {omitted.map(({ local, reason }) => (
-        <li key={`${local} ${reason}`}>{t(`omitted.${reason}`, { local: spaced(local) })}</li>
+      {omitted.map(({ local, reason, calendar }) => (
+        <li key={`${local} ${reason}`}>
+          {t(`omitted.${reason}`, { local: spaced(local) })}
+          {calendar && ` (${calendar})`}
+        </li>
       ))}
     </ul>
   );
@@ -87,7 +93,7 @@ export function Strip({ occurrences }: { occurrences: Occurrence[] }) {
       <svg viewBox={`0 0 ${width + 4} 22`} preserveAspectRatio="none" role="img" aria-label={label}>
         <line x1="0" x2={width + 4} y1="11" y2="11" />
         {occurrences.map((one) => (
-          <rect key={one.time} class={one.effect ? 'changed' : undefined} x={((Date.parse(one.time) - from) / length) * width} y="3" width="4" height="16" rx="1">
+          <rect key={one.time} class={one.effect || one.skipped ? 'changed' : undefined} x={((Date.parse(one.time) - from) / length) * width} y="3" width="4" height="16" rx="1">
             <title>{[spaced(one.local), effectOf(one)].filter(Boolean).join(' · ')}</title>
           </rect>
         ))}

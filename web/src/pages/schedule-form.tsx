@@ -34,6 +34,8 @@ const blank = {
   window: '',
   late: '',
   overlap: '',
+  dates: '',
+  calendars: '',
   url: '',
   topic: '',
   order_key: '',
@@ -63,6 +65,8 @@ const pointers: Record<Exclude<keyof Draft, keyof CallbackDraft>, string> = {
   window: '/misfire/window',
   late: '/misfire/limit',
   overlap: '/overlap',
+  dates: '/except/dates',
+  calendars: '/except/calendars',
   url: '/job/url',
   topic: '/job/topic',
   order_key: '/job/order_key',
@@ -147,6 +151,8 @@ function ScheduleForm({ name, from: { draft: initial, rest, callbacks }, version
         <Input {...set('end_at')} placeholder="2028-01-01T00:00:00Z" />
         <Input {...set('anchor')} placeholder="2027-01-01T00:00:00Z" />
         <Input {...set('max_occurrences')} placeholder={t('setting.none')} />
+        <Input {...set('dates')} placeholder="2026-12-24/2026-12-26, 2027-01-01" />
+        <Input {...set('calendars')} placeholder="holidays" />
       </Group>
       <section class="card preview">
         <h2>{t('schedule.preview')}</h2>
@@ -221,12 +227,18 @@ const withoutField = (error: ApiError | undefined): string[] | undefined =>
     .filter(({ pointer }) => !knownPointers.some((known) => pointer === known || pointer.startsWith(`${known}/`)))
     .map(({ pointer, message }) => `${pointer.slice(1)} ${message}`);
 
+/** Words that commas or spaces separate. */
+const words = (typed: string): string[] => typed.split(/[\s,]+/).filter(Boolean);
+
 /** The members of the request without the job, and without empty fields. */
 function timesOf(draft: Draft): Record<string, unknown> {
   const { cron, every, anchor, timezone, start_at, end_at, jitter, overlap, grace, window } = draft;
   const dst = given({ gap: draft.dst_gap, repeat: draft.dst_repeat });
   const misfire = { ...given({ policy: draft.misfire, grace, window }), ...(draft.late.trim() ? { limit: figure(draft.late) } : {}) };
+  const [dates, calendars] = [words(draft.dates), words(draft.calendars)];
+  const except = { ...(dates.length > 0 && { dates }), ...(calendars.length > 0 && { calendars }) };
   return {
+    ...(Object.keys(except).length > 0 ? { except } : {}),
     ...given({ cron, every, anchor, timezone, start_at, end_at, jitter, overlap }),
     ...(Object.keys(dst).length > 0 ? { dst } : {}),
     ...(Object.keys(misfire).length > 0 ? { misfire } : {}),
@@ -254,7 +266,7 @@ function requestOf(draft: Draft, rest: Record<string, unknown>, stored: Callback
 
 /** The request that set a schedule, as fields. */
 function typed(name: string, request: string): Registered {
-  const stored = JSON.parse(request) as Record<string, unknown> & { job: Record<string, unknown>; dst?: Record<string, string>; misfire?: Record<string, unknown> };
+  const stored = JSON.parse(request) as Record<string, unknown> & { job: Record<string, unknown>; dst?: Record<string, string>; misfire?: Record<string, unknown>; except?: Record<string, string[]> };
   const { url, topic, order_key, method, spread, headers, body: _, body_text, callbacks, ...rest } = stored.job;
   const text = (value: unknown) => (typeof value === 'string' || typeof value === 'number' ? String(value) : '');
   const same = ['cron', 'every', 'anchor', 'timezone', 'start_at', 'end_at', 'max_occurrences', 'jitter', 'overlap'] as const;
@@ -268,6 +280,8 @@ function typed(name: string, request: string): Registered {
     grace: text(stored.misfire?.['grace']),
     window: text(stored.misfire?.['window']),
     late: text(stored.misfire?.['limit']),
+    dates: (stored.except?.['dates'] ?? []).join(', '),
+    calendars: (stored.except?.['calendars'] ?? []).join(', '),
     url: text(url),
     topic: text(topic),
     order_key: text(order_key),

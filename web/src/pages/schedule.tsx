@@ -5,7 +5,7 @@ import { BackfillDialog } from '../components/backfill-dialog';
 import { Dialog } from '../components/dialog';
 import { Empty, Loading, PauseFacts } from '../components/marks';
 import { notify, notifyError } from '../components/notices';
-import { OccurrenceTable, Strip } from '../components/occurrences';
+import { OccurrenceTable, Omitted, Strip } from '../components/occurrences';
 import { ProblemNote } from '../components/problem';
 import { refresh, useResource } from '../live';
 import { navigate } from '../router';
@@ -62,11 +62,12 @@ function Details({ schedule }: { schedule: Shown }) {
         {next.length > 0 ? (
           <>
             <Strip occurrences={next} />
-            <OccurrenceTable occurrences={next} timezone={timezone} />
+            <OccurrenceTable occurrences={next} timezone={timezone} act={mayChange.value ? (one) => <SkipButton schedule={name} occurrence={one} /> : undefined} />
           </>
         ) : (
           <Empty text={t('schedule.noNext')} />
         )}
+        {schedule.except && <ExceptedDays key={schedule.version} name={name} />}
       </section>
       <div class="cards">
         <Counters schedule={schedule} />
@@ -79,6 +80,23 @@ function Details({ schedule }: { schedule: Shown }) {
       </p>
     </>
   );
+}
+
+/** Skips an occurrence, or takes that back. */
+function SkipButton({ schedule, occurrence: { time, local, skipped } }: { schedule: string; occurrence: Occurrence }) {
+  const call = skipped ? api.unskipOccurrence : api.skipOccurrence;
+  const label = t(skipped ? 'schedule.unskip' : 'schedule.skip');
+  return (
+    <button class="quiet" aria-label={`${label}: ${local}`} onClick={() => void act(() => call(schedule, time), skipped ? 'schedule.wasUnskipped' : 'schedule.wasSkipped')}>
+      {label}
+    </button>
+  );
+}
+
+/** The days without occurrences before the last of the next ones. */
+function ExceptedDays({ name }: { name: string }) {
+  const found = useResource(`timetable ${name}`, (abort) => api.timetable(name, abort));
+  return found.data ? <Omitted omitted={found.data.omitted} /> : null;
 }
 
 function Counters({ schedule: { counters, last } }: { schedule: Schedule }) {
@@ -111,7 +129,7 @@ function Counters({ schedule: { counters, last } }: { schedule: Schedule }) {
 }
 
 function Facts({ schedule }: { schedule: Schedule }) {
-  const { dst, job, misfire, overlap, start_at: start, end_at: end, max_occurrences: max, remaining } = schedule;
+  const { dst, job, misfire, overlap, except, start_at: start, end_at: end, max_occurrences: max, remaining } = schedule;
   const some = <T,>(value: T | null, show: (value: T) => string): string => (value === null ? '' : show(value));
   const facts: [Key, string][] = [
     ['job.request', `${job.method} ${job.url}`],
@@ -121,6 +139,8 @@ function Facts({ schedule }: { schedule: Schedule }) {
     ['schedule.jitter', schedule.jitter],
     ['schedule.misfire', t(`misfire.${misfire.policy}`)],
     ['schedule.overlap', t(`overlap.${overlap}`)],
+    ['schedule.dates', (except?.dates ?? []).join(', ')],
+    ['schedule.calendars', (except?.calendars ?? []).join(', ')],
     ['schedule.start_at', start ?? ''],
     ['schedule.end_at', end ?? ''],
     ['schedule.anchor', schedule.anchor ?? ''],
@@ -187,14 +207,20 @@ function Actions({ schedule: { name, state } }: { schedule: Schedule }) {
 
 function Pause({ name, onClose }: { name: string; onClose: () => void }) {
   const [note, setNote] = useState('');
+  const [until, setUntil] = useState('');
+  const pause = { ...(until && { until: new Date(until).toISOString() }), ...(note.trim() && { note: note.trim() }) };
   return (
     <Dialog
       title={t('schedule.pauseOf', { schedule: name })}
       action={t('schedule.pause')}
-      onSubmit={() => void act(() => api.pauseSchedule(name, note.trim()), 'schedule.wasPaused')}
+      onSubmit={() => void act(() => api.pauseSchedule(name, pause), 'schedule.wasPaused')}
       onClose={onClose}
     >
       <p>{t('schedule.pauseExplain')}</p>
+      <label class="field">
+        <span>{t('schedule.until')}</span>
+        <input type="datetime-local" step="1" value={until} onInput={(e) => setUntil(e.currentTarget.value)} />
+      </label>
       <label class="field">
         <span>{t('schedule.note')}</span>
         <input maxLength={512} value={note} onInput={(e) => setNote(e.currentTarget.value)} />

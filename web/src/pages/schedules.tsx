@@ -1,5 +1,6 @@
 import { address, type Query } from '../address';
 import { api, mayChange, scheduleStates, type ListedSchedule, type Schedule, type ScheduleState } from '../api';
+import { Calendars } from '../components/calendars';
 import { Empty, Loading, When } from '../components/marks';
 import { Strip } from '../components/occurrences';
 import { ProblemNote } from '../components/problem';
@@ -48,6 +49,7 @@ export function SchedulesPage() {
           )}
         </nav>
       )}
+      <Calendars />
     </>
   );
 }
