@@ -29,11 +29,8 @@ SIM_SEEDS ?= 5000
 LATENESS_BAR ?= 50ms
 
 in_process = $$(go list ./... | grep -v /e2e)
-# SQLite is C, translated: the race detector has nothing to find in it, and
-# doubles what the tests of the ledger take.
-race := -race -gcflags='modernc.org/...=-race=false -d=checkptr=0'
-# Nor in Pebble, whose tests race it; tests of operations would take four times as much CPU.
-race += -gcflags='github.com/cockroachdb/pebble/...=-race=false -d=checkptr=0'
+# Pebble's own tests race it; tests of operations would take four times as much CPU.
+race := -race -gcflags='github.com/cockroachdb/pebble/...=-race=false -d=checkptr=0'
 
 # The pure Go build: all binaries that tests start share it, so it compiles once.
 plain := CGO_ENABLED=0
@@ -79,14 +76,14 @@ not_vetted := -vet=off
 lazy := GOGC=400
 
 # These are in test-covered: they call a store from one goroutine. So are most of the simulated worlds.
-not_raced := -skip '^Test(Soak|Model$$|EveryOrder$$|ConformanceOn|ConformanceInMemory$$|RestartedJournal$$|RandomCallsOfOne$$|Reshard$$|ReshardIsResumed$$)'
+not_raced := -skip '^Test(Soak|Model$$|EveryOrder$$|ConformanceOn|ConformanceInMemory$$|RestoredJobs$$|RandomCallsOfOne$$|Reshard$$|ReshardIsResumed$$)'
 # So are the packages that start no goroutines.
 sequential := job|retrypolicy|store|store/encoding|store/listing
 raced := $$(go list ./... | grep -vxE "$$(go list -m)/($(sequential)|e2e.*)")
 
 # The longest packages begin first, so that none of them is left alone at the end. Four at
 # a time, since they wait for servers.
-longest := ./store/ledger ./store/journal ./store/redisstore
+longest := ./store/ledger ./store/redisstore
 
 .PHONY: test-packages
 test-packages: $(testrun)
@@ -94,7 +91,7 @@ test-packages: $(testrun)
 
 # Without the race detector: counting statements is atomic, so it orders goroutines and
 # hides their races. These tests run few statements of their own.
-not_counted := -skip '^Test(Soak|Conformance$$|RandomCallsOfSeveral$$|Kill$$|Crash|LostAnswer|DiskFull$$|ServerIsKilled$$|TwoNodes$$|AnyCommandMayFail$$|AConnectionMayBreak$$|EveryRefusalMayPass$$|NoAnswerPanics$$)'
+not_counted := -skip '^Test(Soak|Conformance$$|RandomCallsOfSeveral$$|Kill$$|Crash|LostAnswer|ServerIsKilled$$|TwoNodes$$|AnyCommandMayFail$$|AConnectionMayBreak$$|EveryRefusalMayPass$$|NoAnswerPanics$$)'
 
 .PHONY: test-covered
 test-covered: $(testrun)

@@ -216,7 +216,7 @@ func verifyLedger(ctx context.Context, c *config.Config, stdout io.Writer) error
 	case err != nil:
 		return &uncheckedError{fmt.Errorf("could not verify: %w", err)}
 	case n > 0:
-		return fmt.Errorf("%d differences between the journal and the store", n)
+		return fmt.Errorf("%d differences between the ledger and the store", n)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
-	"github.com/duehook/duehook/store/journal"
+	"github.com/duehook/duehook/store/ledger"
 )
 
 // asProgram makes the test binary behave as duehook itself.
@@ -299,25 +299,28 @@ func TestDemo(t *testing.T) {
 
 func TestLedgerVerify(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
 	for _, tc := range []struct {
 		name   string
 		args   []string
-		code   int
 		output string
 	}{
-		{"no ledger", []string{"--data-dir=" + dir}, 4, "set --ledger-url"},
-		{"none beside Redis", []string{"--redis-url=redis://127.0.0.1:1"}, 4, "set --ledger-url"},
-		{"no Redis", []string{"--redis-url=redis://127.0.0.1:1", "--ledger-url=sqlite:" + dir + "/x.db"}, 4, "could not verify"},
+		{"no ledger", []string{"--data-dir=" + t.TempDir()}, "set --ledger-url"},
+		{"none beside Redis", []string{"--redis-url=redis://127.0.0.1:1"}, "set --ledger-url"},
+		{"no Redis", []string{"--redis-url=redis://127.0.0.1:1", "--ledger-url=postgres://127.0.0.1:1/d"}, "could not verify"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, stdout, stderr := result(t, program(t, nil, append([]string{"ledger", "verify"}, tc.args...)...))
-			if code != tc.code || !strings.Contains(stdout+stderr, tc.output) {
+			if code != 4 || !strings.Contains(stdout+stderr, tc.output) {
 				t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 			}
 		})
 	}
-	s, err := journal.Open(t.Context(), journal.Options{URL: "sqlite:" + dir + "/x.db", Store: testenv.Store(t, diskstore.Options{})})
+	server, err := testenv.StartPostgres(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() }) // nothing depends on it any more
+	s, err := ledger.Open(t.Context(), ledger.Options{URL: server.URL("postgres"), Store: testenv.Store(t, diskstore.Options{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,8 +333,8 @@ func TestLedgerVerify(t *testing.T) {
 	}
 	// Beside a Redis that is empty the job is missing.
 	redis := testenv.StartRedis(t)
-	code, stdout, stderr := result(t, program(t, nil, "ledger", "verify", "--redis-url="+redis.URL(), "--ledger-url=sqlite:"+dir+"/x.db"))
-	if code != 1 || !strings.Contains(stdout, "missing_in_store     t/a  journal: waiting v1 01KDWCJ2M00000000000000001  store: none") {
+	code, stdout, stderr := result(t, program(t, nil, "ledger", "verify", "--redis-url="+redis.URL(), "--ledger-url="+server.URL("postgres")))
+	if code != 1 || !strings.Contains(stdout, "missing_in_store     t/a  ledger: waiting v1 01KDWCJ2M00000000000000001  store: none") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }

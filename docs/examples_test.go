@@ -79,6 +79,16 @@ type running struct {
 	calls       int
 }
 
+func startPostgres(t *testing.T) (url string) {
+	t.Helper()
+	server, err := testenv.StartPostgres(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() }) // nothing depends on it any more
+	return server.URL("postgres")
+}
+
 // startNode runs a node on Redis with a ledger, which every example needs, until the test ends.
 func startNode(t *testing.T) *running {
 	t.Helper()
@@ -89,7 +99,7 @@ func startNode(t *testing.T) *running {
 	token, line, _ := strings.Cut(strings.TrimPrefix(key.String(), "token "), "\nline  ")
 	c, err := config.Load([]string{
 		"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--api-keys", strings.TrimSpace(line),
-		"--redis-url", testenv.StartRedis(t).URL(), "--ledger-url", "sqlite:" + filepath.Join(t.TempDir(), "ledger.db"),
+		"--redis-url", testenv.StartRedis(t).URL(), "--ledger-url", startPostgres(t),
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -550,7 +550,7 @@ func TestKillSchedulesWithLedger(t *testing.T) {
 	t.Parallel()
 	r := receiver.Start(t, sometimesLong)
 	server := testenv.StartRedis(t, testenv.WithAOF())
-	killSchedules(t, startJournalled(t, server), r, 4, func(c *cuts) {
+	killSchedules(t, startWithLedger(t, server), r, 4, func(c *cuts) {
 		c.during("FLUSHALL", false, func() {
 			command(t, control(t, server), "FLUSHALL")
 			pause(t, time.Second)

@@ -2,11 +2,8 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
-
-	"github.com/duehook/duehook/store"
 )
 
 // readyTimeout bounds how long /readyz waits for the store: probes have short timeouts.
@@ -18,7 +15,7 @@ func (s *Server) live(c *Call) error {
 	return c.WriteJSON(http.StatusOK, statusView{Status: "ok"})
 }
 
-// ready answers GET /readyz: requests are likely to succeed, perhaps in a degraded way.
+// ready answers GET /readyz: requests are likely to succeed.
 func (s *Server) ready(c *Call) error {
 	if s.draining.Load() {
 		return &Error{Code: CodeShuttingDown, Detail: "This server is about to stop. Send requests to another one."}
@@ -30,12 +27,10 @@ func (s *Server) ready(c *Call) error {
 		stuck = s.opts.Stuck()
 	}
 	switch err := s.opts.Ready(ctx); {
-	case err != nil && !errors.Is(err, store.ErrDegraded):
+	case err != nil:
 		return err
 	case stuck != "":
 		return &Error{Code: CodeStoreUnavailable, Detail: "The store answers, but deliveries have stopped: " + stuck + " has failed for more than 10 s."}
-	case err != nil:
-		return c.WriteJSON(http.StatusOK, statusView{Status: "ready", Ledger: "down"})
 	}
 	return c.WriteJSON(http.StatusOK, statusView{Status: "ready"})
 }
@@ -57,5 +52,4 @@ func (s *Server) document(c *Call) error {
 
 type statusView struct {
 	Status string `json:"status"`
-	Ledger string `json:"ledger,omitempty"`
 }

@@ -53,7 +53,7 @@ type Options struct {
 // node is a duehook that is being put together.
 type node struct {
 	Options
-	id      string // names this process in the journal
+	id      string // names this process in the ledger
 	host    string
 	metrics *prometheus.Registry
 	policy  retrypolicy.Policy
@@ -61,16 +61,15 @@ type node struct {
 	cert    *certificate // nil: plain HTTP
 	store   store.Store
 	disk    *diskstore.Store // the embedded store; nil on Redis
-	// reconciler compares the store with its journal; nil: there is no journal.
-	reconciler *ledger.Reconciler
-	events     *events.Hub
-	counts     *alerts.Counts
-	recent     *recent.Recorder
-	topics     atomic.Pointer[topics.Manager]
-	traces     *tracing.Provider // nil: nobody asks for traces
-	by         *deadline
-	away       error         // why the store did not answer at the start; nil: it did
-	signs      chan struct{} // closed when deliveries can be signed
+	ledger  *ledger.Store    // nil: there is none
+	events  *events.Hub
+	counts  *alerts.Counts
+	recent  *recent.Recorder
+	topics  atomic.Pointer[topics.Manager]
+	traces  *tracing.Provider // nil: nobody asks for traces
+	by      *deadline
+	away    error         // why the store did not answer at the start; nil: it did
+	signs   chan struct{} // closed when deliveries can be signed
 }
 
 // Run serves until ctx ends, and then stops in order: nothing more is carried or
@@ -82,7 +81,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer n.by.stop()
-	// First, so that a port in use is reported before the journal is opened.
+	// First, so that a port in use is reported before the store is opened.
 	var listen net.ListenConfig
 	ln, err := listen.Listen(ctx, "tcp", o.Config.Addr)
 	if err != nil {
@@ -117,7 +116,7 @@ func Run(ctx context.Context, o Options) (err error) {
 // disk would count as a failure.
 const leastStop = 5 * time.Second
 
-// closing is the part of the grace reserved for writing the journal and closing the
+// closing is the part of the grace reserved for writing the ledger and closing the
 // store.
 func closing(grace time.Duration) time.Duration { return min(grace/10, time.Second) }
 

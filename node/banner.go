@@ -69,7 +69,7 @@ func jobsAre(c *config.Config) string {
 		}
 	}
 	if c.LedgerURL != "" {
-		where += ", with a ledger in " + strings.TrimPrefix(config.Redact(c.LedgerURL), "sqlite:")
+		where += ", with a ledger in " + config.Redact(c.LedgerURL)
 	}
 	return where
 }

@@ -99,8 +99,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		}
 		return dispatch.Run(ctx)
 	}}, {"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}, {"operations", bulk.Run}, {"schedules", recurring.Run}, {"alerts", watch.Run}}
-	if n.reconciler != nil {
-		working = append(working, part{"reconciler", n.reconciler.Run})
+	if n.ledger != nil {
+		working = append(working, part{"reconciler", n.ledger.Run})
 	}
 	if n.disk != nil {
 		working = append(working, part{"store", n.watchDisk})
@@ -160,8 +160,8 @@ func (n *node) newSchedules(jobs *scheduler.Scheduler, dates schedules.Calendars
 	o := schedules.Options{
 		Store: n.store, Jobs: jobs, Calendars: dates, ID: n.id, Alone: n.Config.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
 	}
-	if n.reconciler != nil {
-		o.Journal = n.reconciler
+	if n.ledger != nil {
+		o.Ledger = n.ledger
 	}
 	return schedules.New(o)
 }
@@ -180,8 +180,8 @@ func (n *node) newAlerts(jobs *scheduler.Scheduler, limits *topics.Manager) (*al
 		Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Every: n.stretched(alerts.DefaultEvery),
 		Herds: n.comingHerds,
 	}
-	if n.reconciler != nil {
-		o.Journal = n.reconciler
+	if n.ledger != nil {
+		o.Ledger = n.ledger
 	}
 	return alerts.New(o)
 }
@@ -192,8 +192,8 @@ func (n *node) newAPI(ln net.Listener, calls v1.Options, stuck func() string) (*
 		Ready: n.store.Ping, Stuck: stuck, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
 		DrainDelay: n.stretched(n.Config.DrainDelay), DrainTimeout: n.drainTime(),
 	}
-	if n.reconciler != nil {
-		calls.Restoring = n.reconciler
+	if n.ledger != nil {
+		calls.Restoring = n.ledger
 	}
 	var err error
 	if n.Config.Dashboard {

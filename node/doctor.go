@@ -22,7 +22,7 @@ import (
 	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
-	"github.com/duehook/duehook/store/journal"
+	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -310,15 +310,12 @@ func (d *doctor) ledger(ctx context.Context) {
 	const check = "ledger"
 	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
 	defer cancel()
-	r, err := journal.OpenReader(ctx, d.c.LedgerURL, d.c.Namespace)
-	if err == nil {
-		err = r.Close()
-	}
+	err := ledger.Check(ctx, d.c.LedgerURL, d.c.Namespace)
 	where := config.Redact(d.c.LedgerURL)
 	switch {
 	case err == nil:
 		d.found(check, FoundOK, "%s answers, and its tables have this version", where)
-	case errors.Is(err, journal.ErrNone):
+	case errors.Is(err, ledger.ErrNone):
 		d.found(check, FoundNote, "%s has no ledger yet; the first start makes it", where)
 	default:
 		d.found(check, failing(err), "%s: %v", where, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
-// schema makes a schema and gives its URL: each namespace has a journal of its own.
+// schema makes a schema and gives its URL: each namespace has a ledger of its own.
 func schema(t *testing.T, server *testenv.SQLServer, name string) string {
 	t.Helper()
 	url := server.URL("postgres")
@@ -26,7 +26,7 @@ func schema(t *testing.T, server *testenv.SQLServer, name string) string {
 	return url + "&search_path=" + name + "&application_name=" + name
 }
 
-// TestOneNamespaceForALedger: a second namespace on a journal is told what to do,
+// TestOneNamespaceForALedger: a second namespace on a ledger is told what to do,
 // instead of having all jobs delivered twice.
 func TestOneNamespaceForALedger(t *testing.T) {
 	server, err := testenv.StartPostgres(false)
@@ -52,9 +52,8 @@ func TestOneNamespaceForALedger(t *testing.T) {
 	}
 }
 
-// TestLedgerDown: while the ledger's server is away, registrations are refused
-// with a time to come back, or accepted if that is the setting. Deliveries go on
-// either way.
+// TestLedgerDown: while the ledger's server is away, registrations are refused with a time to
+// come back, probes learn why, and deliveries go on.
 func TestLedgerDown(t *testing.T) {
 	server, err := testenv.StartPostgres(false)
 	if err != nil {
@@ -62,60 +61,45 @@ func TestLedgerDown(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = server.Close() }) // nothing depends on it any more
 	redis := testenv.StartRedis(t)
-	for _, tc := range []struct {
-		setting            string
-		ready, registering int
-		says               string // of the ledger, to probes
-	}{
-		{"refuse", http.StatusServiceUnavailable, http.StatusServiceUnavailable, ""},
-		{"accept", http.StatusOK, http.StatusCreated, `"ledger":"down"`},
-	} {
-		t.Run(tc.setting, func(t *testing.T) {
-			url, ids := hook(t)
-			r := start(t, load(t, "--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=8", "--data-dir", t.TempDir(), "--redis-url", redis.URL(),
-				"--namespace", tc.setting, "--ledger-url", schema(t, server, tc.setting), "--ledger-down", tc.setting))
-			register := func(id, delay string, want int) {
-				t.Helper()
-				status, header, body := r.call(http.MethodPost, "/v1/jobs",
-					fmt.Sprintf(`{"topic":%q,"id":%q,"delay":%q,"url":%q}`, tc.setting, id, delay, url))
-				if status != want || status == http.StatusServiceUnavailable && header.Get("Retry-After") == "" {
-					t.Errorf("registering %s: %d, Retry-After %q: %s", id, status, header.Get("Retry-After"), body)
-				}
-			}
-			register("first", "0s", http.StatusCreated)
-			await(t, ids, "first") // the signing secret is known
-			register("before", "3s", http.StatusCreated)
-			if err := server.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			// The server's processes end one after the other, so some may still answer.
-			n := 0
-			testenv.Eventually(t, patience, func() bool {
-				n++
-				r.call(http.MethodPost, "/v1/jobs", fmt.Sprintf(`{"topic":"probe","id":"%d","delay":"1h","url":%q}`, n, url))
-				_, _, body := r.call(http.MethodGet, "/metrics", "")
-				return strings.Contains(body, "duehook_ledger_down 1\n")
-			}, "the metrics say that the ledger is down")
-			register("meanwhile", "0s", tc.registering)
-			if status, _, body := r.call(http.MethodGet, "/readyz", ""); status != tc.ready || !strings.Contains(body, tc.says) {
-				t.Errorf("/readyz: %d %s", status, body)
-			}
-			if tc.registering == http.StatusCreated {
-				await(t, ids, "meanwhile")
-			}
-			await(t, ids, "before")
-			if err := server.Start(); err != nil {
-				t.Fatal(err)
-			}
-			testenv.Eventually(t, patience, func() bool {
-				status, _, body := r.call(http.MethodGet, "/readyz", "")
-				return status == http.StatusOK && !strings.Contains(body, "ledger")
-			}, "duehook is ready, with the ledger")
-			register("after", "0s", http.StatusCreated)
-			await(t, ids, "after")
-			if err := r.shutdown(); err != nil {
-				t.Errorf("stopping: %v", err)
-			}
-		})
+	url, ids := hook(t)
+	r := start(t, load(t, "--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=8", "--data-dir", t.TempDir(), "--redis-url", redis.URL(),
+		"--ledger-url", schema(t, server, "down")))
+	register := func(id, delay string, want int) {
+		t.Helper()
+		status, header, body := r.call(http.MethodPost, "/v1/jobs", fmt.Sprintf(`{"topic":"t","id":%q,"delay":%q,"url":%q}`, id, delay, url))
+		if status != want || status == http.StatusServiceUnavailable && header.Get("Retry-After") == "" {
+			t.Errorf("registering %s: %d, Retry-After %q: %s", id, status, header.Get("Retry-After"), body)
+		}
+	}
+	register("first", "0s", http.StatusCreated)
+	await(t, ids, "first") // the signing secret is known
+	register("before", "3s", http.StatusCreated)
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// The server's processes end one after the other, so some may still answer.
+	n := 0
+	testenv.Eventually(t, patience, func() bool {
+		n++
+		r.call(http.MethodPost, "/v1/jobs", fmt.Sprintf(`{"topic":"probe","id":"%d","delay":"1h","url":%q}`, n, url))
+		_, _, body := r.call(http.MethodGet, "/metrics", "")
+		return strings.Contains(body, "duehook_ledger_down 1\n")
+	}, "the metrics say that the ledger is down")
+	register("meanwhile", "0s", http.StatusServiceUnavailable)
+	if status, _, body := r.call(http.MethodGet, "/readyz", ""); status != http.StatusServiceUnavailable || !strings.Contains(body, "ledger") {
+		t.Errorf("/readyz: %d %s", status, body)
+	}
+	await(t, ids, "before")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, patience, func() bool {
+		status, _, _ := r.call(http.MethodGet, "/readyz", "")
+		return status == http.StatusOK
+	}, "duehook is ready, with the ledger")
+	register("after", "0s", http.StatusCreated)
+	await(t, ids, "after")
+	if err := r.shutdown(); err != nil {
+		t.Errorf("stopping: %v", err)
 	}
 }

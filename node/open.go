@@ -13,7 +13,6 @@ import (
 	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
-	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
 )
@@ -55,17 +54,15 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 func (n *node) openLedger(ctx context.Context, inner store.Restorable) (store.Store, error) {
 	c := n.Config
 	s, err := ledger.Open(ctx, ledger.Options{
-		Options: journal.Options{
-			URL: c.LedgerURL, Namespace: c.Namespace, Store: inner,
-			Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
-			StoreRetention: storeRetention(c), Retention: max(c.LedgerRetention, job.KeepOccurrence),
-		},
-		AcceptWithout: c.AcceptWithoutLedger(), Reconciling: ledger.Reconciling{BeforeRestore: n.restoreLimits},
+		URL: c.LedgerURL, Namespace: c.Namespace, Store: inner,
+		Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
+		StoreRetention: storeRetention(c), Retention: max(c.LedgerRetention, job.KeepOccurrence),
+		BeforeRestore: n.restoreLimits,
 	})
 	if err != nil {
 		return nil, err
 	}
-	n.reconciler = s.Reconciler
+	n.ledger = s
 	return s, nil
 }
 

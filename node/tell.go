@@ -2,12 +2,10 @@ package node
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 
 	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/store"
 )
 
 // tell logs that the node serves at base: at once, or, if the store did not answer, from a part
@@ -22,7 +20,7 @@ func (n *node) tell(base string) []part {
 		pings := outage.New("reaching the store", n.Clock, slog.New(slog.DiscardHandler), rand.Float64) // already reported
 		for {
 			err := n.store.Ping(ctx)
-			if err == nil || errors.Is(err, store.ErrDegraded) {
+			if err == nil {
 				pings.Worked()
 				n.readyToSign(ctx, base)
 				<-ctx.Done()

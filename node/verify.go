@@ -13,10 +13,10 @@ import (
 	"github.com/duehook/duehook/store/ledger"
 )
 
-// errNoLedger is the error of VerifyLedger on Redis without a journal.
-var errNoLedger = errors.New("there is no journal to verify: set --ledger-url")
+// errNoLedger is the error of VerifyLedger without a ledger.
+var errNoLedger = errors.New("there is no ledger to verify: set --ledger-url")
 
-// VerifyLedger compares the journal of the settings with the store, and writes each
+// VerifyLedger compares the ledger of the settings with the store, and writes each
 // difference and a summary to w. It changes neither, and returns the number of
 // differences.
 func VerifyLedger(ctx context.Context, c *config.Config, w io.Writer) (differences int64, err error) {
@@ -35,13 +35,13 @@ func VerifyLedger(ctx context.Context, c *config.Config, w io.Writer) (differenc
 	}
 	var written error
 	v, err := ledger.Verify(ctx, ledger.VerifyOptions{
-		URL: c.LedgerURL, Namespace: c.Namespace, Store: s, Shared: true, StoreRetention: storeRetention(c),
+		URL: c.LedgerURL, Namespace: c.Namespace, Store: s,
 		Found: func(d ledger.Disagreement) {
 			var failed error
 			if d.Err != nil {
-				_, failed = fmt.Fprintf(w, "%-20s %s  journal: %s: %v\n", d.Difference, d.Key, d.Journal.UID, d.Err)
+				_, failed = fmt.Fprintf(w, "%-20s %s  ledger: %s: %v\n", d.Difference, d.Key, d.Ledger.UID, d.Err)
 			} else {
-				_, failed = fmt.Fprintf(w, "%-20s %s  journal: %s  store: %s\n", d.Difference, d.Key, stands(d.Journal), stands(&d.Store))
+				_, failed = fmt.Fprintf(w, "%-20s %s  ledger: %s  store: %s\n", d.Difference, d.Key, stands(d.Ledger), stands(&d.Store))
 			}
 			written = errors.Join(written, failed)
 		},

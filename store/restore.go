@@ -42,7 +42,7 @@ func StandingOf(j *job.Job) Standing {
 	return Standing{UID: j.UID, State: state, Version: j.Version, Token: j.Token, CreatedAt: j.CreatedAt}
 }
 
-// Restorable is a Store that can be restored from a journal and reconciled with it. A
+// Restorable is a Store that can be restored from a ledger and reconciled with it. A
 // store that wraps another one need not be restorable.
 type Restorable interface {
 	Store
@@ -68,16 +68,16 @@ type Restorable interface {
 // ErrRestoring means that a requested run is in progress.
 var ErrRestoring = errors.New("jobs are being restored")
 
-// Restoring reconciles a store with its journal on request.
+// Restoring reconciles a store with its ledger on request.
 type Restoring interface {
-	// StartRestore requests a run, which one of the nodes that share the journal makes.
+	// StartRestore requests a run, which one of the nodes that share the ledger makes.
 	// ErrRestoring: a run is in progress.
 	StartRestore(ctx context.Context, o RestoreOptions) (RestoreRun, error)
 	// RestoreStatus reports the last requested run and the last comparison that nobody
 	// requested.
 	RestoreStatus(ctx context.Context) (RestoreStatus, error)
 	// RestoreJob restores one job if the store lacks it, and returns the store's job.
-	// ErrNotFound: the journal does not have it. job.ErrFinished: it has ended; a dead
+	// ErrNotFound: the ledger does not have it. job.ErrFinished: it has ended; a dead
 	// letter is restored.
 	RestoreJob(ctx context.Context, key job.Key) (j job.Job, restored bool, err error)
 }
@@ -98,7 +98,7 @@ const (
 	RestoreWaiting RestoreState = "waiting" // the leader has not started it
 	RestoreRunning RestoreState = "running"
 	RestoreDone    RestoreState = "done"
-	RestoreFailed  RestoreState = "failed" // the store or the journal failed; request another
+	RestoreFailed  RestoreState = "failed" // the store or the ledger failed; request another
 )
 
 // Ended reports whether no run is waiting or in progress.
@@ -117,17 +117,17 @@ type RestoreRun struct {
 
 // RestoreReport counts the findings and repairs of a run.
 type RestoreReport struct {
-	Checked  int64 `json:"checked"`  // compared jobs of the journal and the store
+	Checked  int64 `json:"checked"`  // compared jobs of the ledger and the store
 	Restored int64 `json:"restored"` // missing jobs that the store has again
 	Skipped  int64 `json:"skipped"`  // missing jobs left out because they are overdue
 	// NoRoom counts missing jobs for which the store has no room. They stay in the
-	// journal, and the next run tries again.
+	// ledger, and the next run tries again.
 	NoRoom int64 `json:"no_room"`
-	// Conflicts counts jobs that differed between store and journal, and Repaired those
+	// Conflicts counts jobs that differed between store and ledger, and Repaired those
 	// made equal.
 	Conflicts int64 `json:"conflicts"`
 	Repaired  int64 `json:"repaired"`
-	// Unreadable counts unreadable jobs of the journal, which were skipped;
+	// Unreadable counts unreadable jobs of the ledger, which were skipped;
 	// UnreadableJobs names the first MaxUnreadableNamed of them, as topic/id.
 	Unreadable     int64    `json:"unreadable"`
 	UnreadableJobs []string `json:"unreadable_jobs,omitempty"`

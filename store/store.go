@@ -34,9 +34,9 @@ var (
 	// ErrOtherLayout: the settings of this node do not match the stored data. The store
 	// serves nothing. Wraps ErrUnavailable.
 	ErrOtherLayout = fmt.Errorf("%w: its jobs have another layout", ErrUnavailable)
-	// ErrDegraded: the store can serve, but a part of it is missing. The error names the
-	// part.
-	ErrDegraded = errors.New("the store is degraded")
+	// ErrLedgerDown: the SQL server of the ledger does not answer, or refuses. Wraps
+	// ErrUnavailable.
+	ErrLedgerDown = fmt.Errorf("%w: the ledger cannot be used", ErrUnavailable)
 	// ErrBadCursor: the cursor is not from this listing.
 	ErrBadCursor = errors.New("invalid cursor")
 	// ErrConflict: the job or document was modified concurrently.
@@ -59,7 +59,7 @@ type Store interface {
 	Limiting
 
 	// Ping reports whether the store can serve. The error wraps ErrUnavailable if it
-	// cannot, or ErrDegraded if it can.
+	// cannot.
 	Ping(ctx context.Context) error
 	// Close releases everything. Calls in progress fail with ErrUnavailable.
 	Close() error
@@ -111,7 +111,7 @@ type Registration struct {
 	UID        string
 	Spec       job.Spec // Spec.When is relative to the store's clock
 	OnConflict job.OnConflict
-	// At is the time of the registration, by the store's clock, if a journal has written
+	// At is the time of the registration, by the store's clock, if a ledger has written
 	// it already. Zero: now. Only a store in the memory of its process obeys it. Stores
 	// that processes share date registrations themselves.
 	At job.Instant
@@ -328,7 +328,7 @@ type CarryOptions struct {
 	// AwaitWhole has jobs with order keys wait as long as the shard may lack jobs: an older
 	// one of the key may be among them. See Restorable.SwapEpoch.
 	AwaitWhole bool
-	// By names the carrier in the journal.
+	// By names the carrier in the ledger.
 	By string
 }
 
@@ -396,7 +396,7 @@ type ClaimOptions struct {
 	LeaseMargin time.Duration
 	// AwaitWhole is CarryOptions.AwaitWhole.
 	AwaitWhole bool
-	// By names the worker in Outlook and in the journal.
+	// By names the worker in Outlook and in the ledger.
 	By string
 	// Left gets the hints left out because the claims reached BatchBytes. The next call
 	// may claim their jobs. Nil: the call claims them all, in several batches.

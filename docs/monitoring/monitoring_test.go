@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -268,9 +267,14 @@ func post(t *testing.T, method, url, body string) {
 func start(t *testing.T) (base string) {
 	t.Helper()
 	redis := testenv.StartRedis(t)
+	server, err := testenv.StartPostgres(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() }) // nothing depends on it any more
 	c, err := config.Load([]string{
 		"--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--redis-url", redis.URL(),
-		"--ledger-url", "sqlite:" + filepath.Join(t.TempDir(), "ledger.db"),
+		"--ledger-url", server.URL("postgres"),
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -353,7 +357,7 @@ var partOfHistogram = regexp.MustCompile("_(bucket|sum|count)$")
 // forDetails are the metrics without a rule and a panel. They explain what others show.
 var forDetails = []string{
 	"duehook_carry_seconds", "duehook_carry_rounds_total", "duehook_carrier_lock_held", "duehook_purged_total",
-	"duehook_connect_retries_total", "duehook_dials_total", "duehook_http_request_seconds", "duehook_ledger_accepted_without_total",
+	"duehook_connect_retries_total", "duehook_dials_total", "duehook_http_request_seconds",
 	"duehook_operation_ended_total", "duehook_operation_working", "duehook_restore_last_pass_timestamp_seconds",
 	"duehook_restore_pass_seconds", "duehook_restore_repaired_total", "duehook_schedule_decision_delay_seconds",
 	"duehook_settle_stale_total", "duehook_topics_set", "duehook_callbacks_superseded_total", "duehook_shed_total",

@@ -28,9 +28,9 @@ type row struct {
 	redis []testenv.RedisOption
 	topology
 	flags []string // of the nodes
-	// journal: beside Redis there is a ledger on PostgreSQL.
-	journal bool
-	// forgets: Redis loses jobs that it had, and gets them back from the journal.
+	// ledger: beside Redis there is a ledger on PostgreSQL.
+	ledger bool
+	// forgets: Redis loses jobs that it had, and gets them back from the ledger.
 	forgets bool
 	// proxied: each node reaches Redis through a proxy of its own.
 	proxied bool
@@ -78,10 +78,10 @@ var rows = []*row{
 	{name: "client-kill", about: "CLIENT KILL of all connections, subscribers too", nodes: 2, lossy: true, inject: clientKill},
 	{name: "sentinel-failover", about: "the master killed or frozen; Sentinel promotes a replica", nodes: 2, topology: sentinels, flags: confirmed, lossy: true, inject: failover},
 	{name: "cluster-failover", about: "a master of a Cluster killed or frozen; its replica takes over", nodes: 2, topology: cluster, flags: append([]string{"--shards", "8"}, confirmed...), lossy: true, inject: failover},
-	{name: "ledger-kill", about: "SIGKILL of PostgreSQL with the journal, beside Redis", nodes: 2, journal: true, lossy: true, inject: ledgerKill},
-	{name: "flushall", about: "FLUSHALL, once or twice, with a journal on PostgreSQL", nodes: 2, journal: true, forgets: true, short: true, inject: flushAll},
-	{name: "old-snapshot", about: "Redis is killed and starts from an old copy of its file, with a journal on PostgreSQL", nodes: 2, journal: true, forgets: true, lossy: true, inject: oldSnapshot},
-	{name: "disk-full", about: "the embedded journal cannot write", short: true, inject: diskFull},
+	{name: "ledger-kill", about: "SIGKILL of PostgreSQL with the ledger, beside Redis", nodes: 2, ledger: true, lossy: true, inject: ledgerKill},
+	{name: "flushall", about: "FLUSHALL, once or twice, with a ledger on PostgreSQL", nodes: 2, ledger: true, forgets: true, short: true, inject: flushAll},
+	{name: "old-snapshot", about: "Redis is killed and starts from an old copy of its file, with a ledger on PostgreSQL", nodes: 2, ledger: true, forgets: true, lossy: true, inject: oldSnapshot},
+	{name: "disk-full", about: "the embedded store cannot write", short: true, inject: diskFull},
 	{name: "clock-forward", about: "Redis' clock steps ahead by up to an hour", nodes: 2, skewed: true, inject: clockForward},
 	{name: "clock-back", about: "Redis' clock steps back by up to an hour, and to the right time again", nodes: 2, skewed: true, short: true, inject: clockBack},
 }
@@ -325,7 +325,7 @@ func clientKill(r *run) {
 
 // diskFull lets no file of the node grow: what a file system without space
 // does, as far as a process can be made to feel it without the right to mount
-// one. Settling goes on in memory and is journaled later, so there is no cut.
+// one. Settling goes on in memory and is written to the ledger later, so there is no cut.
 func diskFull(r *run) {
 	limit := func(fsize string) {
 		out, err := exec.CommandContext(r.t.Context(), "prlimit", "--pid", strconv.Itoa(r.nodes[0].PID()), "--fsize="+fsize).CombinedOutput()

@@ -98,7 +98,7 @@ func (r *run) call(ctx context.Context, id, method, path string, body, answer an
 	return true, a.Decode(answer)
 }
 
-// isLoop: the job has had several rounds, each with a row of its own in the journal.
+// isLoop: the job has had several rounds, each with a row of its own in the ledger.
 func isLoop(key job.Key) bool { return key.Topic == flowTopic && strings.HasPrefix(key.ID, "loop-") }
 
 func (r *run) registerFlow(ctx context.Context, body map[string]any) error {

@@ -15,10 +15,10 @@ import (
 	"github.com/duehook/duehook/store/diskstore"
 )
 
-// ledger holds the journal against what the store showed before its nodes were
+// checkLedger holds the ledger against what the store showed before its nodes were
 // stopped, and each job's flow against its state.
-func (a *audit) ledger(ctx context.Context) {
-	db := a.journal
+func (a *audit) checkLedger(ctx context.Context) {
+	db := a.ledger
 	if a.dataDir != "" {
 		if err := a.onDisk(ctx); err != nil {
 			a.fail("the data of the node: %v", err)
@@ -62,9 +62,9 @@ func (a *audit) onDisk(ctx context.Context) error {
 	return errors.Join(err, s.Close())
 }
 
-// countJournaled is how many jobs are unfinished in the journal beside Redis.
-func (r *run) countJournaled(ctx context.Context) (n int, err error) {
-	err = r.journal.QueryRowContext(ctx, `SELECT count(*) FROM message WHERE status < $1`, int(job.Delivered)).Scan(&n)
+// countInLedger is how many jobs are unfinished in the ledger beside Redis.
+func (r *run) countInLedger(ctx context.Context) (n int, err error) {
+	err = r.ledger.QueryRowContext(ctx, `SELECT count(*) FROM message WHERE status < $1`, int(job.Delivered)).Scan(&n)
 	return n, err
 }
 
@@ -72,19 +72,19 @@ func (r *run) countJournaled(ctx context.Context) (n int, err error) {
 // letters are.
 func (r *run) over(ctx context.Context, key job.Key) bool {
 	var state job.State
-	err := r.journal.QueryRowContext(ctx, `SELECT status FROM message WHERE topic = $1 AND id = $2 ORDER BY seq DESC LIMIT 1`,
+	err := r.ledger.QueryRowContext(ctx, `SELECT status FROM message WHERE topic = $1 AND id = $2 ORDER BY seq DESC LIMIT 1`,
 		key.Topic, key.ID).Scan(&state)
 	return err == nil && state.Final() && state != job.Dead
 }
 
-// messages: the journal knows the same jobs in the same states.
+// messages: the ledger knows the same jobs in the same states.
 func (a *audit) messages(ctx context.Context, db *sql.DB) error {
 	rows, err := db.QueryContext(ctx, `SELECT seq, topic, id, uid, status, attempts, version FROM message ORDER BY seq DESC`)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
-	journaled := map[job.Key]bool{}
+	inLedger := map[job.Key]bool{}
 	for rows.Next() {
 		var key job.Key
 		var uid string
@@ -94,10 +94,10 @@ func (a *audit) messages(ctx context.Context, db *sql.DB) error {
 		if err := rows.Scan(&message, &key.Topic, &key.ID, &uid, &state, &attempts, &version); err != nil {
 			return err
 		}
-		if a.abandoned(key, uid, state) || journaled[key] && isLoop(key) && state == job.Delivered {
+		if a.abandoned(key, uid, state) || inLedger[key] && isLoop(key) && state == job.Delivered {
 			continue // a later registration, or a later round, took its place
 		}
-		journaled[key] = true
+		inLedger[key] = true
 		if _, known := a.stored[key]; !known && a.run.row.forgets && state.Final() {
 			// It has ended: Redis need not have it back.
 			a.stored[key] = jobView{UID: uid, Topic: key.Topic, ID: key.ID, State: state.String(), Attempts: attempts}
@@ -109,7 +109,7 @@ func (a *audit) messages(ctx context.Context, db *sql.DB) error {
 		}
 	}
 	for key := range a.stored {
-		if !journaled[key] {
+		if !inLedger[key] {
 			a.fail("%s is not in the ledger", key)
 		}
 	}
@@ -146,10 +146,10 @@ func (a *audit) history(ctx context.Context, db *sql.DB, message int64) string {
 
 // flow: each job was registered once, and has ended once more than it was
 // replayed, unless it has yet to end. Of a registration, only nodes that share a
-// journal write a row. Rows are not compared with their
+// ledger write a row. Rows are not compared with their
 // neighbours: what happened side by side may stand in either order.
 // A Redis that forgets an outcome with its callbacks is told the outcome again, and so
-// registers callbacks again that the journal has.
+// registers callbacks again that the ledger has.
 func (a *audit) flow(ctx context.Context, db *sql.DB) error {
 	rows, err := db.QueryContext(ctx, `SELECT m.seq, m.topic, m.id, m.uid, m.status,
 		count(*) FILTER (WHERE f.from_state IS NULL), count(*) FILTER (WHERE f.to_state >= $1),
@@ -176,7 +176,7 @@ func (a *audit) flow(ctx context.Context, db *sql.DB) error {
 		if state.Final() {
 			want++
 		}
-		// Of a Redis that forgets, an end that was on its way to the journal may
+		// Of a Redis that forgets, an end that was on its way to the ledger may
 		// come to be twice.
 		_, callback := job.CallbackOf(key.ID)
 		again := callback && a.run.row.forgets && begun > registered

@@ -50,8 +50,8 @@ type run struct {
 	redis   *testenv.Redis // nil: the embedded store; else the first master
 	url     string         // of Redis
 	admin   *redis.Client
-	sql     *testenv.SQLServer // holds the journal beside Redis, if the row wants one
-	journal *sql.DB            // on sql
+	sql     *testenv.SQLServer // holds the ledger beside Redis, if the row wants one
+	ledger  *sql.DB            // on sql
 	proxies []*testenv.Proxy   // one for each node, if the row wants them
 	skew    *skew              // of Redis' clock, if the row wants it
 	dataDir string             // of the embedded store
@@ -81,12 +81,12 @@ func newRun(t *testing.T, row *row, seed uint64) *run {
 		r.addNode(binary, "embedded", "--data-dir", r.dataDir)
 	} else {
 		r.startRedis()
-		if row.journal {
+		if row.ledger {
 			r.startSQL()
 		}
 		for i := range row.nodes {
 			flags := append([]string{"--redis-url", r.redisFor()}, r.row.flags...)
-			if row.journal {
+			if row.ledger {
 				flags = append(flags, "--ledger-url", r.sql.URL("postgres"))
 			}
 			r.addNode(binary, string(rune('a'+i)), flags...)
@@ -149,10 +149,10 @@ func (r *run) startSQL() {
 			r.t.Error(err)
 		}
 	})
-	if r.journal, err = sql.Open("pgx", server.URL("postgres")); err != nil {
+	if r.ledger, err = sql.Open("pgx", server.URL("postgres")); err != nil {
 		r.t.Fatal(err)
 	}
-	r.t.Cleanup(func() { _ = r.journal.Close() })
+	r.t.Cleanup(func() { _ = r.ledger.Close() })
 }
 
 func urlOf(scheme string, servers []*testenv.Redis) string {
@@ -207,7 +207,7 @@ func (r *run) do() result {
 			a.fail("%s ended with exit code %d", n.Name, code)
 		}
 	}
-	a.ledger(ctx)
+	a.checkLedger(ctx)
 	stopStalls()
 	a.result.stall = <-stalled
 	return a.conclude()
@@ -258,12 +258,12 @@ func (r *run) awaitQuiet(ctx context.Context) bool {
 }
 
 // rests reports whether no more jobs are unfinished than distant. A Redis that
-// forgets is asked only once its journal says so, and has to know as many.
+// forgets is asked only once its ledger says so, and has to know as many.
 func (r *run) rests(ctx context.Context, distant int) bool {
-	journaled := -1
+	inLedger := -1
 	if r.row.forgets {
 		var err error
-		if journaled, err = r.countJournaled(ctx); err != nil || journaled > distant {
+		if inLedger, err = r.countInLedger(ctx); err != nil || inLedger > distant {
 			return false
 		}
 	}
@@ -271,7 +271,7 @@ func (r *run) rests(ctx context.Context, distant int) bool {
 		return false
 	}
 	n, err := r.countUnfinished(ctx)
-	return err == nil && n <= distant && (journaled < 0 || n == journaled)
+	return err == nil && n <= distant && (inLedger < 0 || n == inLedger)
 }
 
 func (r *run) countUnfinished(ctx context.Context) (int, error) {

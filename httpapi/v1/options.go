@@ -36,7 +36,7 @@ type Options struct {
 	Access Access
 	// Signing manages the signing secrets; nil: deliveries are not signed.
 	Signing Signing
-	// Restoring restores what the store lost; nil: there is no journal.
+	// Restoring restores what the store lost; nil: there is no ledger.
 	Restoring store.Restoring
 	// MaxBatchBytes bounds the request of a batch registration; zero means
 	// 16 MiB.

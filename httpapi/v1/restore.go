@@ -51,7 +51,7 @@ func (s *API) restoreJob(r *request) (jsonout.View, error) {
 	}, nil
 }
 
-// writeRun writes one comparison of the journal and the store.
+// writeRun writes one comparison of the ledger and the store.
 func writeRun(w *jsonout.Writer, r *store.RestoreRun) {
 	w.Text("state", string(r.State))
 	w.TextOrNull("topic", r.Options.Topic) // null: all

@@ -12,7 +12,7 @@ import (
 )
 
 // fakeRestoring notes what is asked for. The store has every job that its
-// journal has.
+// ledger has.
 type fakeRestoring struct {
 	faults *faultyStore
 	status store.RestoreStatus

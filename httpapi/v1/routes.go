@@ -83,9 +83,9 @@ var routes = []route{
 	{http.MethodDelete, groupPath, access.Write, bodyRefused, nil, (*API).deleteGroup},
 	{http.MethodGet, groupsPath, access.Read, bodyRefused, groupQuery, (*API).listGroups},
 	{http.MethodGet, "/v1/dead", access.Read, bodyRefused, deadQuery, (*API).listDead},
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/restore", access.Admin, bodyEmptyJSON, nil, journaled((*API).restoreJob)},
-	{http.MethodPost, "/v1/restore", access.Admin, bodyOptionalJSON, nil, journaled((*API).startRestore)},
-	{http.MethodGet, "/v1/restore", access.Read, bodyRefused, nil, journaled((*API).restoreStatus)},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/restore", access.Admin, bodyEmptyJSON, nil, withLedger((*API).restoreJob)},
+	{http.MethodPost, "/v1/restore", access.Admin, bodyOptionalJSON, nil, withLedger((*API).startRestore)},
+	{http.MethodGet, "/v1/restore", access.Read, bodyRefused, nil, withLedger((*API).restoreStatus)},
 	{http.MethodGet, "/v1/overview", access.Read, bodyRefused, nil, (*API).overview},
 	{http.MethodGet, "/v1/endpoints", access.Read, bodyRefused, endpointQuery, (*API).listEndpoints},
 	{http.MethodPost, "/v1/endpoints/try", access.Write, bodyJSON, nil, (*API).tryEndpoint},
@@ -136,7 +136,7 @@ var (
 		Code:   httpapi.CodeSigningOff,
 		Detail: "This server runs with --signing off. Start all servers without that setting to sign deliveries.",
 	})
-	journaled = needing(func(s *API) bool { return s.Restoring != nil }, &httpapi.Error{
+	withLedger = needing(func(s *API) bool { return s.Restoring != nil }, &httpapi.Error{
 		Code:   httpapi.CodeLedgerMissing,
 		Detail: "This server keeps no ledger of jobs, so there is nothing to restore them from. On Redis, start all servers with the same --ledger-url.",
 	})

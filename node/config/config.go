@@ -29,15 +29,13 @@ type Config struct {
 	// TLSCert and TLSKey are PEM files; with them the API is served over HTTPS.
 	TLSCert, TLSKey string
 
-	DataDir   string // of the embedded store
-	RedisURL  string // empty: the embedded store
-	LedgerURL string // empty: no ledger
-	// LedgerDown is what registrations do while the ledger is down: refuse or accept.
-	LedgerDown string
-	Namespace  string        // separates several duehooks on one Redis
-	Shards     int           // on Redis
-	Retention  time.Duration // how long an ended job can be looked up
-	// LedgerRetention is how long the journal keeps it, at least Retention.
+	DataDir   string        // of the embedded store
+	RedisURL  string        // empty: the embedded store
+	LedgerURL string        // empty: no ledger
+	Namespace string        // separates several duehooks on one Redis
+	Shards    int           // on Redis
+	Retention time.Duration // how long an ended job can be looked up
+	// LedgerRetention is how long the ledger keeps it, at least Retention.
 	LedgerRetention time.Duration
 	// RedisMinReplicas is how many replicas must confirm a change before a client
 	// does; RedisReplicaWait is how long a change waits for them.
@@ -80,9 +78,6 @@ func (c *Config) LeaseMargin() time.Duration { return c.Lease - c.Timeout }
 
 // Embedded reports whether this process stores the jobs, without Redis.
 func (c *Config) Embedded() bool { return c.RedisURL == "" }
-
-// AcceptWithoutLedger reports whether the node accepts jobs while the ledger is down.
-func (c *Config) AcceptWithoutLedger() bool { return c.LedgerDown == ledgerAccept }
 
 // Signed reports whether deliveries are signed.
 func (c *Config) Signed() bool { return c.Signing == signingOn }

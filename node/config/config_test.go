@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 	got := Default()
 	want := &Config{
 		Addr: "127.0.0.1:7788", MaxBody: 256 << 10, Grace: 15 * time.Second, Dashboard: true,
-		DataDir: "./duehook-data", LedgerDown: "refuse",
+		DataDir:   "./duehook-data",
 		Namespace: "default", Shards: 1, RedisReplicaWait: time.Second, Retention: time.Hour, LedgerRetention: 48 * time.Hour,
 		Signing: "on", Timeout: 10 * time.Second, MaxTimeout: time.Minute,
 		RetrySteps: retrypolicy.Default().Steps, RetryJitter: retrypolicy.DefaultJitter, Workers: 512, Lease: 20 * time.Second, Visibility: 15 * time.Second,
@@ -105,7 +105,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 	values := map[string]string{
 		"addr": "127.0.0.1:9", "api-keys": keyLine, "insecure-no-api-keys": "true", "api-rate": "100/1s", "dashboard": "false",
 		"tls-cert": "c.pem", "tls-key": "k.pem", "max-body": "8KiB", "grace": "3s", "drain-delay": "4s", "data-dir": "/d", "redis-url": "redis://h:1",
-		"ledger-url": "sqlite:/x.db", "ledger-down": "accept", "namespace": "ns", "shards": "3", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "ledger-retention": "3h", "allow-cidrs": "10.0.0.0/8,fd00::/8",
+		"ledger-url": "postgres://h/d", "namespace": "ns", "shards": "3", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "ledger-retention": "3h", "allow-cidrs": "10.0.0.0/8,fd00::/8",
 		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5", "connect-retries": "1", "callback-response": "8KiB", "max-rounds": "7",
 		"ready-cap": "7", "lease": "1m", "visibility": "20s", "breaker-failures": "6", "breaker-open": "40s",
 		"log-level": "debug", "log-format": "json",
@@ -120,7 +120,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 		}
 		needs := map[string][]string{
 			"shards": {"--redis-url=redis://h:1"}, "ledger-url": {"--redis-url=redis://h:1"}, "redis-min-replicas": {"--redis-url=redis://h:1"},
-			"ledger-down": {"--redis-url=redis://h:1", "--ledger-url=sqlite:/x.db"}, "tls-cert": {"--tls-key=k"}, "tls-key": {"--tls-cert=c"},
+			"tls-cert": {"--tls-key=k"}, "tls-key": {"--tls-cert=c"},
 		}[s.name]
 		want := value
 		if s.name == "api-keys" {
@@ -277,8 +277,6 @@ func TestRefused(t *testing.T) {
 		{name: "replicas without Redis", args: []string{"--redis-min-replicas=1"}, want: "--redis-min-replicas is for Redis"},
 		{name: "no wait for replicas", args: []string{"--redis-replica-wait=0"}, want: "--redis-replica-wait must be between 1ms and 10s"},
 		{name: "a ledger without Redis", args: []string{"--ledger-url=postgres://h/d"}, want: "--ledger-url is for Redis: the embedded store keeps its jobs in --data-dir"},
-		{name: "accepting without a ledger", args: []string{"--ledger-down=accept", "--redis-url=redis://h"}, want: "--ledger-down accept is for a ledger"},
-		{name: "another choice for the ledger", args: []string{"--ledger-down=wait"}, want: "refuse, accept"},
 		{name: "shards without Redis", args: []string{"--shards=2"}, want: "--shards is for Redis"},
 		{name: "namespace", args: []string{"--namespace={x}"}, want: "--namespace"},
 		{name: "data dir", args: []string{"--data-dir="}, want: "--data-dir is empty"},
@@ -289,8 +287,7 @@ func TestRefused(t *testing.T) {
 		{name: "mysql parameter", args: []string{"--ledger-url=mysql://h/d?password=p"}, want: "unknown parameter"},
 		{name: "postgres password", args: []string{"--ledger-url=postgres://h/d?password=p"}, want: "write the password before the host"},
 		{name: "postgres database", args: []string{"--ledger-url=postgres://h"}, want: "the database is missing"},
-		{name: "ledger scheme", args: []string{"--ledger-url=/x.db"}, want: "--ledger-url: write sqlite:path"},
-		{name: "ledger path", args: []string{"--ledger-url=sqlite:"}, want: "path is missing"},
+		{name: "ledger scheme", args: []string{"--ledger-url=sqlite:/x.db"}, want: "--ledger-url: write postgres://"},
 		{name: "lease", args: []string{"--lease=12s"}, want: "--lease 12s is too short: it must outlast --timeout (10s) by 5s at least"},
 		{name: "lease zero", args: []string{"--lease=0"}, want: "--lease 0s is too short"},
 		{name: "lease long", args: []string{"--lease=2d"}, want: "--lease must be 1d at most"},
@@ -375,7 +372,7 @@ func TestLedgerRetention(t *testing.T) {
 
 func TestLedgerURL(t *testing.T) {
 	for _, url := range []string{
-		"sqlite:x.db", "sqlite:///v/x.db", "postgres://u:p%40@h:5432/d?sslmode=require", "postgresql://h/d", "mysql://u:p%40@h:3306/d?tls=true",
+		"postgres://u:p%40@h:5432/d?sslmode=require", "postgresql://h/d", "mysql://u:p%40@h:3306/d?tls=true",
 	} {
 		if c := load(t, []string{"--ledger-url", url, "--redis-url=redis://h"}, nil); c.LedgerURL != url {
 			t.Errorf("%s: %q", url, c.LedgerURL)

@@ -105,12 +105,6 @@ const (
 
 var groups = []string{groupAPI, groupStorage, groupDelivery, groupLogging}
 
-// The choices of --ledger-down.
-const (
-	ledgerRefuse = "refuse"
-	ledgerAccept = "accept"
-)
-
 // The choices of --signing.
 const (
 	signingOn  = "on"
@@ -193,13 +187,8 @@ var settings = []setting{
 	},
 	{
 		name: "ledger-url", group: groupStorage, hint: "url", shown: "none", secret: true,
-		help: "keep a ledger of the jobs in Redis and of their changes: postgres:// or mysql://user:password@host:port/database; sqlite:path for a single node",
+		help: "keep a ledger of the jobs in Redis and of their changes: postgres:// or mysql://user:password@host:port/database",
 		at:   func(c *Config) any { return &c.LedgerURL },
-	},
-	{
-		name: "ledger-down", group: groupStorage, hint: "refuse|accept", def: ledgerRefuse,
-		help: "registrations and changes while the ledger is down: refuse answers 503; accept stores them in Redis alone and journals them later, so that losing Redis meanwhile loses them",
-		at:   func(c *Config) any { return &c.LedgerDown }, choices: []string{ledgerRefuse, ledgerAccept},
 	},
 	{
 		name: "namespace", group: groupStorage, hint: "name", def: "default",

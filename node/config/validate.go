@@ -13,7 +13,7 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store/journal"
+	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -65,12 +65,11 @@ func (c *Config) validateStorage(p *problems) {
 		}
 	}
 	if c.LedgerURL != "" {
-		if err := journal.CheckURL(c.LedgerURL); err != nil {
+		if err := ledger.CheckURL(c.LedgerURL); err != nil {
 			p.check(false, "--ledger-url: %w", err)
 		}
 	}
 	p.check(c.LedgerURL == "" || !c.Embedded(), "--ledger-url is for Redis: the embedded store keeps its jobs in --data-dir; leave it out, or set --redis-url")
-	p.check(!c.AcceptWithoutLedger() || c.LedgerURL != "", "--ledger-down accept is for a ledger; leave it out, or set --ledger-url")
 	p.check(nameForm.MatchString(c.Namespace), "--namespace %q: use up to 64 letters, digits and . _ @ -", c.Namespace)
 	p.check(c.Shards == 1 || !c.Embedded(), "--shards is for Redis; leave it out, or set --redis-url")
 	p.check(c.RedisMinReplicas == 0 || !c.Embedded(), "--redis-min-replicas is for Redis; leave it out, or set --redis-url")

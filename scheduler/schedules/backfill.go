@@ -149,7 +149,7 @@ func (m *Manager) CountBackfill(ctx context.Context, b *Backfill, operation stri
 
 // RegisterBackfill registers the occurrences of an operation at the times. It returns an
 // error for each that is not registered. A repeated call registers nothing again; it has
-// to say so, for a journal may know more than the store. ErrNotFound: the schedule is gone.
+// to say so, for a ledger may know more than the store. ErrNotFound: the schedule is gone.
 func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation string, times []int64, again bool) ([]error, error) {
 	if err := m.expectBackfill(ctx, b, times); err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation s
 		})
 		known := false
 		if err == nil && again {
-			known, err = m.journaled(ctx, &reg)
+			known, err = m.onlyInLedger(ctx, &reg)
 		}
 		if results[i] = err; err == nil && !known {
 			regs, places = append(regs, reg), append(places, i)
@@ -188,12 +188,12 @@ func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation s
 	return results, nil
 }
 
-// journaled reports whether only the journal still knows that a job was registered.
-func (m *Manager) journaled(ctx context.Context, reg *store.Registration) (bool, error) {
-	if m.o.Journal == nil {
+// onlyInLedger reports whether only the ledger still knows that a job was registered.
+func (m *Manager) onlyInLedger(ctx context.Context, reg *store.Registration) (bool, error) {
+	if m.o.Ledger == nil {
 		return false, nil
 	}
-	j, _, err := m.o.Journal.RestoreJob(ctx, reg.Key)
+	j, _, err := m.o.Ledger.RestoreJob(ctx, reg.Key)
 	switch {
 	case errors.Is(err, job.ErrFinished):
 		return j.First() == reg.UID, nil

@@ -38,7 +38,7 @@ const (
 	// retryPause is how long to wait after an occurrence that could not be registered.
 	retryPause = time.Second
 	// workers bounds the schedules that are executed at a time: those of a batch, so that a
-	// journal commits their jobs together.
+	// ledger commits their jobs together.
 	workers = batch
 	// keepDeleted is how long tombstones are kept.
 	keepDeleted = time.Hour
@@ -364,7 +364,7 @@ func (m *Manager) look(ctx context.Context, now job.Instant) error {
 			due = append(due, n)
 		}
 	}
-	// A journal keeps documents with similar names together: a batch changes few of its pages.
+	// A ledger keeps documents with similar names together: a batch changes few of its pages.
 	slices.SortFunc(due, func(a, b *entry) int { return strings.Compare(a.doc.Name, b.doc.Name) })
 	for some := range slices.Chunk(due, batch) {
 		if err := m.lookAt(ctx, some, now); err != nil {

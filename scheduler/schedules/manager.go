@@ -53,8 +53,8 @@ type Jobs interface {
 	Get(ctx context.Context, key job.Key) (job.Job, error)
 }
 
-// Journal knows jobs that the store may have lost or forgotten.
-type Journal interface {
+// Ledger knows jobs that the store may have lost or forgotten.
+type Ledger interface {
 	RestoreJob(ctx context.Context, key job.Key) (j job.Job, restored bool, err error)
 }
 
@@ -69,8 +69,8 @@ type Options struct {
 	Jobs  Jobs
 	// Calendars have the dates that schedules except by a name; nil: there are none.
 	Calendars Calendars
-	Journal   Journal // nil: the store has none
-	ID        string  // of the node, unique to the process
+	Ledger    Ledger // nil: the store has none
+	ID        string // of the node, unique to the process
 	// Alone: no other node shares the store, so none has to be elected.
 	Alone bool
 	// Clock paces the work; nil is the machine's. The store's clock decides.
@@ -179,12 +179,12 @@ func (m *Manager) busy(ctx context.Context, r *record) (bool, error) {
 	return len(left) > 0, nil
 }
 
-// lookUp returns a job. A store that lost its data does not have a job that the journal
+// lookUp returns a job. A store that lost its data does not have a job that the ledger
 // knows as unfinished. Then lookUp restores it.
 func (m *Manager) lookUp(ctx context.Context, key job.Key) (job.Job, error) {
 	j, err := m.o.Jobs.Get(ctx, key)
-	if m.o.Journal != nil && errors.Is(err, store.ErrNotFound) {
-		j, _, err = m.o.Journal.RestoreJob(ctx, key)
+	if m.o.Ledger != nil && errors.Is(err, store.ErrNotFound) {
+		j, _, err = m.o.Ledger.RestoreJob(ctx, key)
 	}
 	return j, err
 }

@@ -38,7 +38,7 @@ func (m *Manager) RunNow(ctx context.Context, name, repeat string) (RunResult, e
 	if repeat != "" {
 		j, err := m.lookUp(ctx, reg.Key)
 		switch {
-		case (err == nil || errors.Is(err, job.ErrFinished)) && j.First() == reg.UID: // only the journal may have it
+		case (err == nil || errors.Is(err, job.ErrFinished)) && j.First() == reg.UID: // only the ledger may have it
 			return RunResult{Job: j}, nil
 		case err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, job.ErrFinished):
 			return RunResult{}, err

@@ -335,20 +335,20 @@ func TestOverlapPolicies(t *testing.T) {
 	}
 }
 
-// journal knows the jobs that its store has lost.
-type journal struct {
+// ledger knows the jobs that its store has lost.
+type ledger struct {
 	*recorder
 	lost bool
 }
 
-func (j *journal) Get(ctx context.Context, key job.Key) (job.Job, error) {
+func (j *ledger) Get(ctx context.Context, key job.Key) (job.Job, error) {
 	if j.lost {
 		return job.Job{}, store.ErrNotFound
 	}
 	return j.recorder.Get(ctx, key)
 }
 
-func (j *journal) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, error) {
+func (j *ledger) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, error) {
 	got, err := j.recorder.Get(ctx, key)
 	if err == nil && got.State.Final() {
 		err = job.ErrFinished
@@ -359,8 +359,8 @@ func (j *journal) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, e
 func TestALostJobIsNoEndedJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, time.Hour)
-		j := &journal{r.jobs, true}
-		m, err := New(Options{Store: r.store, Jobs: j, Journal: j, ID: "a", Alone: true})
+		j := &ledger{r.jobs, true}
+		m, err := New(Options{Store: r.store, Jobs: j, Ledger: j, ID: "a", Alone: true})
 		r.ok(err)
 		defer r.run(m)()
 		d := every("1m")
@@ -512,12 +512,12 @@ func TestRunNow(t *testing.T) {
 	})
 }
 
-// A run whose job only the journal still knows is not made again.
+// A run whose job only the ledger still knows is not made again.
 func TestARunThatTheStoreLostIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, time.Hour)
-		j := &journal{recorder: r.jobs}
-		m, err := New(Options{Store: r.store, Jobs: j, Journal: j, ID: "a", Alone: true})
+		j := &ledger{recorder: r.jobs}
+		m, err := New(Options{Store: r.store, Jobs: j, Ledger: j, ID: "a", Alone: true})
 		r.ok(err)
 		r.set(m, "s", every("1h"))
 		_, err = m.RunNow(t.Context(), "s", "key")

@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
+	"github.com/duehook/duehook/store/ledger"
 )
 
 // benchReg is a registration of about 300 bytes with an id as random as a UUID.
@@ -48,7 +47,7 @@ func cpuTime(b *testing.B) time.Duration {
 
 func benchStore(b *testing.B, url string) store.Store {
 	b.Helper()
-	s, err := journal.Open(b.Context(), journal.Options{URL: url, Store: journaltest.NewStore(b, 0)})
+	s, err := ledger.Open(b.Context(), ledger.Options{URL: url, Store: newStore(b, 0)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -69,7 +68,7 @@ func benchRegister(b *testing.B, s store.Store, from, n int, delay time.Duration
 // onEachServer runs a benchmark for every kind of server.
 func onEachServer(b *testing.B, run func(b *testing.B, kind *backend)) {
 	b.Helper()
-	for _, kind := range backends {
+	for _, kind := range servers {
 		b.Run(kind.Name, func(b *testing.B) { run(b, kind) })
 	}
 }
@@ -169,26 +168,4 @@ func drainOnce(b *testing.B, s store.Store, nonce string) int {
 		b.Error(err)
 	}
 	return len(claims)
-}
-
-// BenchmarkOpen counts jobs that wait and are put back at the start.
-func BenchmarkOpen(b *testing.B) { onEachServer(b, benchmarkOpen) }
-
-func benchmarkOpen(b *testing.B, kind *backend) {
-	url := kind.Fresh(b)
-	s := benchStore(b, url)
-	for i := 0; i < b.N; i += 1000 {
-		benchRegister(b, s, i, min(1000, b.N-i), time.Hour)
-	}
-	if err := s.Close(); err != nil {
-		b.Fatal(err)
-	}
-	b.ResetTimer()
-	cpu := cpuTime(b)
-	s = benchStore(b, url)
-	b.StopTimer()
-	report(b, cpu)
-	if err := s.Close(); err != nil {
-		b.Fatal(err)
-	}
 }

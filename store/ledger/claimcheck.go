@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	// checkLimit is how long claims wait for the journal. It counts towards their leases.
+	// checkLimit is how long claims wait for the ledger. It counts towards their leases.
 	checkLimit = 500 * time.Millisecond
-	// checkPause is how long claims go unchecked after the journal did not answer, and how long
+	// checkPause is how long claims go unchecked after the ledger did not answer, and how long
 	// claims that wait for it rest.
 	checkPause = time.Second
-	// reasonUnjournaled is why they do.
-	reasonUnjournaled = "not_journaled_yet"
+	// reasonUnwritten is why they do.
+	reasonUnwritten = "not_in_ledger_yet"
 )
 
-// Checked leaves out claims of jobs whose version in the journal is newer, and updates
-// the store with it. If the journal does not answer, other claims stay: delivery does not
-// depend on the journal.
+// checked leaves out claims of jobs whose version in the ledger is newer, and updates
+// the store with it. If the ledger does not answer, other claims stay: delivery does not
+// depend on the ledger.
 //
-// A callback stays only if the journal has it, with the outcome that it reports. Otherwise
+// A callback stays only if the ledger has it, with the outcome that it reports. Otherwise
 // that outcome could be lost after the callback was sent, and another one would be reported
-// under the same id. A job that follows another one of its order key stays only if the journal
+// under the same id. A job that follows another one of its order key stays only if the ledger
 // has the end of that one. Otherwise that end could be lost, and the job that went before would
 // be sent again after this one. What is left out comes again after checkPause. While commits
 // fail, all of them stay as other jobs do.
-func (s *Store) Checked(ctx context.Context, claims []store.Claimed) []store.Claimed {
+func (s *Store) checked(ctx context.Context, claims []store.Claimed) []store.Claimed {
 	if len(claims) == 0 {
 		return claims
 	}
 	stale, early := s.examine(ctx, claims)
-	if len(early) > 0 && s.Broken() != nil {
+	if len(early) > 0 && s.broken() != nil {
 		early = nil
 	}
 	if len(stale) == 0 && len(early) == 0 {
@@ -51,8 +51,8 @@ func (s *Store) Checked(ctx context.Context, claims []store.Claimed) []store.Cla
 	return left
 }
 
-// examine returns the claims, by index, of jobs whose version in the journal is newer, and
-// those that follow from an outcome that the journal lacks. It corrects the former and journals
+// examine returns the claims, by index, of jobs whose version in the ledger is newer, and
+// those that follow from an outcome that the ledger lacks. It corrects the former and writes
 // the outcomes, if it can.
 func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[int]finding, early []awaited) {
 	now := job.InstantOf(s.o.Clock.Now())
@@ -62,8 +62,8 @@ func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[
 	limited, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	stale, early, err := s.compareClaims(limited, claims)
-	if err == nil && len(early) > 0 && s.Broken() == nil {
-		early, err = s.journalOutcomes(limited, claims, early)
+	if err == nil && len(early) > 0 && s.broken() == nil {
+		early, err = s.writeFollowed(limited, claims, early)
 	}
 	if len(stale) > 0 {
 		s.correct(ctx, stale)
@@ -72,13 +72,13 @@ func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[
 	case err == nil && s.checkFrom.Load() != 0:
 		s.checkFrom.Store(0)
 	case err != nil && ctx.Err() == nil && s.checkFrom.Swap(int64(now.Add(checkPause))) == 0:
-		s.o.Logger.Warn("the journal cannot check claimed jobs; they are delivered unchecked", "error", err)
+		s.o.Logger.Warn("the ledger cannot check claimed jobs; they are delivered unchecked", "error", err)
 	}
 	return stale, early
 }
 
-// compareClaims returns the claims, by index, of jobs whose version in the journal is newer
-// than the store's before the claim, and those that follow from an outcome that the journal
+// compareClaims returns the claims, by index, of jobs whose version in the ledger is newer
+// than the store's before the claim, and those that follow from an outcome that the ledger
 // lacks. After an error, these are all that may be sent for the first time.
 func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stale map[int]finding, early []awaited, err error) {
 	keys, before := make([]job.Key, len(claims)), make([]store.Standing, len(claims))
@@ -91,7 +91,7 @@ func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stal
 	for i := range following {
 		keys, before = append(keys, following[i].key), append(before, store.Standing{UID: following[i].uid})
 	}
-	own, open, err := s.Entries(ctx, keys, before)
+	own, open, err := s.entries(ctx, keys, before)
 	if err != nil {
 		return nil, firstFollowing(claims), err
 	}
@@ -102,11 +102,11 @@ func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stal
 	}
 	for i := range claims {
 		j := &claims[i].Job
-		if own[i] != nil && own[i].Token == j.Token && own[i].Version == j.Version {
+		if own[i] != nil && own[i].token == j.Token && own[i].version == j.Version {
 			continue // the same claim, repeated
 		}
 		d, e := judged(&before[i], own[i], open[i])
-		if d == FinishedInJournal || d == BehindInStore {
+		if d == FinishedInLedger || d == BehindInStore {
 			if stale == nil {
 				stale = map[int]finding{}
 			}
@@ -116,25 +116,25 @@ func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stal
 	return stale, early, nil
 }
 
-// release releases claims that wait for the journal. If it fails, the jobs return when
-// their leases have expired. The journal does not record the release, so it must end no
+// release releases claims that wait for the ledger. If it fails, the jobs return when
+// their leases have expired. The ledger does not record the release, so it must end no
 // job: a cancel takes effect with the next claim.
 func (s *Store) release(ctx context.Context, claims []store.Claimed, early []awaited) {
 	settlements := make([]job.Settlement, len(early))
 	for i, a := range early {
-		o := job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnjournaled, After: checkPause}
+		o := job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnwritten, After: checkPause}
 		settlements[i] = job.Settle(&claims[a.claim].Job, o, nil)
 		settlements[i].IfCancelled = settlements[i].To
 	}
 	if len(early) == 0 {
 		return
 	}
-	if _, err := s.Inner.Settle(context.WithoutCancel(ctx), settlements); err != nil {
-		s.o.Logger.Warn("claimed jobs that wait for the journal could not be released", "jobs", len(early), "error", err)
+	if _, err := s.inner.Settle(context.WithoutCancel(ctx), settlements); err != nil {
+		s.o.Logger.Warn("claimed jobs that wait for the ledger could not be released", "jobs", len(early), "error", err)
 	}
 }
 
-// correct updates the store with the journal's versions. If that fails, the leases of
+// correct updates the store with the ledger's versions. If that fails, the leases of
 // these claims expire, and the next claim is checked again.
 func (s *Store) correct(ctx context.Context, stale map[int]finding) {
 	found := make([]finding, 0, len(stale))
@@ -142,13 +142,13 @@ func (s *Store) correct(ctx context.Context, stale map[int]finding) {
 		found = append(found, f)
 	}
 	done, bad, err := s.putForward(context.WithoutCancel(ctx), found)
-	s.ReportUnreadable(bad)
+	s.reportUnreadable(bad)
 	done.Conflicts = int64(len(found))
 	s.metrics.add(done)
 	if err != nil {
-		s.o.Logger.Error("outdated jobs of the store could not be corrected from the journal", "jobs", len(found), "error", err)
+		s.o.Logger.Error("outdated jobs of the store could not be corrected from the ledger", "jobs", len(found), "error", err)
 		return
 	}
-	s.o.Logger.Warn("the store had outdated jobs; they were corrected from the journal and not sent",
+	s.o.Logger.Warn("the store had outdated jobs; they were corrected from the ledger and not sent",
 		"jobs", done.Repaired, "example", found[0].key.String())
 }

@@ -6,58 +6,57 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
 )
 
-// Difference is a disagreement of a journal and a store.
+// Difference is a disagreement of a ledger and a store.
 type Difference string
 
 // The differences.
 const (
 	// DifferentNot: no difference is visible.
 	DifferentNot Difference = ""
-	// MissingInStore: unfinished in the journal, or a dead letter, and the store
+	// MissingInStore: unfinished in the ledger, or a dead letter, and the store
 	// has no such job.
 	MissingInStore Difference = "missing_in_store"
-	// FinishedInJournal: unfinished in the store, ended in the journal.
-	FinishedInJournal Difference = "finished_in_journal"
-	// BehindInStore: the journal has a later version, or a later registration.
+	// FinishedInLedger: unfinished in the store, ended in the ledger.
+	FinishedInLedger Difference = "finished_in_ledger"
+	// BehindInStore: the ledger has a later version, or a later registration.
 	BehindInStore Difference = "behind_in_store"
-	// BehindInJournal: the store has a later version, or a later registration.
-	BehindInJournal Difference = "behind_in_journal"
-	// UnreadableInJournal: the journal's job, or an attempt of it, cannot be read and so
+	// BehindInLedger: the store has a later version, or a later registration.
+	BehindInLedger Difference = "behind_in_ledger"
+	// UnreadableInLedger: the ledger's job, or an attempt of it, cannot be read and so
 	// not restored.
-	UnreadableInJournal Difference = "unreadable_in_journal"
-	// MissingInJournal: unfinished in the store, and the journal has no such job.
-	MissingInJournal Difference = "missing_in_journal"
+	UnreadableInLedger Difference = "unreadable_in_ledger"
+	// MissingInLedger: unfinished in the store, and the ledger has no such job.
+	MissingInLedger Difference = "missing_in_ledger"
 )
 
 // laterThan reports whether e was registered later than the store's job. The time of an
 // unconfirmed message is its node's.
-func laterThan(e *journal.Entry, s *store.Standing) bool {
+func laterThan(e *entry, s *store.Standing) bool {
 	switch {
-	case e.Confirmed == journal.Unconfirmed:
+	case e.confirmed == unconfirmed:
 		return s.State.Final()
-	case e.Created != s.CreatedAt:
-		return e.Created > s.CreatedAt
+	case e.created != s.CreatedAt:
+		return e.created > s.CreatedAt
 	}
-	return e.UID > s.UID
+	return e.uid > s.UID
 }
 
 // against compares a message that may be restored with the store's job of its key. If
 // equal versions differ, the ended one is right.
-func against(e *journal.Entry, s *store.Standing) Difference {
+func against(e *entry, s *store.Standing) Difference {
 	switch {
 	case !s.Exists():
 		return MissingInStore
-	case s.UID == e.UID && s.Version <= e.Version && e.State.Final() && !s.State.Final():
-		return FinishedInJournal
-	case s.UID != e.UID && laterThan(e, s), s.UID == e.UID && s.Version < e.Version:
+	case s.UID == e.uid && s.Version <= e.version && e.state.Final() && !s.State.Final():
+		return FinishedInLedger
+	case s.UID != e.uid && laterThan(e, s), s.UID == e.uid && s.Version < e.version:
 		return BehindInStore
-	case s.UID != e.UID, s.Version > e.Version:
-		return BehindInJournal
-	case s.State.Final() && !e.State.Final():
-		return BehindInJournal
+	case s.UID != e.uid, s.Version > e.version:
+		return BehindInLedger
+	case s.State.Final() && !e.state.Final():
+		return BehindInLedger
 	}
 	return DifferentNot
 }
@@ -65,38 +64,38 @@ func against(e *journal.Entry, s *store.Standing) Difference {
 // judged compares an unfinished job of the store with two messages of its key: the job's
 // own and the one that may be restored. Either may be nil. If the store is wrong, judged
 // returns the right message.
-func judged(s *store.Standing, own, open *journal.Entry) (Difference, *journal.Entry) {
+func judged(s *store.Standing, own, open *entry) (Difference, *entry) {
 	switch {
-	case own != nil && own.Open:
+	case own != nil && own.open:
 		return against(own, s), own
 	case open != nil && laterThan(open, s):
 		return BehindInStore, open
 	case own == nil && open != nil:
-		return BehindInJournal, nil
+		return BehindInLedger, nil
 	case own == nil:
-		return MissingInJournal, nil
+		return MissingInLedger, nil
 	case ended(own, s):
-		return FinishedInJournal, own
+		return FinishedInLedger, own
 	}
-	return BehindInJournal, nil // it was replayed, or marked as replaced by mistake
+	return BehindInLedger, nil // it was replayed, or marked as replaced by mistake
 }
 
 // ended reports whether a message that may not be restored has the end of the store's
 // job. A message is also superseded if its registration reached the store after another
 // one of the key.
-func ended(e *journal.Entry, s *store.Standing) bool {
+func ended(e *entry, s *store.Standing) bool {
 	switch {
-	case e.Confirmed == journal.Unconfirmed: // it was withdrawn
+	case e.confirmed == unconfirmed: // it was withdrawn
 		return false
-	case e.Confirmed == journal.Superseded && (e.Followed || e.State == job.Cancelled):
-		return e.Followed
+	case e.confirmed == superseded && (e.followed || e.state == job.Cancelled):
+		return e.followed
 	}
-	return e.Version >= s.Version
+	return e.version >= s.Version
 }
 
-// comparer compares a journal with a store.
+// comparer compares a ledger with a store.
 type comparer struct {
-	*journal.Reader
+	*reader
 	inner store.Restorable
 }
 
@@ -104,7 +103,7 @@ type comparer struct {
 type finding struct {
 	difference Difference
 	key        job.Key
-	entry      *journal.Entry // nil: the journal has no relevant message
+	entry      *entry // nil: the ledger has no relevant message
 	standing   store.Standing
 }
 
@@ -114,17 +113,17 @@ func (f *finding) same(o *finding) bool {
 	if f.difference != o.difference || f.standing != o.standing || (f.entry == nil) != (o.entry == nil) {
 		return false
 	}
-	return f.entry == nil || f.entry.Seq == o.entry.Seq && f.entry.Version == o.entry.Version
+	return f.entry == nil || f.entry.seq == o.entry.seq && f.entry.version == o.entry.version
 }
 
-// fromJournal compares a page of the journal with the store.
-func (s comparer) fromJournal(ctx context.Context, page []*journal.Entry) ([]finding, error) {
+// fromLedger compares a page of the ledger with the store.
+func (s comparer) fromLedger(ctx context.Context, page []*entry) ([]finding, error) {
 	if len(page) == 0 {
 		return nil, nil
 	}
 	keys := make([]job.Key, len(page))
 	for i, e := range page {
-		keys[i] = e.Key
+		keys[i] = e.key
 	}
 	standings, err := s.inner.Standings(ctx, keys)
 	if err != nil {
@@ -133,16 +132,16 @@ func (s comparer) fromJournal(ctx context.Context, page []*journal.Entry) ([]fin
 	var found []finding
 	for i, e := range page {
 		if d := against(e, &standings[i]); d != DifferentNot {
-			found = append(found, finding{d, e.Key, e, standings[i]})
+			found = append(found, finding{d, e.key, e, standings[i]})
 		}
 	}
 	return found, nil
 }
 
-// fromStore compares the store's unfinished jobs with the journal. fromJournal compares
+// fromStore compares the store's unfinished jobs with the ledger. fromLedger compares
 // messages that may be restored.
 func (s comparer) fromStore(ctx context.Context, keys []job.Key, standings []store.Standing) ([]finding, error) {
-	own, open, err := s.Entries(ctx, keys, standings)
+	own, open, err := s.entries(ctx, keys, standings)
 	if err != nil {
 		return nil, err
 	}
@@ -159,17 +158,17 @@ func (s comparer) fromStore(ctx context.Context, keys []job.Key, standings []sto
 }
 
 // again looks a second time at findings. moving counts the jobs that the store should get
-// from the journal and that changed there between the looks.
+// from the ledger and that changed there between the looks.
 func (s comparer) again(ctx context.Context, found []finding) (still []finding, moving int, err error) {
 	keys, before := make([]job.Key, len(found)), make([]store.Standing, len(found))
 	for i := range found {
 		keys[i], before[i] = found[i].key, found[i].standing
 	}
-	own, open, err := s.Entries(ctx, keys, before)
+	own, open, err := s.entries(ctx, keys, before)
 	if err != nil {
 		return nil, 0, err
 	}
-	// Read after the journal, so the store's state is at least as recent.
+	// Read after the ledger, so the store's state is at least as recent.
 	standings, err := s.inner.Standings(ctx, keys)
 	if err != nil {
 		return nil, 0, fmt.Errorf("look jobs up in the store: %w", err)

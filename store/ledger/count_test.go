@@ -8,7 +8,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// A store that went back, or lost all it had, gets counts and keys from the journal
+// A store that went back, or lost all it had, gets counts and keys from the ledger
 // before it counts on.
 func TestCountInAStoreThatLost(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {

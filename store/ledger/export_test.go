@@ -2,19 +2,24 @@ package ledger
 
 import (
 	"context"
+	"database/sql"
 	"math"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
 // HeadStart is how late a job may be after a crash in the wrong moment.
 const HeadStart = headStart
 
+// EmptyLedger returns the URL of an empty ledger for tests of this package itself.
+var EmptyLedger func(t testing.TB) string
+
 // CompareOnce compares all jobs once, without pauses.
-func (s *Reconciler) CompareOnce(ctx context.Context) (store.RestoreReport, error) {
+func (s *Store) CompareOnce(ctx context.Context) (store.RestoreReport, error) {
 	p := s.startPass(ctx, passOptions{urgent: true})
 	<-p.done
 	if p.err == nil {
@@ -25,7 +30,7 @@ func (s *Reconciler) CompareOnce(ctx context.Context) (store.RestoreReport, erro
 }
 
 // Restored is how many jobs this node put back.
-func (s *Reconciler) Restored(t testing.TB) float64 {
+func (s *Store) Restored(t testing.TB) float64 {
 	t.Helper()
 	return testutil.ToFloat64(s.metrics.restored)
 }
@@ -34,4 +39,41 @@ func (s *Reconciler) Restored(t testing.TB) float64 {
 func (s *Store) Unchecked() { s.checkFrom.Store(math.MaxInt64) }
 
 // MayForget reports whether the store may forget what has ended.
-func (s *Reconciler) MayForget() bool { return s.mayForget() }
+func (s *Store) MayForget() bool { return s.mayForget() }
+
+// FlushAll waits until all changes are written. A closed ledger has written them.
+func (s *Store) FlushAll(ctx context.Context) error {
+	if err := s.enter(); err != nil {
+		return nil
+	}
+	defer s.leave()
+	return s.flush(ctx)
+}
+
+// Writer is the connection of the committer.
+func (s *Store) Writer() *sql.DB { return s.pools.write }
+
+// Fill reserves all room for waiting rows.
+func (s *Store) Fill() (release func()) {
+	s.committer.room.TryAcquire(maxQueued)
+	return func() { s.committer.room.Release(maxQueued) }
+}
+
+// Pause stops the committer. All changes until resume share a transaction.
+func (s *Store) Pause() (resume func()) {
+	wait := make(chan struct{})
+	s.committer.enqueue(&queued{write: write{add: func(*group) { <-wait }}})
+	return func() { close(wait) }
+}
+
+// LastOf returns the last registration of a job in the ledger.
+func (s *Store) LastOf(ctx context.Context, key job.Key) (found store.RestoredJob, err error) {
+	e, err := s.latest(ctx, key)
+	if err != nil {
+		return found, err
+	}
+	return found, s.messages(ctx, []int64{e.seq}, func(messages []stored, _ []unreadable) error {
+		found = messages[0].RestoredJob
+		return nil
+	})
+}

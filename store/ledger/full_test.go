@@ -35,11 +35,11 @@ func heavy(id string) store.Registration {
 
 const openMessages = "SELECT id FROM message WHERE done_at IS NULL ORDER BY id"
 
-// A job that a full Redis refuses leaves nothing in the journal that a pass would put
+// A job that a full Redis refuses leaves nothing in the ledger that a pass would put
 // back later, and takes nothing from what was there.
 func TestFullRedisRefuses(t *testing.T) {
 	t.Parallel()
-	for _, b := range backends {
+	for _, b := range servers {
 		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			r, client, limit := limited(t, b)
@@ -76,11 +76,11 @@ func TestFullRedisRefuses(t *testing.T) {
 	}
 }
 
-// What was acknowledged and lost waits in the journal for room in the store,
+// What was acknowledged and lost waits in the ledger for room in the store,
 // which goes on forgetting what has ended so that there is some.
 func TestFullRedisGetsJobsBackWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
-	for _, b := range backends {
+	for _, b := range servers {
 		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			r, client, limit := limited(t, b)

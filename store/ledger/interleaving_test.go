@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
+	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/rules"
 )
 
@@ -34,7 +32,7 @@ type world struct {
 }
 
 // caller is a call on its way. step does the next thing, in the store or in the
-// journal; more alternatives than one are tried one by one.
+// ledger; more alternatives than one are tried one by one.
 type caller interface {
 	step(x *explorer, w *world, me, alternative int) (caller, error)
 	alternatives() int // zero: it has been answered
@@ -45,7 +43,7 @@ type caller interface {
 	String() string
 }
 
-// explorer runs calls in every order, on the real code that writes the journal.
+// explorer runs calls in every order, on the real code that writes the ledger.
 type explorer struct {
 	t    *testing.T
 	s    *Store
@@ -56,9 +54,11 @@ type explorer struct {
 
 func newExplorer(t *testing.T) *explorer {
 	t.Helper()
-	s, err := Open(t.Context(), Options{Options: journal.Options{
-		URL: "sqlite:" + filepath.Join(t.TempDir(), "j.db"), Store: journaltest.NewStore(t, 0),
-	}})
+	inner, err := diskstore.Open(diskstore.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), Options{URL: EmptyLedger(t), Store: inner})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,13 @@ func newExplorer(t *testing.T) *explorer {
 
 // commit writes a group, as the committer of some node does.
 func (x *explorer) commit(add func(g *group)) error {
-	return x.s.WriteIn(context.Background(), x.tx, adding(add))
+	ctx := context.Background()
+	g := newGroup(map[job.Key]*target{}, "host")
+	if err := x.tx.QueryRowContext(ctx, "SELECT 1 + coalesce(max(seq), 0) FROM message").Scan(&g.nextSeq); err != nil {
+		return err
+	}
+	add(g)
+	return g.write(ctx, x.tx, x.s.st)
 }
 
 func (x *explorer) exec(text string) {
@@ -118,9 +124,15 @@ func (x *explorer) fail(format string, args ...any) {
 	x.t.Fatalf("after\n  %s\n%s", strings.Join(x.path, "\n  "), fmt.Sprintf(format, args...))
 }
 
-func (x *explorer) entries() []journal.Entry {
+func (x *explorer) entries() []entry {
 	x.t.Helper()
-	all, err := journal.EntriesIn(context.Background(), x.tx)
+	var all []entry
+	err := each(context.Background(), x.tx, "SELECT "+entryColumns+" FROM message m ORDER BY m.seq", nil, func(rows *sql.Rows) error {
+		var e entry
+		err := e.scan(rows.Scan)
+		all = append(all, e)
+		return err
+	})
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -134,26 +146,26 @@ func describe(j *job.Job) string {
 	return fmt.Sprintf("%s@%d %v token %d created %d due %d", j.UID, j.Version, j.State, j.Token, j.CreatedAt, j.DueAt)
 }
 
-// check holds the journal against the store: what must be true at any time, with
+// check holds the ledger against the store: what must be true at any time, with
 // any of the calls stopped for ever, and what must be when all were answered.
-func (x *explorer) check(w *world, entries []journal.Entry) {
+func (x *explorer) check(w *world, entries []entry) {
 	x.t.Helper()
-	var own, open *journal.Entry
+	var own, open *entry
 	for i := range entries {
 		e := &entries[i]
-		if e.Open && open != nil {
+		if e.open && open != nil {
 			x.fail("two messages may be restored: %+v", entries)
 		}
-		if e.Open {
+		if e.open {
 			open = e
 		}
-		if w.job != nil && e.UID == w.job.UID {
+		if w.job != nil && e.uid == w.job.UID {
 			own = e
 		}
 	}
 	live := w.job != nil && (!w.job.State.Final() || w.job.State == job.Dead)
 	if live && (w.alive < 0 || w.calls[w.alive].acknowledged()) && !x.restores(w, open) {
-		x.fail("an acknowledged job would be lost with the store: it has %s, the journal %+v", describe(w.job), entries)
+		x.fail("an acknowledged job would be lost with the store: it has %s, the ledger %+v", describe(w.job), entries)
 	}
 	if live && w.job.State != job.Dead && own != nil {
 		x.checkClaim(w, own, open, entries)
@@ -165,36 +177,36 @@ func (x *explorer) check(w *world, entries []journal.Entry) {
 	}
 	switch {
 	case !live && open != nil && !(w.job != nil && own == open && w.job.State == job.Dead):
-		x.fail("the store has %s, and the journal would restore %+v", describe(w.job), *open)
+		x.fail("the store has %s, and the ledger would restore %+v", describe(w.job), *open)
 	case live && (open == nil || open != own):
-		x.fail("the store has %s, and the journal %+v", describe(w.job), entries)
-	case w.job != nil && (own == nil || own.State != w.job.State || own.Version != w.job.Version ||
-		own.Token != w.job.Token || own.Created != w.job.CreatedAt || own.Confirmed != journal.Confirmed):
-		x.fail("the store has %s, and the journal has it as %+v", describe(w.job), own)
+		x.fail("the store has %s, and the ledger %+v", describe(w.job), entries)
+	case w.job != nil && (own == nil || own.state != w.job.State || own.version != w.job.Version ||
+		own.token != w.job.Token || own.created != w.job.CreatedAt || own.confirmed != confirmed):
+		x.fail("the store has %s, and the ledger has it as %+v", describe(w.job), own)
 	}
 }
 
 // restores reports whether a store that is lost now gets its job back, or a
 // registration in its place that is on its way and was not refused.
-func (x *explorer) restores(w *world, open *journal.Entry) bool {
+func (x *explorer) restores(w *world, open *entry) bool {
 	if open == nil {
 		return false
 	}
-	return open.UID == w.job.UID ||
-		slices.ContainsFunc(w.calls, func(c caller) bool { return c.mayBring(open.UID) })
+	return open.uid == w.job.UID ||
+		slices.ContainsFunc(w.calls, func(c caller) bool { return c.mayBring(open.uid) })
 }
 
 // checkClaim fails the test if a claim, or a change by a client, would take the
-// job for one that the journal has further, and undo it.
-func (x *explorer) checkClaim(w *world, own, open *journal.Entry, entries []journal.Entry) {
+// job for one that the ledger has further, and undo it.
+func (x *explorer) checkClaim(w *world, own, open *entry, entries []entry) {
 	x.t.Helper()
 	standing := store.StandingOf(w.job)
-	if own.Confirmed == journal.Superseded {
-		own.Followed = slices.ContainsFunc(entries, func(e journal.Entry) bool {
-			return e.UID != own.UID && e.Confirmed != journal.Unconfirmed && laterThan(&e, &standing)
+	if own.confirmed == superseded {
+		own.followed = slices.ContainsFunc(entries, func(e entry) bool {
+			return e.uid != own.uid && e.confirmed != unconfirmed && laterThan(&e, &standing)
 		})
 	}
-	if d, _ := judged(&standing, own, open); d == FinishedInJournal || d == BehindInStore {
+	if d, _ := judged(&standing, own, open); d == FinishedInLedger || d == BehindInStore {
 		x.fail("%s is taken for %s: %+v", describe(w.job), d, entries)
 	}
 }
@@ -240,7 +252,7 @@ func alternatives(at string) int {
 }
 
 func (r registration) mayBring(uid string) bool {
-	taken := r.at == "confirm" && r.in.Result.Outcome == store.Created
+	taken := r.at == "confirm" && r.in.result.Outcome == store.Created
 	return !r.acked && (uid == r.reg.UID && (r.at == "store" || taken) || uid == r.inDoubt)
 }
 
@@ -249,8 +261,8 @@ func (r registration) String() string {
 	if r.at == "" || r.in == nil {
 		return s
 	}
-	s += fmt.Sprint(" over ", describe(r.in.Old), r.in.Result.Outcome, describe(&r.in.Result.Job))
-	if r.in.Of != nil {
+	s += fmt.Sprint(" over ", describe(r.in.old), r.in.result.Outcome, describe(&r.in.result.Job))
+	if r.in.of != nil {
 		s += fmt.Sprint(r.in.before)
 	}
 	return s
@@ -259,9 +271,9 @@ func (r registration) String() string {
 func (r registration) step(x *explorer, w *world, me, alternative int) (caller, error) {
 	if r.in != nil { // it is shared with other orders
 		in := *r.in
-		if in.Of != nil {
-			of := *in.Of
-			in.Of = &of
+		if in.of != nil {
+			of := *in.of
+			in.of = &of
 		}
 		r.in = &in
 	}
@@ -282,38 +294,38 @@ func (r registration) step(x *explorer, w *world, me, alternative int) (caller, 
 			r.at, r.again, r.acked = "judge", "", false
 		}
 	case "confirm":
-		err = x.commit(func(g *group) { r.in.Confirm(g.Group, stillNow) })
-		r.acked, r.at = r.in.Result.Outcome == store.Created, ""
+		err = x.commit(func(g *group) { r.in.confirm(g, stillNow) })
+		r.acked, r.at = r.in.result.Outcome == store.Created, ""
 	}
 	return r, err
 }
 
 func (r *registration) judge(w *world) {
-	r.in, r.at = &intake{Intake: journal.Intake{Reg: r.reg, InDoubt: r.inDoubt}}, "accept"
+	r.in, r.at = &intake{reg: r.reg, inDoubt: r.inDoubt}, "accept"
 	if w.job == nil {
 		return
 	}
-	r.in.Meet(*w.job)
+	r.in.meet(*w.job)
 	switch {
-	case r.in.Result.Outcome != store.Created && r.inDoubt != "":
+	case r.in.result.Outcome != store.Created && r.inDoubt != "":
 		r.at = "adopt"
-	case r.in.Result.Outcome != store.Created:
+	case r.in.result.Outcome != store.Created:
 		r.at = ""
-	case r.in.Replaces:
+	case r.in.replaces:
 		r.at = "store"
 	}
 }
 
 func (r *registration) adopt(x *explorer) error {
-	r.in.Message = journal.NewMessage(*r.in.Old, stillNow)
-	r.acked, r.at = r.in.Result.Outcome == store.Same, ""
-	return x.commit(func(g *group) { r.in.Adopt(g.Group, stillNow) })
+	r.in.message = newMessage(*r.in.old, stillNow)
+	r.acked, r.at = r.in.result.Outcome == store.Same, ""
+	return x.commit(func(g *group) { r.in.adopt(g, stillNow) })
 }
 
 func (r *registration) accept(x *explorer) error {
-	r.in.Prepare(stillNow)
-	err := x.commit(func(g *group) { r.in.Accept(g.Group) })
-	if !r.in.Refused {
+	r.in.prepare(stillNow)
+	err := x.commit(func(g *group) { r.in.accept(g) })
+	if !r.in.refused {
 		r.at = "store"
 		return err
 	}
@@ -326,19 +338,19 @@ func (r *registration) accept(x *explorer) error {
 
 func (r *registration) store(w *world, me int) error {
 	j := r.reg.Job(stillNow)
-	r.in.Result = store.Registered{Outcome: store.Created}
+	r.in.result = store.Registered{Outcome: store.Created}
 	if w.job != nil {
-		r.in.Result = store.Registered{Outcome: rules.Against(&r.reg, w.job), Job: *w.job}
+		r.in.result = store.Registered{Outcome: rules.Against(&r.reg, w.job), Job: *w.job}
 		j = r.reg.Over(w.job, stillNow)
 		j.Token = w.job.Token
 	}
-	created := r.in.Result.Outcome == store.Created
+	created := r.in.result.Outcome == store.Created
 	if created {
-		w.job, w.alive, r.in.Result.Job = &j, me, j
+		w.job, w.alive, r.in.result.Job = &j, me, j
 	}
-	_, contested := r.in.Answered(stillNow)
+	contested := r.in.answered(stillNow)
 	r.at = "confirm"
-	r.acked = created && !r.in.Replaces && !contested
+	r.acked = created && !contested
 	return nil
 }
 
@@ -375,7 +387,7 @@ func (u update) step(x *explorer, w *world, me, _ int) (caller, error) {
 	case "store":
 		u.store(w, me)
 	case "write":
-		err = u.write(x, &u.result, func(g *group, m *journal.Message) *change { return g.change(g.Put(m, u.from, "")) })
+		err = u.write(x, &u.result, func(g *group, m *message) *change { return g.updated(m, u.from, "") })
 	case "look":
 		u.look(w)
 	case "rewrite":
@@ -400,12 +412,12 @@ func (u *update) store(w *world, me int) {
 	w.job = &j
 }
 
-func (u *update) write(x *explorer, j *job.Job, add func(*group, *journal.Message) *change) error {
-	m := journal.NewMessage(*j, stillNow)
+func (u *update) write(x *explorer, j *job.Job, add func(*group, *message) *change) error {
+	m := newMessage(*j, stillNow)
 	var written *change
 	err := x.commit(func(g *group) { written = add(g, &m) })
 	u.at, u.acked = "", true
-	if err == nil && written.Overtaken {
+	if err == nil && written.overtaken {
 		u.at, u.acked = "look", false
 	}
 	return err
@@ -434,7 +446,7 @@ func running(to job.State) run { return run{to: to, at: "claim"} }
 func (r run) acknowledged() bool   { return false }
 func (r run) mayBring(string) bool { return false }
 
-// A claim need not be in the journal when the job is settled.
+// A claim need not be in the ledger when the job is settled.
 func (r run) alternatives() int {
 	if r.at == "claimed" {
 		return 2
@@ -454,11 +466,11 @@ func (r run) step(x *explorer, w *world, _, alternative int) (caller, error) {
 	case r.at == "claim":
 		r.claim(w)
 	case r.at == "claimed" && alternative == 0:
-		r.at = "journalled"
+		r.at = "written"
 		return r, x.commit(r.writeClaim)
 	case r.at == "claimed":
 		r.settle(w, "settled both")
-	case r.at == "journalled":
+	case r.at == "written":
 		r.settle(w, "settled")
 	case r.at == "settled":
 		r.at = ""
@@ -511,10 +523,10 @@ func (r *run) settle(w *world, next string) {
 	r.at, w.job = next, &j
 }
 
-func (r *run) writeClaim(g *group) { g.Claimed(&r.claimed, "worker") }
+func (r *run) writeClaim(g *group) { g.claimed(&r.claimed, "worker") }
 
 func (r *run) writeSettled(g *group) {
-	g.Settle(&job.Settlement{Key: onlyKey, Token: r.claimed.Job.Token}, &r.settled, nil)
+	g.settle(&job.Settlement{Key: onlyKey, Token: r.claimed.Job.Token}, &r.settled, nil)
 }
 
 // finish makes a call that nobody else's comes between.
@@ -584,9 +596,9 @@ func everyThree() []orders {
 }
 
 // Whatever the order in which several nodes change one key in the store and
-// write that to the journal, and wherever they stop: no acknowledged job is lost
+// write that to the ledger, and wherever they stop: no acknowledged job is lost
 // if the store is; nothing is taken for older than it is; and when all calls
-// were answered the journal has what the store has. Some of the sets of three
+// were answered the ledger has what the store has. Some of the sets of three
 // calls are tried; EVERY_ORDER=all tries all of them, which takes a minute.
 func TestEveryOrder(t *testing.T) {
 	t.Parallel()

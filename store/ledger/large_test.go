@@ -63,18 +63,6 @@ func notAbove(t *testing.T, most *atomic.Int64) {
 	}
 }
 
-func TestLargeJobsAreRestoredInParts(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, retention)
-		r.addLarge()
-		want := r.All()
-		noError(t, "Close", r.Close())
-		option, most := weighing()
-		sameJobs(t, newRig(t, b, r.URL, retention, option).All(), want)
-		notAbove(t, most)
-	})(t)
-}
-
 func TestLargeJobsAreRepairedInParts(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, shares := shared()
@@ -91,8 +79,8 @@ func TestLargeJobsAreRepairedInParts(t *testing.T) {
 	})(t)
 }
 
-// What the journal lacks is written to it in several transactions.
-func TestLargeJobsThatTheJournalLacks(t *testing.T) {
+// What the ledger lacks is written to it in several transactions.
+func TestLargeJobsThatTheLedgerLacks(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		_, shares := shared()
 		r := freshRig(t, b, retention, shares)

@@ -6,19 +6,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// threeNodes are nodes with one store and one journal; the hooks are those of
+// threeNodes are nodes with one store and one ledger; the hooks are those of
 // the first.
 func threeNodes(t *testing.T, b *backend) (nodes [3]*rig, h *hooked) {
 	t.Helper()
-	inner := journaltest.NewStore(t, retention)
+	inner := newStore(t, retention)
 	url := b.Empty(t)
 	open := func(alter ...with) *rig {
-		return newRig(t, b, url, retention, append([]with{func(o *options) { o.Store, o.Shared = lasting{inner}, true }}, alter...)...)
+		return newRig(t, b, url, retention, append([]with{func(o *options) { o.Store = kept{inner} }}, alter...)...)
 	}
 	h, option := hook()
 	return [3]*rig{open(option), open(), open()}, h
@@ -26,8 +25,8 @@ func threeNodes(t *testing.T, b *backend) (nodes [3]*rig, h *hooked) {
 
 // A registration of one node is committed, and not in the store yet, when
 // another node opens the ended job again whose key it is to have. Whenever that
-// comes to the journal, and whatever the store says to the registration, the
-// journal has in the end what the store has.
+// comes to the ledger, and whatever the store says to the registration, the
+// ledger has in the end what the store has.
 func TestReopenedWhileRegistering(t *testing.T) {
 	update := func(change func(*job.Job, job.Instant) error) func(r *rig) {
 		return func(r *rig) { r.Change("a", change) }
@@ -54,12 +53,12 @@ func TestReopenedWhileRegistering(t *testing.T) {
 				if end == "dead" && policy == job.ConflictReject {
 					continue // the dead letter stays
 				}
-				for _, journalled := range []string{"before the store", "before the confirmation", "very late"} {
-					t.Run(name+"/"+end+"/"+told+"/"+journalled, onEachOf(journaltest.Servers[:1], func(t *testing.T, b *backend) {
+				for _, stage := range []string{"before the store", "before the confirmation", "very late"} {
+					t.Run(name+"/"+end+"/"+told+"/"+stage, onEach(func(t *testing.T, b *backend) {
 						nodes, h := threeNodes(t, b)
 						nodes[0].Add(reg("a", 0))
 						endIt(nodes[0])
-						reopenedWhileRegistering(nodes, h, calls, policy, journalled)
+						reopenedWhileRegistering(nodes, h, calls, policy, stage)
 					}))
 				}
 			}
@@ -67,14 +66,14 @@ func TestReopenedWhileRegistering(t *testing.T) {
 	}
 }
 
-func reopenedWhileRegistering(nodes [3]*rig, h *hooked, calls []func(r *rig), policy job.OnConflict, journalled string) {
+func reopenedWhileRegistering(nodes [3]*rig, h *hooked, calls []func(r *rig), policy job.OnConflict, stage string) {
 	one, two, three := nodes[0], nodes[1], nodes[2]
 	one.T.Helper()
 	var wg sync.WaitGroup
 	var resume func()
 	written := func(when string) {
 		one.Pass(10 * time.Millisecond)
-		if when == journalled {
+		if when == stage {
 			resume()
 			wg.Wait()
 			noError(one.T, "Flush", two.Flush())

@@ -7,32 +7,22 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// counts are the changes of this node while the journal could not be written.
-type counts struct{ accepted, dropped prometheus.Counter }
-
-func newCounts() *counts {
-	return &counts{
-		accepted: counter("duehook_ledger_accepted_without_total", "Registrations accepted while the ledger was down."),
-		dropped:  counter("duehook_ledger_dropped_rows_total", "Rows of changes dropped because too many waited for the ledger."),
-	}
-}
-
-func (c *counts) register(r prometheus.Registerer) error {
-	return metered.Register(r, "the ledger", c.accepted, c.dropped)
-}
-
-// metrics are the results of passes on this node.
+// metrics are those of this node.
 type metrics struct {
-	restored, conflicts, repaired prometheus.Counter
-	lastPass, passSeconds, noRoom prometheus.Gauge
+	down, waiting, unreadable, noRoom, lastPass, passSeconds prometheus.Gauge
+	dropped, restored, conflicts, repaired                   prometheus.Counter
 }
 
 func newMetrics() *metrics {
 	return &metrics{
-		restored: counter("duehook_restored_jobs_total", "Lost jobs that this node restored from the journal."),
-		conflicts: counter("duehook_restore_conflicts_total",
-			"Jobs that differed between the journal and the store, found by this node."),
-		repaired: counter("duehook_restore_repaired_total", "Differing jobs that this node repaired."),
+		down:    gauge("duehook_ledger_down", "1 while the ledger cannot be written."),
+		waiting: gauge("duehook_ledger_waiting_rows", "Rows of changes of the store that wait to be written to the ledger."),
+		dropped: counter("duehook_ledger_dropped_rows_total", "Rows of changes dropped because too many waited for the ledger."),
+		unreadable: gauge("duehook_restore_unreadable_jobs",
+			"Jobs of the ledger that this node could not read in its last complete pass."),
+		restored:  counter("duehook_restored_jobs_total", "Lost jobs that this node restored from the ledger."),
+		conflicts: counter("duehook_restore_conflicts_total", "Jobs that differed between the ledger and the store, found by this node."),
+		repaired:  counter("duehook_restore_repaired_total", "Differing jobs that this node repaired."),
 		noRoom: gauge("duehook_restore_no_room_jobs",
 			"Lost jobs for which the store had no room in the last complete pass of this node."),
 		lastPass: gauge("duehook_restore_last_pass_timestamp_seconds",
@@ -41,8 +31,10 @@ func newMetrics() *metrics {
 	}
 }
 
+// register registers the metrics with r, which may be nil.
 func (m *metrics) register(r prometheus.Registerer) error {
-	return metered.Register(r, "the ledger", m.restored, m.conflicts, m.repaired, m.noRoom, m.lastPass, m.passSeconds)
+	return metered.Register(r, "the ledger", m.down, m.waiting, m.dropped, m.unreadable,
+		m.restored, m.conflicts, m.repaired, m.noRoom, m.lastPass, m.passSeconds)
 }
 
 // add counts the report of a pass.

@@ -12,15 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
-	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
 	"github.com/duehook/duehook/store/rules"
-	"github.com/duehook/duehook/store/storetest"
 )
 
 // node opens a ledger as one of several nodes on a Redis.
@@ -28,47 +24,13 @@ func node(t testing.TB, b *backend, redisURL, namespace, url string, alter ...wi
 	t.Helper()
 	inner, err := redisstore.Open(t.Context(), redisstore.Options{URL: redisURL, Namespace: namespace, Retention: retention})
 	noError(t, "open Redis", err)
-	r, err := tryRig(t, b, url, retention, append([]with{func(o *options) { o.Store, o.Shared = inner, true }}, alter...)...)
+	r, err := tryRig(t, b, url, retention, append([]with{func(o *options) { o.Store = inner }}, alter...)...)
 	noError(t, "Open", err)
 	return r
 }
 
-// TestConformanceOnRedis is for the way in which several nodes use it. `make test` runs it
-// without the race detector: its calls have one caller, and other tests have several.
-func TestConformanceOnRedis(t *testing.T) {
-	redis := testenv.StartRedis(t)
-	storetest.RunKept(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
-		t.Helper()
-		inner, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Namespace: newName(), Retention: o.Retention})
-		noError(t, "open Redis", err)
-		s, err := ledger.Open(t.Context(), ledger.Options{
-			Options: journal.Options{
-				URL: postgresBackend.Empty(t), Store: inner,
-				StoreRetention: o.Retention + time.Hour, // so that comparing may take its time
-			},
-			Reconciling: ledger.Reconciling{Pace: ledger.Pace{SecondLook: time.Millisecond}},
-		})
-		noError(t, "Open", err)
-		for _, whole := range []string{"", "epoch"} { // no job was lost
-			_, err := inner.SwapEpoch(t.Context(), "epoch", whole)
-			noError(t, "SwapEpoch", err)
-		}
-		return sweptFirst{s}
-	}})
-}
-
-// sweptFirst compares all jobs before it forgets any, as has to be.
-type sweptFirst struct{ *ledger.Store }
-
-func (s sweptFirst) Purge(ctx context.Context, limit int) (int, error) {
-	if _, err := s.CompareOnce(ctx); err != nil {
-		return 0, err
-	}
-	return s.Store.Purge(ctx, limit)
-}
-
-// journalled is what of a job the journal must agree with the store about.
-type journalled struct {
+// written is what of a job the ledger must agree with the store about.
+type ledgered struct {
 	UID                              string
 	State                            job.State
 	Attempts, Snoozes, ExpiredLeases int
@@ -78,28 +40,28 @@ type journalled struct {
 	Reason                           string
 }
 
-func journalledOf(j job.Job) journalled {
+func ledgeredOf(j job.Job) ledgered {
 	state := j.State
 	if state == job.Ready {
 		state = j.Pending()
 	}
-	return journalled{
+	return ledgered{
 		UID: j.UID, State: state, Attempts: j.Attempts, Snoozes: j.Snoozes, ExpiredLeases: j.ExpiredLeases, Version: j.Version, Token: j.Token,
 		Created: j.CreatedAt, Due: j.DueAt, Next: j.NextAt, Ended: j.EndedAt, Cancel: j.CancelRequested, Reason: j.Reason,
 	}
 }
 
-// agree fails the test unless the journal has every job as the store has it,
+// agree fails the test unless the ledger has every job as the store has it,
 // and nothing that may be restored besides.
 func (r *rig) agree(but ...cmp.Option) {
 	r.T.Helper()
-	want := map[string]journalled{}
+	want := map[string]ledgered{}
 	for k, j := range r.All() {
-		want[k] = journalledOf(j.Job)
+		want[k] = ledgeredOf(j.Job)
 	}
-	got, open := r.journal(want)
+	got, open := r.ledger(want)
 	if diff := cmp.Diff(want, got, append(but, cmpopts.EquateEmpty())...); diff != "" {
-		r.T.Errorf("the journal (-store +journal):\n%s", diff)
+		r.T.Errorf("the ledger (-store +ledger):\n%s", diff)
 	}
 	for k, n := range open {
 		if j, ok := want[k]; !ok || n > 1 || j.State.Final() && j.State != job.Dead {
@@ -108,21 +70,21 @@ func (r *rig) agree(but ...cmp.Option) {
 	}
 }
 
-// journal gives the messages of the jobs of want, by key, and how many there are
+// ledger gives the messages of the jobs of want, by key, and how many there are
 // that may be restored.
-func (r *rig) journal(want map[string]journalled) (got map[string]journalled, open map[string]int) {
+func (r *rig) ledger(want map[string]ledgered) (got map[string]ledgered, open map[string]int) {
 	r.T.Helper()
 	db, err := r.B.Open(r.URL)
 	noError(r.T, "open", err)
 	defer db.Close()
 	rows, err := db.QueryContext(r.T.Context(), `SELECT topic, id, uid, status, attempts, snoozes, expired_leases, version, token,
 		created, due, next_at, ended_at, cancel, reason, CASE WHEN done_at IS NULL THEN 1 ELSE 0 END FROM message`)
-	noError(r.T, "read the journal", err)
+	noError(r.T, "read the ledger", err)
 	defer rows.Close()
-	got, open = map[string]journalled{}, map[string]int{}
+	got, open = map[string]ledgered{}, map[string]int{}
 	for rows.Next() {
 		var k job.Key
-		var j journalled
+		var j ledgered
 		var isOpen int
 		noError(r.T, "Scan", rows.Scan(&k.Topic, &k.ID, &j.UID, &j.State, &j.Attempts, &j.Snoozes, &j.ExpiredLeases, &j.Version, &j.Token,
 			&j.Created, &j.Due, &j.Next, &j.Ended, &j.Cancel, &j.Reason, &isOpen))
@@ -133,7 +95,7 @@ func (r *rig) journal(want map[string]journalled) (got map[string]journalled, op
 			got[k.String()] = j
 		}
 	}
-	noError(r.T, "read the journal", rows.Err())
+	noError(r.T, "read the ledger", rows.Err())
 	return got, open
 }
 
@@ -189,12 +151,12 @@ func (r *rig) takeAny(ctx context.Context) []store.Claimed {
 }
 
 // Two nodes with several callers each make random calls about the same few
-// jobs. When all is quiet, the journal has every job as the
+// jobs. When all is quiet, the ledger has every job as the
 // store has it.
 func TestTwoNodes(t *testing.T) {
 	t.Parallel()
 	redis := testenv.StartRedis(t)
-	for _, b := range journaltest.Servers {
+	for _, b := range servers {
 		for range 3 {
 			seed := rand.Uint64()
 			t.Run(fmt.Sprintf("%s,seed=%d", b.Name, seed), func(t *testing.T) {

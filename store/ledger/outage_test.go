@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -27,7 +26,6 @@ const workerPause = 20 * time.Millisecond
 // worker registers and delivers jobs on one node, and counts what it did.
 type worker struct {
 	r                            *rig
-	without                      bool // it is not to be refused
 	registered, refused, settled atomic.Int64
 }
 
@@ -41,7 +39,7 @@ func (w *worker) run(ctx context.Context, n int) {
 		case err == nil:
 			w.registered.Add(1)
 			i++
-		case errors.Is(err, store.ErrUnavailable) && !w.without:
+		case errors.Is(err, store.ErrUnavailable):
 			w.refused.Add(1) // as a client, it comes again with the same id
 		case ctx.Err() == nil:
 			w.r.T.Errorf("Register: %v", err)
@@ -75,13 +73,12 @@ func more(t *testing.T, what string, count *atomic.Int64, n int64) {
 	testenv.Eventually(t, outageLimit, func() bool { return count.Load() >= from+n }, what)
 }
 
-// While the journal's server is away, registrations are refused, or accepted if
-// that is the setting, and deliveries go on. When it is back, the journal
-// catches up.
+// While the ledger's server is away, registrations are refused, and deliveries go on. When
+// it is back, the ledger catches up.
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
 	redis := testenv.StartRedis(t)
-	for _, b := range journaltest.Servers {
+	for _, b := range servers {
 		t.Run(b.Name, func(t *testing.T) {
 			server, err := b.Start(true)
 			noError(t, "start the server", err)
@@ -91,8 +88,7 @@ func TestServerIsKilled(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			var wg sync.WaitGroup
 			for n := range 2 {
-				w := &worker{without: n == 1}
-				w.r = node(t, b, redis.URL(), namespace, url, func(o *options) { o.AcceptWithout = w.without })
+				w := &worker{r: node(t, b, redis.URL(), namespace, url)}
 				workers = append(workers, w)
 				for c := range 2 {
 					wg.Go(func() { w.run(ctx, 2*n+c) })
@@ -104,11 +100,7 @@ func TestServerIsKilled(t *testing.T) {
 				}
 				noError(t, "Kill", server.Kill())
 				for _, w := range workers {
-					if w.without {
-						more(t, "registrations without the server", &w.registered, 20)
-					} else {
-						more(t, "refusals", &w.refused, 2)
-					}
+					more(t, "refusals", &w.refused, 2)
 					more(t, "deliveries without the server", &w.settled, 20)
 				}
 				noError(t, "Start", server.Start())
@@ -121,10 +113,10 @@ func TestServerIsKilled(t *testing.T) {
 			for _, w := range workers {
 				noError(t, "Flush", w.r.Flush())
 			}
-			equal(t, "jobs of which the journal lacks something", workers[0].r.catchUp(), 0)
+			equal(t, "jobs of which the ledger lacks something", workers[0].r.catchUp(), 0)
 			// A commit without an answer may leave the times of a registration as
 			// they were guessed before the store gave them.
-			workers[0].r.agree(cmpopts.IgnoreFields(journalled{}, "Created", "Due"))
+			workers[0].r.agree(cmpopts.IgnoreFields(ledgered{}, "Created", "Due"))
 			for _, w := range workers {
 				noError(t, "Close", w.r.Close())
 			}

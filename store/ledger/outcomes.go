@@ -7,7 +7,6 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/successors"
 )
 
@@ -18,7 +17,7 @@ var outcomePauses = []time.Duration{
 	80 * time.Millisecond, 160 * time.Millisecond,
 }
 
-// awaited is an outcome that the journal must have before a claimed job is sent.
+// awaited is an outcome that the ledger must have before a claimed job is sent.
 type awaited struct {
 	claim int // its index
 	key   job.Key
@@ -27,11 +26,11 @@ type awaited struct {
 	job   *job.Job // the claimed job
 }
 
-// isIn reports whether the journal has the outcome. e is the message of uid; nil: none. A
-// job that the journal does not have as open would not be restored.
-func (a *awaited) isIn(e *journal.Entry) bool {
+// isIn reports whether the ledger has the outcome. e is the message of uid; nil: none. A
+// job that the ledger does not have as open would not be restored.
+func (a *awaited) isIn(e *entry) bool {
 	if a.end {
-		return e == nil || !e.Open || e.State.Final()
+		return e == nil || !e.open || e.state.Final()
 	}
 	return e != nil
 }
@@ -55,16 +54,16 @@ func firstFollowing(claims []store.Claimed) []awaited {
 	return slices.DeleteFunc(awaitedBy(claims), func(a awaited) bool { return a.job.Attempts > 0 })
 }
 
-// journalOutcomes waits until the journal has the outcomes that claims follow from, and the
+// writeFollowed waits until the ledger has the outcomes that claims follow from, and the
 // callbacks. It returns the jobs that it still lacks.
-func (s *Store) journalOutcomes(ctx context.Context, claims []store.Claimed, early []awaited) ([]awaited, error) {
-	c, err := s.Begin(ctx, rowsPerRepair*len(early))
+func (s *Store) writeFollowed(ctx context.Context, claims []store.Claimed, early []awaited) ([]awaited, error) {
+	c, err := s.begin(ctx, true, rowsPerRepair*len(early))
 	if err != nil {
 		return early, err
 	}
-	defer c.End()
+	defer c.end()
 	// Claim holds the keys of callbacks, so outcomes of this process are queued.
-	if err := c.Flush(ctx); err != nil {
+	if err := s.flush(ctx); err != nil {
 		return early, err
 	}
 	for _, pause := range outcomePauses {
@@ -81,13 +80,13 @@ func (s *Store) journalOutcomes(ctx context.Context, claims []store.Claimed, ear
 	return s.lacking(ctx, early)
 }
 
-// lacking returns the outcomes that the journal still lacks.
+// lacking returns the outcomes that the ledger still lacks.
 func (s *Store) lacking(ctx context.Context, early []awaited) ([]awaited, error) {
 	keys, standings := make([]job.Key, len(early)), make([]store.Standing, len(early))
 	for n := range early {
 		keys[n], standings[n].UID = early[n].key, early[n].uid
 	}
-	own, _, err := s.Entries(ctx, keys, standings)
+	own, _, err := s.entries(ctx, keys, standings)
 	if err != nil {
 		return early, err
 	}
@@ -102,7 +101,7 @@ func (s *Store) lacking(ctx context.Context, early []awaited) ([]awaited, error)
 
 // writeOutcomes writes the jobs that claims follow from, with all their callbacks, as the store
 // has them. It returns the jobs that must not be sent yet.
-func (s *Store) writeOutcomes(ctx context.Context, c *journal.Call, claims []store.Claimed, early []awaited) ([]awaited, error) {
+func (s *Store) writeOutcomes(ctx context.Context, c *call, claims []store.Claimed, early []awaited) ([]awaited, error) {
 	var keys []job.Key // of each awaited job, and of the job that it reports
 	var uids []string
 	for i := range early {
@@ -118,17 +117,17 @@ func (s *Store) writeOutcomes(ctx context.Context, c *journal.Call, claims []sto
 	held := func(key job.Key) bool {
 		return slices.ContainsFunc(claims, func(c store.Claimed) bool { return c.Job.Key == key })
 	}
-	if err := c.Hold(ctx, slices.DeleteFunc(slices.Clone(keys), held)...); err != nil {
+	if err := c.hold(ctx, slices.DeleteFunc(slices.Clone(keys), held)...); err != nil {
 		return early, err
 	}
-	if err := c.Flush(ctx); err != nil {
+	if err := s.flush(ctx); err != nil {
 		return early, err
 	}
-	standings, err := s.Inner.Standings(ctx, keys)
+	standings, err := s.inner.Standings(ctx, keys)
 	if err != nil {
 		return early, err
 	}
-	own, open, err := s.Entries(ctx, keys, standings)
+	own, open, err := s.entries(ctx, keys, standings)
 	if err != nil {
 		return early, err
 	}
@@ -146,10 +145,10 @@ func (s *Store) writeOutcomes(ctx context.Context, c *journal.Call, claims []sto
 			continue // the store has lost it
 		}
 		left = append(left, early[i])
-		// A job that the store has no more is in the journal: the store forgets nothing else.
+		// A job that the store has no more is in the ledger: the store forgets nothing else.
 		if standings[reported].UID == uids[reported] {
 			d, _ := judged(&standings[reported], own[reported], open[reported])
-			if d == BehindInJournal || d == MissingInJournal {
+			if d == BehindInLedger || d == MissingInLedger {
 				which = reported
 			}
 		}

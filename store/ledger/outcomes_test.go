@@ -6,10 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
 )
 
 // reported is a job with a callback for its delivery.
@@ -22,7 +20,7 @@ func reported(id string) store.Registration {
 	return g
 }
 
-// settledBy settles a claim as another node did that died before the journal had the outcome.
+// settledBy settles a claim as another node did that died before the ledger had the outcome.
 func settledBy(t *testing.T, l *losing, c store.Claimed, kind job.OutcomeKind) {
 	t.Helper()
 	_, err := l.Settle(t.Context(), []job.Settlement{settlement(c, kind, time.Hour)})
@@ -53,7 +51,7 @@ func TestClaimedCallbackReportsWhatStays(t *testing.T) {
 			callback := r.TakeOne()
 			l.flush(t)
 			r.reconcile()
-			equal(t, "state in the journal", r.journaled("a").Job.State, test.want)
+			equal(t, "state in the ledger", r.last("a").Job.State, test.want)
 			_, err := r.Store.Get(t.Context(), callback.Job.Key)
 			noError(t, "Get the callback after the loss", err)
 			for _, c := range r.TakeDue() {
@@ -65,16 +63,11 @@ func TestClaimedCallbackReportsWhatStays(t *testing.T) {
 	}
 }
 
-// journaled returns the last registration of a job in the journal.
-func (r *rig) journaled(id string) (found store.RestoredJob) {
+// last returns the last registration of a job in the ledger.
+func (r *rig) last(id string) store.RestoredJob {
 	r.T.Helper()
-	e, err := r.J.Latest(r.T.Context(), key(id))
-	noError(r.T, "Latest", err)
-	err = r.J.Messages(r.T.Context(), []int64{e.Seq}, func(messages []journal.Stored, _ []journal.Unreadable) error {
-		found = messages[0].RestoredJob
-		return nil
-	})
-	noError(r.T, "Messages", err)
+	found, err := r.LastOf(r.T.Context(), key(id))
+	noError(r.T, "LastOf", err)
 	return found
 }
 
@@ -112,7 +105,7 @@ func TestCallbackWaitsForTheCommit(t *testing.T) {
 		"long after the other": {time.Minute, false, []string{"callback", "plain"}},
 		"too late":             {time.Minute, true, []string{"plain"}},
 	} {
-		t.Run(name, onEachOf(journaltest.Servers, func(t *testing.T, b *backend) {
+		t.Run(name, onServers(func(t *testing.T, b *backend) {
 			nodes, _ := threeNodes(t, b)
 			one, two := nodes[0], nodes[1]
 			one.Add(reported("a"))
@@ -148,7 +141,7 @@ func TestCallbackWaitsForTheCommit(t *testing.T) {
 			for _, r := range nodes {
 				noError(t, "Flush", r.Flush())
 			}
-			equal(t, "the job in the journal", one.journaled("a").Job.State, job.Delivered)
+			equal(t, "the job in the ledger", one.last("a").Job.State, job.Delivered)
 			equal(t, "ends of the job in flow", one.Count(`SELECT count(*) FROM flow f JOIN message m ON m.seq = f.message
 				WHERE m.id = 'a' AND f.to_state = 4`), "1")
 			if test.both {
@@ -158,10 +151,10 @@ func TestCallbackWaitsForTheCommit(t *testing.T) {
 	}
 }
 
-// The next round of a job is journaled by another node before the end of this one. The
-// journal has the end, too.
+// The next round of a job is written to the ledger by another node before the end of this one. The
+// ledger has the end, too.
 func TestRoundEndsLate(t *testing.T) {
-	onEachOf(journaltest.Servers, func(t *testing.T, b *backend) {
+	onServers(func(t *testing.T, b *backend) {
 		nodes, _ := threeNodes(t, b)
 		one, two := nodes[0], nodes[1]
 		one.Add(reg("a", 0))
@@ -183,12 +176,12 @@ func TestRoundEndsLate(t *testing.T) {
 		<-settled
 		noError(t, "Flush", one.Flush())
 		states := one.Query("SELECT name FROM message JOIN state ON code = status ORDER BY created")
-		equal(t, "rounds in the journal", states, []string{"delivered", "running"})
+		equal(t, "rounds in the ledger", states, []string{"delivered", "running"})
 	})(t)
 }
 
 // Deliveries continue while commits fail, callbacks as others.
-func TestCallbacksWithoutTheJournal(t *testing.T) {
+func TestCallbacksWithoutTheLedger(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)

@@ -17,10 +17,10 @@ type passOptions struct {
 	urgent    bool // without pauses
 }
 
-// pass compares the journal and the store once, and repairs the differences.
+// pass compares the ledger and the store once, and repairs the differences.
 type pass struct {
 	progressReport
-	s      *Reconciler
+	s      *Store
 	o      passOptions
 	began  time.Time
 	cancel context.CancelFunc
@@ -35,7 +35,7 @@ type pass struct {
 }
 
 // startPass begins a pass. The caller waits for done, and may cancel.
-func (s *Reconciler) startPass(ctx context.Context, o passOptions) *pass {
+func (s *Store) startPass(ctx context.Context, o passOptions) *pass {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &pass{s: s, o: o, began: s.o.Clock.Now(), cancel: cancel, done: make(chan struct{})}
 	p.metrics = s.metrics
@@ -60,12 +60,12 @@ func (p *pass) compareAll(ctx context.Context) error {
 		}
 	}
 	w := walkers{
-		compare: p.s.comparer(), topic: p.o.Topic, settle: p.settle, pause: p.pause,
+		compare: p.s.comparer, topic: p.o.Topic, settle: p.settle, pause: p.pause,
 		dead:    p.o.urgent, // otherwise they do not change
 		checked: func(jobs int) { p.add(store.RestoreReport{Checked: int64(jobs)}) },
-		bad:     p.bad.Add,
+		bad:     p.bad.add,
 	}
-	if err := w.journal(ctx); err != nil {
+	if err := w.ledger(ctx); err != nil {
 		return err
 	}
 	return w.store(ctx)
@@ -78,7 +78,7 @@ func (p *pass) wanted(found []finding) []finding {
 	}
 	now := job.InstantOf(p.s.o.Clock.Now())
 	return slices.DeleteFunc(found, func(f finding) bool {
-		overdue := f.difference == MissingInStore && !f.entry.State.Final() && f.entry.WakeAt <= now
+		overdue := f.difference == MissingInStore && !f.entry.state.Final() && f.entry.wakeAt <= now
 		if overdue {
 			p.add(store.RestoreReport{Skipped: 1})
 		}
@@ -137,16 +137,16 @@ func (p *pass) log() {
 	if p.whole() {
 		p.metrics.lastPass.Set(float64(p.ended.UnixMilli()) / 1000)
 		p.metrics.passSeconds.Set(took.Seconds())
-		p.s.j.SetUnreadable(len(p.bad.All()))
+		p.metrics.unreadable.Set(float64(len(p.bad.all())))
 		p.metrics.noRoom.Set(float64(r.NoRoom))
 	}
-	p.s.j.ReportUnreadable(p.bad.All())
-	level, text := p.s.o.Logger.Debug, "reconciled the journal and the store"
+	p.s.reportUnreadable(p.bad.all())
+	level, text := p.s.o.Logger.Debug, "reconciled the ledger and the store"
 	if r.Restored+r.Conflicts > 0 || p.o.requested {
 		level = p.s.o.Logger.Info
 	}
 	if r.Restored > 0 {
-		text = "jobs that the store lacked were restored from the journal"
+		text = "jobs that the store lacked were restored from the ledger"
 	}
 	level(text, "checked", r.Checked, "restored", r.Restored, "skipped", r.Skipped,
 		"no_room", r.NoRoom, "conflicts", r.Conflicts, "repaired", r.Repaired, "took", took)

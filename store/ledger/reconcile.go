@@ -14,10 +14,9 @@ import (
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
 )
 
-// Pace is how often and how fast the journal and the store are reconciled. Zero values mean
+// Pace is how often and how fast the ledger and the store are reconciled. Zero values mean
 // the defaults.
 type Pace struct {
 	// Every is the least time from the end of one full pass to the start of the next, while
@@ -48,9 +47,9 @@ func (o *Pace) setDefaults() {
 // loop is a run of Reconciler.Run. Two of them at a time do no harm: every repair compares before it
 // changes, and epochs never repeat.
 type loop struct {
-	s      *Reconciler
+	s      *Store
 	o      *Pace
-	leader *leader.Leader // nil: there are no other nodes
+	leader *leader.Leader
 
 	leads    bool
 	broken   bool   // the last step failed
@@ -62,21 +61,17 @@ type loop struct {
 	finished *pass // to be reported
 }
 
-// Run reconciles the journal and the store until ctx ends: continuously if the store is
-// shared, otherwise on request. Of the nodes that share a store, only the leader
+// Run reconciles the ledger and the store until ctx ends. Of the nodes, only the leader
 // reconciles.
-func (s *Reconciler) Run(ctx context.Context) error {
-	r := &loop{s: s, o: &s.o.Pace}
-	if s.shared {
-		r.leader = leader.New(leader.Options{
-			Store: s.j, Task: "reconcile", Node: rand.Text(), Clock: s.o.Clock, Lease: takeover,
-		})
-	}
+func (s *Store) Run(ctx context.Context) error {
+	r := &loop{s: s, o: &s.o.Pace, leader: leader.New(leader.Options{
+		Store: s, Task: "reconcile", Node: rand.Text(), Clock: s.o.Clock, Lease: takeover,
+	})}
 	defer r.cancel()
 	for {
 		err := r.step(ctx)
 		if err != nil && ctx.Err() == nil && !r.broken {
-			s.o.Logger.Warn("cannot reconcile the journal and the store", "error", err)
+			s.o.Logger.Warn("cannot reconcile the ledger and the store", "error", err)
 		}
 		r.broken = err != nil && ctx.Err() == nil
 		if !r.rest(ctx) {
@@ -91,34 +86,30 @@ func (r *loop) rest(ctx context.Context) bool {
 	if r.pass != nil {
 		done = r.pass.done
 	}
-	var look <-chan time.Time
-	if r.s.shared || r.pass != nil || r.broken { // otherwise there is nothing to look for
-		timer := r.s.o.Clock.NewTimer(r.o.Look)
-		defer timer.Stop()
-		look = timer.C()
-	}
+	look := r.s.o.Clock.NewTimer(r.o.Look)
+	defer look.Stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-r.s.asked:
 	case <-done:
-	case <-look:
+	case <-look.C():
 	}
 	return true
 }
 
 // step makes one step of the loop.
 func (r *loop) step(ctx context.Context) error {
-	if err := r.s.j.Enter(); err != nil {
+	if err := r.s.enter(); err != nil {
 		return err
 	}
-	defer r.s.j.Leave()
+	defer r.s.leave()
 	shared, err := r.lead(ctx)
 	if err != nil || !r.leads {
 		return err
 	}
 	r.reap()
-	// An epoch that is not stored in the journal must not count as the store's.
+	// An epoch that is not stored in the ledger must not count as the store's.
 	if err := r.look(ctx); err != nil {
 		return err
 	}
@@ -133,14 +124,11 @@ func (r *loop) step(ctx context.Context) error {
 // lead decides whether this node leads, and if so reads the shared state.
 func (r *loop) lead(ctx context.Context) (*shared, error) {
 	led := r.leads
-	r.leads = true
-	if r.leader != nil {
-		var err error
-		if r.leads, err = r.leader.Lead(ctx); err != nil {
-			r.leads = led
-			return nil, err
-		}
+	leads, err := r.leader.Lead(ctx)
+	if err != nil {
+		return nil, err
 	}
+	r.leads = leads
 	if !r.leads {
 		r.cancel() // another node has taken over
 		return nil, nil
@@ -161,9 +149,6 @@ func (r *loop) lead(ctx context.Context) (*shared, error) {
 // shards may have the new epoch already. The next step then finds a difference. Until
 // all jobs are compared, the shards are not whole.
 func (r *loop) look(ctx context.Context) error {
-	if !r.s.shared {
-		return nil
-	}
 	epoch := rand.Text()
 	whole := r.epoch
 	if r.lost {
@@ -179,7 +164,7 @@ func (r *loop) look(ctx context.Context) error {
 		return nil
 	}
 	if expected != "" {
-		r.s.o.Logger.Warn("the store was restarted, lost data or went back in time; reconciling all jobs with the journal")
+		r.s.o.Logger.Warn("the store was restarted, lost data or went back in time; reconciling all jobs with the ledger")
 	}
 	r.lost = true
 	r.cancel() // earlier results do not count
@@ -199,7 +184,7 @@ func (r *loop) begin(ctx context.Context, now *shared) {
 	if r.pass != nil {
 		return
 	}
-	if r.lost || r.s.shared && !r.s.o.Clock.Now().Before(r.next) {
+	if r.lost || !r.s.o.Clock.Now().Before(r.next) {
 		r.pass = r.s.startPass(ctx, passOptions{urgent: r.lost})
 	}
 }
@@ -217,7 +202,7 @@ func (r *loop) reap() {
 	p := r.pass
 	r.pass, r.finished = nil, p
 	if p.err != nil {
-		r.s.o.Logger.Warn("reconciling the journal and the store failed; retrying", "error", p.err)
+		r.s.o.Logger.Warn("reconciling the ledger and the store failed; retrying", "error", p.err)
 		return
 	}
 	p.log()
@@ -238,7 +223,7 @@ func (r *loop) noticeFull(jobs int64) {
 	r.full = jobs > 0
 	switch {
 	case r.full && !was:
-		r.s.o.Logger.Warn("the store is full: lost jobs wait in the journal until there is room", "jobs", jobs)
+		r.s.o.Logger.Warn("the store is full: lost jobs wait in the ledger until there is room", "jobs", jobs)
 	case was && !r.full:
 		r.s.o.Logger.Info("the store has room again for lost jobs")
 	}
@@ -287,14 +272,14 @@ type shared struct {
 }
 
 // documents returns the collection with the one shared document.
-func (s *Reconciler) documents() *documents.Collection[shared] {
-	return documents.New(documents.Options[shared]{Store: s.j, Kind: sharedKind, New: func(string) shared {
+func (s *Store) documents() *documents.Collection[shared] {
+	return documents.New(documents.Options[shared]{Store: s, Kind: sharedKind, New: func(string) shared {
 		return shared{Reconcile: store.RestoreRun{State: store.RestoreNone}, Requested: store.RestoreRun{State: store.RestoreNone}}
 	}})
 }
 
 // shares reads the shared state.
-func (s *Reconciler) shares(ctx context.Context) (*shared, error) {
+func (s *Store) shares(ctx context.Context) (*shared, error) {
 	d, err := s.documents().Get(ctx, sharedName)
 	if errors.Is(err, store.ErrNotFound) {
 		err = nil
@@ -303,7 +288,7 @@ func (s *Reconciler) shares(ctx context.Context) (*shared, error) {
 }
 
 // change modifies the shared state.
-func (s *Reconciler) change(ctx context.Context, change func(*shared)) error {
+func (s *Store) change(ctx context.Context, change func(*shared)) error {
 	_, err := s.documents().Update(ctx, sharedName, func(d *documents.Document[shared]) error {
 		change(&d.Value)
 		return nil
@@ -319,7 +304,7 @@ type progressReport struct {
 	metrics *metrics
 	// moving are jobs that could not be repaired yet, because they changed.
 	moving atomic.Int64
-	bad    journal.Unreadables
+	bad    unreadables
 }
 
 func (p *progressReport) add(r store.RestoreReport) {
@@ -338,10 +323,10 @@ func (p *progressReport) report() store.RestoreReport {
 	p.mu.Lock()
 	r := p.sum
 	p.mu.Unlock()
-	bad := p.bad.All()
+	bad := p.bad.all()
 	r.Unreadable = int64(len(bad))
 	for _, u := range bad[:min(len(bad), store.MaxUnreadableNamed)] {
-		r.UnreadableJobs = append(r.UnreadableJobs, u.Key.String())
+		r.UnreadableJobs = append(r.UnreadableJobs, u.key.String())
 	}
 	return r
 }

@@ -7,9 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
 )
@@ -22,24 +20,17 @@ func benchNode(b *testing.B, kind *backend) (*ledger.Store, *testenv.Redis) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := ledger.Open(b.Context(), ledger.Options{Options: journal.Options{URL: kind.Fresh(b), Store: inner, StoreRetention: time.Hour}})
+	s, err := ledger.Open(b.Context(), ledger.Options{URL: kind.Fresh(b), Store: inner, StoreRetention: time.Hour})
 	if err != nil {
 		b.Fatal(err)
 	}
 	return s, redis
 }
 
-func onEachShared(b *testing.B, run func(b *testing.B, kind *backend)) {
-	b.Helper()
-	for _, kind := range journaltest.Servers {
-		b.Run(kind.Name, func(b *testing.B) { run(b, kind) })
-	}
-}
-
 // BenchmarkClaimCheck drains jobs as BenchmarkDrain does, of a Redis, with and
-// without asking the journal about what is claimed.
+// without asking the ledger about what is claimed.
 func BenchmarkClaimCheck(b *testing.B) {
-	onEachShared(b, func(b *testing.B, kind *backend) {
+	onEachServer(b, func(b *testing.B, kind *backend) {
 		for _, mode := range []string{"without", "with"} {
 			b.Run(mode, func(b *testing.B) {
 				s, _ := benchNode(b, kind)
@@ -72,7 +63,7 @@ func BenchmarkClaimCheck(b *testing.B) {
 // BenchmarkCompare counts waiting jobs that are compared while all is well, and
 // that are put back into a Redis that lost them.
 func BenchmarkCompare(b *testing.B) {
-	onEachShared(b, func(b *testing.B, kind *backend) {
+	onEachServer(b, func(b *testing.B, kind *backend) {
 		for _, lost := range []bool{false, true} {
 			b.Run(map[bool]string{false: "nothing_lost", true: "all_lost"}[lost], func(b *testing.B) {
 				s, redis := benchNode(b, kind)

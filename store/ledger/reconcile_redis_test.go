@@ -9,7 +9,6 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -85,7 +84,7 @@ func quick(o *options) {
 // is not delivered again.
 func TestRedisLosesJobs(t *testing.T) {
 	t.Parallel()
-	for _, b := range journaltest.Servers {
+	for _, b := range servers {
 		t.Run(b.Name, func(t *testing.T) {
 			t.Parallel()
 			redis := testenv.StartRedis(t)
@@ -163,10 +162,10 @@ func (r *rig) unfinished() int {
 }
 
 // A random workload, during which Redis loses everything now and then, loses no
-// job: what has not ended in the journal is in the store when all is quiet.
+// job: what has not ended in the ledger is in the store when all is quiet.
 func TestRedisLosesJobsAtRandom(t *testing.T) {
 	t.Parallel()
-	for _, b := range journaltest.Servers {
+	for _, b := range servers {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprintf("%s,seed=%d", b.Name, seed), func(t *testing.T) {
 			t.Parallel()
@@ -196,13 +195,13 @@ func TestRedisLosesJobsAtRandom(t *testing.T) {
 				nodes[0].takeAny(t.Context()) // what a copy had as running is found when its lease has expired
 				v, err := nodes[0].differences(url)
 				return err == nil && v.Differences == 0
-			}, "the journal and the store agree")
+			}, "the ledger and the store agree")
 		})
 	}
 }
 
-// differences holds the journal against the store as the command does.
+// differences holds the ledger against the store as the command does.
 func (r *rig) differences(url string) (ledger.Verified, error) {
 	r.T.Helper()
-	return ledger.Verify(r.T.Context(), ledger.VerifyOptions{URL: url, Store: r.o.Store, Shared: true, SecondLook: time.Millisecond})
+	return ledger.Verify(r.T.Context(), ledger.VerifyOptions{URL: url, Store: r.o.Store, SecondLook: time.Millisecond})
 }

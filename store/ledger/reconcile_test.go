@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -91,7 +90,7 @@ func (l *losing) Standings(ctx context.Context, keys []job.Key) ([]store.Standin
 
 func (l *losing) SwapEpoch(ctx context.Context, mark, whole string) ([]string, error) {
 	if l.silent.Swap(false) {
-		return journaltest.Lost(func() ([]string, error) { return l.now().SwapEpoch(ctx, mark, whole) })
+		return lost(func() ([]string, error) { return l.now().SwapEpoch(ctx, mark, whole) })
 	}
 	return l.now().SwapEpoch(ctx, mark, whole)
 }
@@ -104,20 +103,20 @@ func shared() (*losing, with) {
 	l := &losing{}
 	return l, func(o *options) {
 		l.become(o.Store)
-		o.Store, o.Shared = l, true
+		o.Store = l
 	}
 }
 
 func (l *losing) flush(t testing.TB) {
 	t.Helper()
 	noError(t, "Close", l.Close())
-	l.become(journaltest.NewStore(t, retention))
+	l.become(newStore(t, retention))
 }
 
 // copied is the store as it is now, with a mark of its own.
 func (l *losing) copied(t testing.TB) store.Restorable {
 	t.Helper()
-	to := journaltest.NewStore(t, retention)
+	to := newStore(t, retention)
 	var jobs []store.RestoredJob
 	for q := (store.Query{Limit: 1000}); ; {
 		page, err := l.List(t.Context(), q)
@@ -155,7 +154,7 @@ func (r *rig) reconcile() store.RestoreReport {
 	return report
 }
 
-// quiet fails the test unless the journal and the store agree.
+// quiet fails the test unless the ledger and the store agree.
 func (r *rig) quiet() {
 	r.T.Helper()
 	report := r.reconcile()
@@ -198,7 +197,7 @@ func TestSweepPutsBackWhatIsLost(t *testing.T) {
 	})(t)
 }
 
-// A node may know of an end that is not in the journal yet.
+// A node may know of an end that is not in the ledger yet.
 func TestSweepLooksTwice(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
@@ -349,12 +348,9 @@ func TestReplayMeetsAJobThatRunsInACopy(t *testing.T) {
 }
 
 // A change may be written after what another node did to the job later. It is
-// in the journal nevertheless.
-func TestChangeIsOvertakenInTheJournal(t *testing.T) {
+// in the ledger nevertheless.
+func TestChangeIsOvertakenInTheLedger(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
-		if b == sqliteBackend {
-			return // which is for a single node
-		}
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
 		other := r.peer(l)
@@ -381,7 +377,7 @@ func TestChangeIsOvertakenInTheJournal(t *testing.T) {
 	})(t)
 }
 
-// A store may go back between a change and its way into the journal, and the job
+// A store may go back between a change and its way into the ledger, and the job
 // be handed out as it was. Nobody is told then that it was cancelled or changed.
 func TestStoreGoesBackDuringAChange(t *testing.T) {
 	respecify := func(j *job.Job, _ job.Instant) error {
@@ -398,7 +394,7 @@ func TestStoreGoesBackDuringAChange(t *testing.T) {
 			t.Cleanup(other.Pause())
 			other.TakeOne()
 		}, cancelled: job.ErrFinished, respecified: job.ErrInFlight},
-		"claimed, as is journalled": {meanwhile: func(t *testing.T, other *rig, _ *losing) {
+		"claimed, as is written": {meanwhile: func(t *testing.T, other *rig, _ *losing) {
 			other.TakeOne()
 			noError(t, "Flush", other.Flush())
 		}, respecified: job.ErrInFlight},
@@ -407,15 +403,12 @@ func TestStoreGoesBackDuringAChange(t *testing.T) {
 			_, err := l.Settle(t.Context(), []job.Settlement{settlement(other.TakeOne(), job.OutcomeDelivered, 0)})
 			noError(t, "Settle", err)
 		}, cancelled: job.ErrFinished, respecified: job.ErrFinished},
-		"delivered, as is journalled": {meanwhile: func(_ *testing.T, other *rig, _ *losing) {
+		"delivered, as is written": {meanwhile: func(_ *testing.T, other *rig, _ *losing) {
 			other.RunOne(job.OutcomeDelivered, 0)
 		}, cancelled: job.ErrFinished, respecified: job.ErrFinished},
 	} {
 		test := func(change func(*job.Job, job.Instant) error, want error) func(t *testing.T) {
 			return onEach(func(t *testing.T, b *backend) {
-				if b == sqliteBackend {
-					return // which is for a single node
-				}
 				l, option := shared()
 				r := freshRig(t, b, retention, option)
 				other := r.peer(l)
@@ -442,7 +435,7 @@ func TestStoreGoesBackDuringAChange(t *testing.T) {
 	}
 }
 
-// A change that is overtaken on its way to the journal, and lost by the store
+// A change that is overtaken on its way to the ledger, and lost by the store
 // before it is written, was not made: nobody is told that it was.
 func TestChangeIsOvertakenAndLost(t *testing.T) {
 	nothing := func(*rig) {}
@@ -463,7 +456,7 @@ func TestChangeIsOvertakenAndLost(t *testing.T) {
 			other.SettleAll(settlement(other.Last, job.OutcomeFailed, time.Hour))
 		}},
 	} {
-		t.Run(name, onEachOf(journaltest.Servers, func(t *testing.T, b *backend) {
+		t.Run(name, onServers(func(t *testing.T, b *backend) {
 			l, option := shared()
 			r := freshRig(t, b, retention, option)
 			other := r.peer(l)
@@ -529,14 +522,14 @@ func TestUpdatePutsBackWhatIsLost(t *testing.T) {
 	})(t)
 }
 
-// What the store has that the journal was not told.
-func TestSweepWritesTheJournal(t *testing.T) {
+// What the store has that the ledger was not told.
+func TestSweepWritesTheLedger(t *testing.T) {
 	for name, happens := range map[string]func(t *testing.T, r *rig, l *losing){
 		"ended": func(t *testing.T, r *rig, l *losing) {
 			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.Last, job.OutcomeDelivered, 0)})
 			noError(t, "Settle", err)
 		},
-		"ended, as the version that the journal has running": func(t *testing.T, r *rig, l *losing) {
+		"ended, as the version that the ledger has running": func(t *testing.T, r *rig, l *losing) {
 			_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.Last, job.OutcomeDelivered, 0)})
 			noError(t, "Settle", err)
 			noError(t, "Flush", r.Flush())
@@ -618,7 +611,7 @@ func reconcilingWritesCallbacks(t *testing.T, b *backend, replayed bool) {
 	before := l.gets.Load()
 	r.reconcile()
 	equal(t, "jobs read", l.gets.Load()-before, int64(3)) // not the keys that name no job
-	if b == postgresBackend {
+	if b == postgres {
 		equal(t, "transactions", r.Count("SELECT count(DISTINCT xmin::text) FROM message"), "1")
 	}
 	l.flush(t)
@@ -631,7 +624,7 @@ func reconcilingWritesCallbacks(t *testing.T, b *backend, replayed bool) {
 	r.quiet()
 }
 
-func TestClaimsWithoutTheJournal(t *testing.T) {
+func TestClaimsWithoutTheLedger(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		_, option := shared()
 		r := freshRig(t, b, retention, option)
@@ -644,14 +637,14 @@ func TestClaimsWithoutTheJournal(t *testing.T) {
 	})(t)
 }
 
-// The store forgets what has ended only after the journal surely knows.
+// The store forgets what has ended only after the ledger surely knows.
 func TestForgettingWaitsForComparing(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
 		r.Add(reg("a", 0))
 		_, err := l.Settle(t.Context(), []job.Settlement{settlement(r.TakeOne(), job.OutcomeDelivered, 0)})
-		noError(t, "Settle", err) // of which the journal knows nothing
+		noError(t, "Settle", err) // of which the ledger knows nothing
 		r.Pass(2 * retention)
 		equal(t, "forgotten without comparing", r.PurgeSome(10), 0)
 		equal(t, "repaired", r.reconcile().Repaired, int64(1))

@@ -26,10 +26,10 @@ func (r *rig) reconciling() (stop func()) {
 	return stop
 }
 
-// peer opens the journal of r as another node beside the same store.
+// peer opens the ledger of r as another node beside the same store.
 func (r *rig) peer(l *losing) *rig {
 	r.T.Helper()
-	return newRig(r.T, r.B, r.URL, retention, func(o *options) { o.Store, o.Shared = kept{l}, true })
+	return newRig(r.T, r.B, r.URL, retention, func(o *options) { o.Store = kept{l} })
 }
 
 // kept is a store that its users do not close.
@@ -109,7 +109,7 @@ func TestReconcilerLosesAnAnswer(t *testing.T) {
 	})(t)
 }
 
-// A claim, say, that was on its way to the journal when the store lost the job.
+// A claim, say, that was on its way to the ledger when the store lost the job.
 func TestReconcilerComesBackToWhatMoves(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
@@ -127,9 +127,6 @@ func TestReconcilerComesBackToWhatMoves(t *testing.T) {
 
 func TestOneNodeSweeps(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
-		if b == sqliteBackend {
-			return // which is for a single node
-		}
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
 		other := r.peer(l)
@@ -188,29 +185,7 @@ func TestRestoreOnRequest(t *testing.T) {
 	})(t)
 }
 
-// Beside a store of its own a process compares when it is asked to.
-func TestRestoreOnRequestAlone(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		l := &losing{}
-		r := freshRig(t, b, retention, func(o *options) {
-			l.become(o.Store)
-			o.Store = l
-		})
-		r.reconciling()
-		r.Add(reg("a", time.Hour))
-		noError(t, "Flush", r.Flush())
-		l.flush(t)
-		r.Pass(10 * time.Minute)
-		equal(t, "jobs", len(r.All()), 0)
-		_, err := r.StartRestore(t.Context(), store.RestoreOptions{})
-		noError(t, "StartRestore", err)
-		r.until("it is done", 20*time.Second, func() bool { return r.status().Requested.State == store.RestoreDone })
-		equal(t, "restored", r.status().Requested.Restored, int64(1))
-		r.Job("a")
-	})(t)
-}
-
-// While the journal or the store fails, the reconciler keeps trying.
+// While the ledger or the store fails, the reconciler keeps trying.
 func TestReconcilerOutlivesFailures(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()

@@ -1,28 +1,26 @@
 package ledger_test
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/ledger"
 )
 
 // A registration got no answer, and is made again once the job has come back from
-// the journal. What another node does to the job meanwhile stays in the journal.
+// the ledger. What another node does to the job meanwhile stays in the ledger.
 func TestAdoptedJobMovesOn(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
-		if b == sqliteBackend {
-			return // which is for a single node
-		}
 		l, option := shared()
 		h, hooking := hook()
 		r := freshRig(t, b, retention, option, hooking)
 		other := r.peer(l)
 		g := reg("a", 0)
-		h.OnRegister = journaltest.Unsent[[]store.Registered]
+		h.OnRegister = unsent[[]store.Registered]
 		_, err := r.Register(t.Context(), []store.Registration{g})
 		unavailable(t, "Register", err)
 		h.OnRegister = nil
@@ -52,34 +50,144 @@ func TestAdoptedJobMovesOn(t *testing.T) {
 	})(t)
 }
 
-func TestRefusedByLimitsWithout(t *testing.T) {
+// A dead letter whose successor the topic's limits refuse stays one.
+func TestRefusedInThePlaceOfADeadLetter(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, retention, without)
-		r.Add(reg("a", time.Hour))
-		noError(t, "SetLimits", r.SetLimits(t.Context(), reg("a", 0).Key.Topic, store.Limits{Capacity: 1}))
-		up := r.down()
-		results, err := r.Register(t.Context(), []store.Registration{reg("b", time.Hour)})
+		r := freshRig(t, b, retention)
+		r.Add(reg("a", 0))
+		r.RunOne(job.OutcomeFailed, -1)
+		noError(t, "SetLimits", r.SetLimits(t.Context(), reg("a", 0).Key.Topic, store.Limits{Draining: true}))
+		results, err := r.Register(t.Context(), []store.Registration{replacing("a", time.Hour)})
 		noError(t, "Register", err)
-		equal(t, "outcome", results[0].Outcome, store.TopicFull)
-		up()
-		equal(t, "messages", r.Count(`SELECT count(*) FROM message`), "1")
+		equal(t, "outcome", results[0].Outcome, store.TopicDraining)
+		noError(t, "Flush", r.Flush())
+		equal(t, "messages that may be restored", r.Count("SELECT count(*) FROM message WHERE done_at IS NULL"), "1")
+		equal(t, "dead letters", r.Count("SELECT count(*) FROM message WHERE status = 5 AND confirmed = 1"), "1")
 	})(t)
 }
 
-// A dead letter whose successor the topic's limits refuse stays one.
-func TestRefusedInThePlaceOfADeadLetter(t *testing.T) {
-	for name, alter := range map[string]with{"alone": func(*options) {}, "shared": without} {
-		t.Run(name, onEach(func(t *testing.T, b *backend) {
-			r := freshRig(t, b, retention, alter)
-			r.Add(reg("a", 0))
-			r.RunOne(job.OutcomeFailed, -1)
-			noError(t, "SetLimits", r.SetLimits(t.Context(), reg("a", 0).Key.Topic, store.Limits{Draining: true}))
-			results, err := r.Register(t.Context(), []store.Registration{replacing("a", time.Hour)})
+func TestConcurrentRegistrationsOfOneKey(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		const callers, keys = 16, 20
+		outcomes := make([]map[string]store.RegisterOutcome, callers)
+		start := make(chan struct{})
+		var wg sync.WaitGroup
+		for c := range callers {
+			regs := make([]store.Registration, keys)
+			for k := range keys {
+				// Callers name the keys in different orders, which must not block them.
+				id := fmt.Sprint("k", (k*(1+c%2*(keys-2))+c)%keys)
+				regs[k] = reg(id, time.Hour)
+				regs[k].Spec.BizKey = fmt.Sprint("caller-", c)
+			}
+			outcomes[c] = map[string]store.RegisterOutcome{}
+			wg.Go(func() {
+				<-start
+				for _, batch := range [][]store.Registration{regs[:7], regs[7:8], regs[8:]} {
+					results, err := r.Register(t.Context(), batch)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for i, res := range results {
+						outcomes[c][batch[i].Key.ID] = res.Outcome
+					}
+				}
+			})
+		}
+		close(start)
+		wg.Wait()
+		noError(t, "Flush", r.Flush())
+		crashed := r.Crash()
+		for k := range keys {
+			id, created := fmt.Sprint("k", k), 0
+			for c := range callers {
+				if outcomes[c][id] == store.Created {
+					created++
+					equal(t, "who created "+id, crashed.Job(id).Spec.BizKey, fmt.Sprint("caller-", c))
+				}
+			}
+			equal(t, "callers that created "+id, created, 1)
+		}
+		equal(t, "the jobs", crashed.All(), r.All())
+		equal(t, "messages", r.Count(`SELECT count(*) FROM message`), fmt.Sprint(keys))
+	})(t)
+}
+
+func TestAKeyTwiceInABatch(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		first, other := reg("a", time.Hour), reg("a", time.Minute)
+		replacing := reg("a", time.Second)
+		replacing.OnConflict = job.ConflictReplace
+		results, err := r.Register(t.Context(), []store.Registration{first, reg("b", 0), first, other, replacing})
+		noError(t, "Register", err)
+		var outcomes []store.RegisterOutcome
+		for _, res := range results {
+			outcomes = append(outcomes, res.Outcome)
+		}
+		equal(t, "outcomes", outcomes,
+			[]store.RegisterOutcome{store.Created, store.Created, store.Same, store.Exists, store.Created})
+		noError(t, "Flush", r.Flush())
+		equal(t, "uid", r.Crash().Job("a").UID, replacing.UID)
+	})(t)
+}
+
+// A retry of a registration costs no write.
+func TestSameWritesNothing(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		g := reg("a", time.Hour)
+		r.Add(g)
+		noError(t, "Flush", r.Flush())
+		r.ReadOnly(true)
+		r.RegisterAs(store.Same, g)
+		r.RegisterAs(store.Exists, reg("a", time.Minute))
+		kept := reg("a", time.Minute)
+		kept.OnConflict = job.ConflictIgnore
+		r.RegisterAs(store.Kept, kept)
+	})(t)
+}
+
+func TestReplaceOfAJobInFlight(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.Add(reg("a", 0))
+		c := r.TakeOne()
+		g := reg("a", time.Hour)
+		g.OnConflict = job.ConflictReplace
+		r.RegisterAs(store.InFlight, g)
+		r.SettleAll(settlement(c, job.OutcomeFailed, time.Hour))
+		want := r.Add(g)
+		noError(t, "Flush", r.Flush())
+		equal(t, "the job", r.Crash().Job("a"), want)
+	})(t)
+}
+
+// What the topic's limits refuse leaves nothing in the ledger.
+func TestRefusedByLimits(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.Add(reg("a", time.Hour))
+		topic := reg("a", 0).Key.Topic
+		for _, tc := range []struct {
+			limits store.Limits
+			want   store.RegisterOutcome
+		}{
+			{store.Limits{Capacity: 1}, store.TopicFull},
+			{store.Limits{Draining: true}, store.TopicDraining},
+		} {
+			noError(t, "SetLimits", r.SetLimits(t.Context(), topic, tc.limits))
+			results, err := r.Register(t.Context(), []store.Registration{reg("b", time.Hour)})
 			noError(t, "Register", err)
-			equal(t, "outcome", results[0].Outcome, store.TopicDraining)
-			noError(t, "Flush", r.Flush())
-			equal(t, "messages that may be restored", r.Count("SELECT count(*) FROM message WHERE done_at IS NULL"), "1")
-			equal(t, "dead letters", r.Count("SELECT count(*) FROM message WHERE status = 5 AND confirmed = 1"), "1")
-		}))
-	}
+			equal(t, "outcome", results[0].Outcome, tc.want)
+		}
+		limits, err := r.Limits(t.Context())
+		noError(t, "Limits", err)
+		equal(t, "limits", limits, map[string]store.Limits{topic: {Draining: true}})
+		noError(t, "Flush", r.Flush())
+		equal(t, "messages", r.Count(`SELECT count(*) FROM message`), "1")
+		equal(t, "the jobs", len(r.Crash().All()), 1)
+	})(t)
 }

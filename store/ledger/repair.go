@@ -10,7 +10,6 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
 )
 
 const (
@@ -27,7 +26,7 @@ const (
 
 // repairAll checks findings a second time and repairs the remaining differences. It adds
 // to the report of p.
-func (s *Reconciler) repairAll(ctx context.Context, p *progressReport, found []finding) error {
+func (s *Store) repairAll(ctx context.Context, p *progressReport, found []finding) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(repairers)
 	for len(found) > 0 {
@@ -39,21 +38,21 @@ func (s *Reconciler) repairAll(ctx context.Context, p *progressReport, found []f
 	return group.Wait()
 }
 
-func (s *Reconciler) repair(ctx context.Context, p *progressReport, found []finding) error {
+func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) error {
 	keys := make([]job.Key, len(found))
 	for i := range found {
 		keys[i] = found[i].key
 	}
-	c, err := s.j.Begin(ctx, rowsPerRepair*len(found), keys...)
+	c, err := s.begin(ctx, true, rowsPerRepair*len(found), keys...)
 	if err != nil {
 		return err
 	}
-	defer c.End()
-	// The journal must have this process's own changes of these jobs.
-	if err := s.j.Flush(ctx); err != nil {
+	defer c.end()
+	// The ledger must have this process's own changes of these jobs.
+	if err := s.flush(ctx); err != nil {
 		return err
 	}
-	still, moving, err := s.comparer().again(ctx, found)
+	still, moving, err := s.comparer.again(ctx, found)
 	p.moving.Add(int64(moving))
 	if err != nil || len(still) == 0 {
 		return err
@@ -64,7 +63,7 @@ func (s *Reconciler) repair(ctx context.Context, p *progressReport, found []find
 		switch {
 		case f.putsForward():
 			back = append(back, f)
-		case f.difference == BehindInJournal, f.difference == MissingInJournal:
+		case f.difference == BehindInLedger, f.difference == MissingInLedger:
 			ahead = append(ahead, f)
 		}
 		if f.difference != MissingInStore {
@@ -73,7 +72,7 @@ func (s *Reconciler) repair(ctx context.Context, p *progressReport, found []find
 	}
 	back = p.withRoom(back)
 	done, bad, err := s.putForward(ctx, back)
-	p.bad.Add(bad...)
+	p.bad.add(bad...)
 	done.Conflicts = conflicts
 	p.add(done)
 	if err != nil {
@@ -95,11 +94,11 @@ func (p *progressReport) withRoom(found []finding) []finding {
 	return there
 }
 
-// putsForward reports whether the store gets the journal's version. A running job is left
+// putsForward reports whether the store gets the ledger's version. A running job is left
 // to its worker.
 func (f *finding) putsForward() bool {
 	switch f.difference {
-	case MissingInStore, FinishedInJournal:
+	case MissingInStore, FinishedInLedger:
 		return true
 	case BehindInStore:
 		return f.standing.State != job.Running
@@ -107,19 +106,19 @@ func (f *finding) putsForward() bool {
 	return false
 }
 
-// putForward writes the journal's version of jobs to the store, without those that cannot be
+// putForward writes the ledger's version of jobs to the store, without those that cannot be
 // read.
-func (s *Reconciler) putForward(ctx context.Context, found []finding) (done store.RestoreReport, bad []journal.Unreadable, err error) {
+func (s *Store) putForward(ctx context.Context, found []finding) (done store.RestoreReport, bad []unreadable, err error) {
 	if len(found) == 0 {
 		return done, nil, nil
 	}
 	bySeq := make(map[int64]*finding, len(found))
 	seqs := make([]int64, len(found))
 	for i := range found {
-		seqs[i] = found[i].entry.Seq
+		seqs[i] = found[i].entry.seq
 		bySeq[seqs[i]] = &found[i]
 	}
-	err = s.j.Messages(ctx, seqs, func(messages []journal.Stored, broken []journal.Unreadable) error {
+	err = s.messages(ctx, seqs, func(messages []stored, broken []unreadable) error {
 		bad = append(bad, broken...)
 		return s.putPart(ctx, &done, messages, bySeq)
 	})
@@ -127,11 +126,11 @@ func (s *Reconciler) putForward(ctx context.Context, found []finding) (done stor
 }
 
 // putPart writes some messages to the store, unless it has no room for missing jobs.
-func (s *Reconciler) putPart(ctx context.Context, done *store.RestoreReport, messages []journal.Stored, bySeq map[int64]*finding) error {
+func (s *Store) putPart(ctx context.Context, done *store.RestoreReport, messages []stored, bySeq map[int64]*finding) error {
 	var missing, other []store.RestoredJob
 	for i := range messages {
-		f, r := bySeq[messages[i].Seq], &messages[i].RestoredJob
-		if r.Job.Version != f.entry.Version { // it changes
+		f, r := bySeq[messages[i].seq], &messages[i].RestoredJob
+		if r.Job.Version != f.entry.version { // it changes
 			continue
 		}
 		if f.standing.Exists() {
@@ -158,7 +157,7 @@ func (s *Reconciler) putPart(ctx context.Context, done *store.RestoreReport, mes
 }
 
 // overtake makes r newer than standing. So a worker with the fencing token of standing
-// cannot settle r, and a late change of standing does not look newer in the journal.
+// cannot settle r, and a late change of standing does not look newer in the ledger.
 func overtake(r *store.RestoredJob, standing store.Standing) {
 	r.Over = &standing
 	r.Job.Token = max(r.Job.Token, standing.Token)
@@ -168,7 +167,7 @@ func overtake(r *store.RestoredJob, standing store.Standing) {
 }
 
 // restoreSpread restores jobs with several calls at a time.
-func (s *Reconciler) restoreSpread(ctx context.Context, jobs []store.RestoredJob) (int64, error) {
+func (s *Store) restoreSpread(ctx context.Context, jobs []store.RestoredJob) (int64, error) {
 	// The calls end soon: jobs read now must not be restored much later.
 	group, ctx := errgroup.WithContext(ctx)
 	share := (len(jobs) + restorers - 1) / restorers
@@ -195,13 +194,13 @@ func (s *Reconciler) restoreSpread(ctx context.Context, jobs []store.RestoredJob
 	return total, nil
 }
 
-// catchUp writes the store's version of jobs to the journal, with the attempts missing
+// catchUp writes the store's version of jobs to the ledger, with the attempts missing
 // there. It returns the number of jobs.
-func (s *Reconciler) catchUp(ctx context.Context, c *journal.Call, found []finding) (int64, error) {
+func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, error) {
 	now := job.InstantOf(s.o.Clock.Now())
 	var caught int64
 	for len(found) > 0 {
-		var jobs []journal.Record
+		var jobs []record
 		rows := 0
 		for bytes := int64(0); len(found) > 0 && bytes < store.BatchBytes; found = found[1:] {
 			j, err := s.inner.Get(ctx, found[0].key)
@@ -213,25 +212,27 @@ func (s *Reconciler) catchUp(ctx context.Context, c *journal.Call, found []findi
 				continue
 			}
 			first := len(jobs)
-			r := journal.NewRecord(j, log, now)
+			r := newRecord(j, log, now)
 			if j.Spec.Count != nil {
-				if r.CountKeys, err = s.inner.CountKeys(ctx, &j); err != nil {
+				if r.countKeys, err = s.inner.CountKeys(ctx, &j); err != nil {
 					continue
 				}
 			}
 			jobs = append(jobs, r)
 			jobs = append(jobs, s.callbacksOf(ctx, &j, log, now)...)
 			for i := range jobs[first:] {
-				rows += rowsPerRepair + len(jobs[first+i].Log) + len(jobs[first+i].CountKeys)
-				bytes += jobs[first+i].Message.Size()
+				rows += rowsPerRepair + len(jobs[first+i].log) + len(jobs[first+i].countKeys)
+				bytes += jobs[first+i].message.size()
 			}
 		}
 		if len(jobs) == 0 {
 			continue
 		}
-		err := c.CommitWithin(ctx, journal.Write{Rows: rows, Add: func(g *journal.Group) {
+		err := c.commitWithin(ctx, write{rows: rows, add: func(g *group) {
 			for i := range jobs {
-				s.rewrite(g, &jobs[i])
+				// If equal versions differ, the store's has ended.
+				c := g.rewritten(&jobs[i].message)
+				c.holds, c.log, c.countKeys = true, jobs[i].log, jobs[i].countKeys
 			}
 		}})
 		if err != nil {
@@ -242,10 +243,10 @@ func (s *Reconciler) catchUp(ctx context.Context, c *journal.Call, found []findi
 	return caught, nil
 }
 
-// callbacksOf are the callbacks of a job that the store has. The journal gets them together
+// callbacksOf are the callbacks of a job that the store has. The ledger gets them together
 // with the outcome that they report: it would not repeat that outcome if they were lost. It may
 // have missed a replay, too. log has the attempts of the job.
-func (s *Reconciler) callbacksOf(ctx context.Context, j *job.Job, log []job.Attempt, now job.Instant) (records []journal.Record) {
+func (s *Store) callbacksOf(ctx context.Context, j *job.Job, log []job.Attempt, now job.Instant) (records []record) {
 	keys := append(j.EarlierCallbackKeys(log), j.CallbackKeys()...)
 	if len(keys) == 0 {
 		return nil
@@ -263,19 +264,8 @@ func (s *Reconciler) callbacksOf(ctx context.Context, j *job.Job, log []job.Atte
 			continue
 		}
 		if log, err := s.inner.Attempts(ctx, key); err == nil {
-			records = append(records, journal.NewRecord(callback, log, now))
+			records = append(records, newRecord(callback, log, now))
 		}
 	}
 	return records
-}
-
-// rewrite writes the store's version of a job, unless another node has written a later
-// one. If equal versions differ, the store's has ended.
-func (s *Reconciler) rewrite(g *journal.Group, r *journal.Record) {
-	if !s.shared {
-		g.Restored(r)
-		return
-	}
-	c := g.Rules().(*group).rewritten(&r.Message)
-	c.holds, c.Log, c.CountKeys = true, r.Log, r.CountKeys
 }

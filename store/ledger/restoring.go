@@ -8,13 +8,10 @@ import (
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
 )
 
-var _ store.Restoring = (*Reconciler)(nil)
-
 // StartRestore requests a pass over all jobs, or those of a topic. The leader makes it.
-func (s *Reconciler) StartRestore(ctx context.Context, o store.RestoreOptions) (store.RestoreRun, error) {
+func (s *Store) StartRestore(ctx context.Context, o store.RestoreOptions) (store.RestoreRun, error) {
 	run := store.RestoreRun{State: store.RestoreWaiting, Options: o, StartedAt: job.InstantOf(s.o.Clock.Now())}
 	d, err := s.documents().Update(ctx, sharedName, func(d *documents.Document[shared]) error {
 		if !d.Value.Requested.State.Ended() {
@@ -37,7 +34,7 @@ func (s *Reconciler) StartRestore(ctx context.Context, o store.RestoreOptions) (
 }
 
 // RestoreStatus reports the last runs, whichever node made them.
-func (s *Reconciler) RestoreStatus(ctx context.Context) (store.RestoreStatus, error) {
+func (s *Store) RestoreStatus(ctx context.Context) (store.RestoreStatus, error) {
 	now, err := s.shares(ctx)
 	if err != nil {
 		return store.RestoreStatus{}, err
@@ -46,23 +43,23 @@ func (s *Reconciler) RestoreStatus(ctx context.Context) (store.RestoreStatus, er
 }
 
 // RestoreJob restores one job at once.
-func (s *Reconciler) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, error) {
-	c, err := s.j.Begin(ctx, 0, key)
+func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, error) {
+	c, err := s.begin(ctx, true, 0, key)
 	if err != nil {
 		return job.Job{}, false, err
 	}
-	defer c.End()
-	if err := s.j.Flush(ctx); err != nil {
+	defer c.end()
+	if err := s.flush(ctx); err != nil {
 		return job.Job{}, false, err
 	}
-	e, err := s.j.Latest(ctx, key)
+	e, err := s.latest(ctx, key)
 	switch {
 	case err != nil:
 		return job.Job{}, false, err
-	case e.Bad != nil:
-		return job.Job{}, false, s.cannotRead(e.Unreadable())
-	case !e.Open:
-		return job.Job{Key: key, UID: e.UID, State: e.State}, false, job.ErrFinished
+	case e.bad != nil:
+		return job.Job{}, false, s.cannotRead(e.unreadable())
+	case !e.open:
+		return job.Job{Key: key, UID: e.uid, State: e.state}, false, job.ErrFinished
 	}
 	standings, err := s.inner.Standings(ctx, []job.Key{key})
 	if err != nil {
@@ -70,7 +67,7 @@ func (s *Reconciler) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool
 	}
 	f := finding{against(e, &standings[0]), key, e, standings[0]}
 	var done store.RestoreReport
-	var bad []journal.Unreadable
+	var bad []unreadable
 	if f.putsForward() {
 		if done, bad, err = s.putForward(context.WithoutCancel(ctx), []finding{f}); err != nil {
 			return job.Job{}, false, err
@@ -88,8 +85,8 @@ func (s *Reconciler) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool
 	return j, done.Restored+done.Repaired > 0, err
 }
 
-// cannotRead is the error of a job that the journal has and cannot decode.
-func (s *Reconciler) cannotRead(u journal.Unreadable) error {
-	s.j.ReportUnreadable([]journal.Unreadable{u})
-	return fmt.Errorf("%w: %s: %w", store.ErrUnreadable, u.Key, u.Err)
+// cannotRead is the error of a job that the ledger has and cannot decode.
+func (s *Store) cannotRead(u unreadable) error {
+	s.reportUnreadable([]unreadable{u})
+	return fmt.Errorf("%w: %s: %w", store.ErrUnreadable, u.key, u.err)
 }

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store/journal"
 )
 
 // candidate is a registration known to have been in the store.
@@ -32,50 +31,51 @@ func (c *candidate) follows(o *candidate) bool {
 // last one known to have been in the store, unless its job has ended. An unconfirmed one
 // counts as the last until the store shows another.
 type rivalry struct {
-	rows    []*journal.Entry
+	rows    []*entry
 	changes []*change // that show the store's job, now or earlier
 	last    candidate
-	winner  *change // the change of the last registration; nil: only the journal has it
+	winner  *change // the change of the last registration; nil: only the ledger has it
 }
 
-// Resolve decides which changes of the group are written.
-func (g *group) Resolve(rows map[int][]*journal.Entry) {
-	all := make([]*change, len(g.Changes))
-	for i, c := range g.Changes {
-		all[i] = g.change(c)
-		all[i].own = journal.PickOwn(rows[i], c.UID)
+// resolve decides which changes of the group are written. rows[i] are the ledger's messages
+// of the key of changes[i], and rows[len(changes)+i] those of the key of inserts[i]. It sets
+// the seq of each change whose message exists.
+func (g *group) resolve(rows map[int][]*entry) {
+	for i, c := range g.changes {
+		c.own = pickOwn(rows[i], c.uid)
+		g.repeat(c)
 	}
-	rivalries := rivalriesOf(all, rows)
-	for _, c := range all {
-		g.resolve(c)
+	rivalries := rivalriesOf(g.changes, rows)
+	for _, c := range g.changes {
+		g.resolveChange(c)
 	}
 	for i, in := range g.inserts {
-		in.resolve(g, rows[len(all)+i], rivalries[in.Reg.Key])
+		in.resolve(g, rows[len(g.changes)+i], rivalries[in.reg.Key])
 	}
-	for _, c := range all {
-		if r := rivalries[c.Key]; r != nil && r.changes[0] == c { // once, in a fixed order
+	for _, c := range g.changes {
+		if r := rivalries[c.key]; r != nil && r.changes[0] == c { // once, in a fixed order
 			g.endLosers(r)
 		}
 	}
-	for _, c := range all {
-		if c.beaten && c.Replaced == 0 && (c.Put != nil || c.Adopt != nil && c.Seq == 0) {
-			c.Replaced = c.last
+	for _, c := range g.changes {
+		if c.beaten && c.replaced == 0 && (c.put != nil || c.adopt != nil && c.seq == 0) {
+			c.replaced = c.last
 		}
 	}
 }
 
-// rivalriesOf sorts changes by key; rows[i] are the journal's messages of the key of
+// rivalriesOf sorts changes by key; rows[i] are the ledger's messages of the key of
 // all[i].
-func rivalriesOf(all []*change, rows map[int][]*journal.Entry) map[job.Key]*rivalry {
+func rivalriesOf(all []*change, rows map[int][]*entry) map[job.Key]*rivalry {
 	rivalries := map[job.Key]*rivalry{}
 	for i, c := range all {
 		if c.shows() == nil {
 			continue
 		}
-		r := rivalries[c.Key]
+		r := rivalries[c.key]
 		if r == nil {
 			r = &rivalry{}
-			rivalries[c.Key] = r
+			rivalries[c.key] = r
 		}
 		r.changes = append(r.changes, c)
 		for _, f := range rows[i] {
@@ -88,8 +88,8 @@ func rivalriesOf(all []*change, rows map[int][]*journal.Entry) map[job.Key]*riva
 	return rivalries
 }
 
-func (r *rivalry) know(f *journal.Entry) {
-	if !slices.ContainsFunc(r.rows, func(o *journal.Entry) bool { return o.Seq == f.Seq }) {
+func (r *rivalry) know(f *entry) {
+	if !slices.ContainsFunc(r.rows, func(o *entry) bool { return o.seq == f.seq }) {
 		r.rows = append(r.rows, f)
 	}
 }
@@ -97,23 +97,23 @@ func (r *rivalry) know(f *journal.Entry) {
 // decide finds the last registration.
 func (r *rivalry) decide() {
 	for _, f := range r.rows {
-		c := candidate{uid: f.UID, created: f.Created}
-		if f.Confirmed == journal.Confirmed && (r.last.uid == "" || c.follows(&r.last)) {
+		c := candidate{uid: f.uid, created: f.created}
+		if f.confirmed == confirmed && (r.last.uid == "" || c.follows(&r.last)) {
 			r.last = c
 		}
 	}
 	for _, c := range r.changes {
-		me := candidate{c.UID, c.shows().CreatedAt, c.before}
+		me := candidate{c.uid, c.shows().CreatedAt, c.before}
 		overtaken := r.last.uid != "" && !me.follows(&r.last)
-		if c.own != nil && c.own.Confirmed == journal.Superseded && !c.holds && !slices.Contains(c.before, r.last.uid) {
+		if c.own != nil && c.own.confirmed == superseded && !c.holds && !slices.Contains(c.before, r.last.uid) {
 			overtaken = true
 		}
-		if me.uid == r.last.uid || c.Force || !overtaken {
+		if me.uid == r.last.uid || !overtaken {
 			r.last, r.winner = me, c
 		}
 	}
 	for _, c := range r.changes {
-		c.beaten = c.UID != r.last.uid
+		c.beaten = c.uid != r.last.uid
 		c.last = r.last.created
 	}
 }
@@ -122,151 +122,149 @@ func (r *rivalry) decide() {
 // store may still accept it, and a later change then shows it.
 func (g *group) endLosers(r *rivalry) {
 	for _, f := range r.rows {
-		if f.UID == r.last.uid || f.Confirmed == journal.Superseded || r.rewrites(f) {
+		if f.uid == r.last.uid || f.confirmed == superseded || r.rewrites(f) {
 			continue
 		}
-		to := journal.Superseded
-		if f.Confirmed == journal.Unconfirmed {
-			if to = journal.Unconfirmed; !f.Open || r.winner == nil || !r.winner.opens() {
+		to := superseded
+		if f.confirmed == unconfirmed {
+			if to = unconfirmed; !f.open || r.winner == nil || !r.winner.opens() {
 				continue
 			}
 		}
-		g.End(f.Seq, r.last.created, to)
+		g.end(f.seq, r.last.created, to)
 	}
 }
 
 // ends reports whether a message belongs to an earlier registration.
-func (r *rivalry) ends(f *journal.Entry) bool {
-	return r.winner != nil && f.Confirmed == journal.Confirmed && f.UID != r.last.uid
+func (r *rivalry) ends(f *entry) bool {
+	return r.winner != nil && f.confirmed == confirmed && f.uid != r.last.uid
 }
 
 // rewrites reports whether a message is rewritten.
-func (r *rivalry) rewrites(f *journal.Entry) bool {
-	return slices.ContainsFunc(r.changes, func(c *change) bool { return c.UID == f.UID && c.Put != nil })
+func (r *rivalry) rewrites(f *entry) bool {
+	return slices.ContainsFunc(r.changes, func(c *change) bool { return c.uid == f.uid && c.put != nil })
 }
 
 // shows returns the job as the store had it, or nil if the change has none.
 func (c *change) shows() *job.Job {
-	if c.Put != nil {
-		return &c.Put.Job
+	if c.put != nil {
+		return &c.put.job
 	}
-	return c.Adopt
+	return c.adopt
 }
 
 // opens reports whether the change writes a message that may be restored.
 func (c *change) opens() bool {
-	if c.beaten || c.Replaced != 0 || c.GaveWay != 0 || c.Put == nil && c.Seq != 0 {
+	if c.beaten || c.replaced != 0 || c.gaveWay != 0 || c.put == nil && c.seq != 0 {
 		return false
 	}
 	state, ended := c.shows().State, c.shows().EndedAt
-	if p := c.Progress; p != nil && p.Version > c.shows().Version {
-		state, ended = p.State, p.EndedAt
+	if p := c.progress; p != nil && p.version > c.shows().Version {
+		state, ended = p.state, p.endedAt
 	}
-	return journal.DoneAt(state, ended) == nil
+	return doneAt(state, ended) == nil
 }
 
-// resolve decides which parts of a change are written, given the journal's version.
-func (g *group) resolve(c *change) {
+// resolveChange decides which parts of a change are written, given the ledger's version.
+func (g *group) resolveChange(c *change) {
 	own := c.own
 	if own == nil {
 		return
 	}
-	c.Seq, c.UID = own.Seq, own.UID
-	if c.withdrawn != 0 && own.Confirmed == journal.Unconfirmed && own.Open {
-		g.End(own.Seq, c.withdrawn, journal.Unconfirmed)
+	c.seq, c.uid = own.seq, own.uid
+	if c.withdrawn != 0 && own.confirmed == unconfirmed && own.open {
+		g.end(own.seq, c.withdrawn, unconfirmed)
 	}
-	if c.Put != nil && c.late() {
-		c.Put, c.Overtaken = nil, !c.beaten
+	if c.put != nil && c.late() {
+		c.put, c.overtaken = nil, !c.beaten
 	}
 	switch {
-	case c.Put != nil || c.Adopt == nil:
+	case c.put != nil || c.adopt == nil:
 	case c.reopens():
-		m := journal.NewMessage(*c.Adopt, c.Adopted)
-		c.Put = &m
-	case own.Confirmed == journal.Unconfirmed: // its node died, or got no answer to its commit
-		g.Confirm(own.Seq, c.Adopt)
+		m := newMessage(*c.adopt, c.adopted)
+		c.put = &m
+	case own.confirmed == unconfirmed: // its node died, or got no answer to its commit
+		g.confirm(own.seq, c.adopt)
 	}
 }
 
 // reopens reports whether a job of the store is written again because it has ended in the
-// journal: its replay is not journaled yet, or it was withdrawn.
+// ledger: its replay is not written to the ledger yet, or it was withdrawn.
 func (c *change) reopens() bool {
-	switch c.own.Confirmed {
-	case journal.Unconfirmed:
-		return !c.own.Open || c.beaten
-	case journal.Superseded:
+	switch c.own.confirmed {
+	case unconfirmed:
+		return !c.own.open || c.beaten
+	case superseded:
 		return !c.beaten
 	}
-	return !c.own.Open && !c.beaten && c.own.Version < c.Adopt.Version
+	return !c.own.open && !c.beaten && c.own.version < c.adopt.Version
 }
 
-// late reports whether the journal is ahead of Put.
+// late reports whether the ledger is ahead of Put.
 func (c *change) late() bool {
-	version := c.Put.Job.Version
+	version := c.put.job.Version
 	switch {
-	case c.Force:
-		return false
-	case c.own.Confirmed == journal.Superseded:
+	case c.own.confirmed == superseded:
 		return c.beaten
-	case c.own.Confirmed == journal.Unconfirmed, c.whole && (c.own.Open || c.Put.Job.State.Final()):
-		return c.own.Version > version
+	case c.own.confirmed == unconfirmed, c.whole && (c.own.open || c.put.job.State.Final()):
+		return c.own.version > version
 	}
-	return c.own.Version >= version
+	return c.own.version >= version
 }
 
 // resolve decides whether the registration may be added. It is refused if the key has an
 // open message, unless it replaces that job and the job has not changed since.
-func (in *intake) resolve(g *group, rows []*journal.Entry, r *rivalry) {
+func (in *intake) resolve(g *group, rows []*entry, r *rivalry) {
 	in.before, in.lost = nil, 0
 	for _, f := range rows {
-		if f.UID == in.Of.UID {
-			in.Of.Seq = f.Seq // another node's claim wrote it first
+		if f.uid == in.of.uid {
+			in.of.seq = f.seq // another node's claim wrote it first
 			continue
 		}
-		if f.Confirmed != journal.Unconfirmed {
-			in.before = append(in.before, f.UID)
+		if f.confirmed != unconfirmed {
+			in.before = append(in.before, f.uid)
 		}
 	}
-	if in.Of.Seq != 0 {
+	if in.of.seq != 0 {
 		return
 	}
-	undo := g.Ends()
+	ends := len(g.ends)
 	for _, f := range rows {
 		switch {
-		case !f.Open || r != nil && (r.rewrites(f) || r.ends(f)):
-		case in.mayFollow(f.UID, f.Version): // the store may still change that job
-			g.End(f.Seq, in.Message.At, f.Confirmed)
+		case !f.open || r != nil && (r.rewrites(f) || r.ends(f)):
+		case in.mayFollow(f.uid, f.version): // the store may still change that job
+			g.end(f.seq, in.message.at, f.confirmed)
 		default:
-			in.Refused = true
+			in.refused = true
 		}
 	}
 	if r != nil && r.winner != nil && r.winner.opens() {
 		j := r.winner.shows()
-		in.Refused = in.Refused || !in.mayFollow(j.UID, j.Version)
-		if !in.Refused {
-			r.winner.GaveWay = in.Message.At
+		in.refused = in.refused || !in.mayFollow(j.UID, j.Version)
+		if !in.refused {
+			r.winner.gaveWay = in.message.at
 		}
 	}
-	if in.asks != 0 && in.Old == nil && !in.Refused {
+	if in.asks != 0 && in.old == nil && !in.refused {
 		in.lost = lastEnded(rows, in.asks)
-		in.Refused = in.lost != 0
+		in.refused = in.lost != 0
 	}
-	if in.Refused {
-		undo()
+	if in.refused {
+		g.ends = g.ends[:ends]
 	}
 }
 
 // lastEnded is the seq of the job that the store is known to have had last, if that has
 // ended since then.
-func lastEnded(rows []*journal.Entry, since job.Instant) (seq int64) {
-	var last *journal.Entry
+func lastEnded(rows []*entry, since job.Instant) (seq int64) {
+	var last *entry
 	for _, f := range rows {
-		if f.Confirmed == journal.Confirmed && !f.Open && (last == nil || f.Created > last.Created) {
+		if f.confirmed == confirmed && !f.open && (last == nil || f.created > last.created) {
 			last = f
 		}
 	}
-	if last == nil || last.Done < since {
+	if last == nil || last.done < since {
 		return 0
 	}
-	return last.Seq
+	return last.seq
 }

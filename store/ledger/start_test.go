@@ -4,39 +4,42 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
-	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
 )
 
-// childJournal names the journal of a child process, which is this test's program.
-const childJournal = "LEDGER_TEST_CHILD"
+// childLedger names the ledger of a child process, which is this test's program. Its run is
+// that of TestKill, or empty: it starts and stops.
+const childLedger = "LEDGER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	if url := os.Getenv(childJournal); url != "" {
-		if err := startAndStop(url); err != nil {
+	if url := os.Getenv(childLedger); url != "" {
+		play := startAndStop
+		if run := os.Getenv(childLedger + "_RUN"); run != "" {
+			play = func(url string) error { return child(url, run) }
+		}
+		if err := play(url); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
-	goleak.VerifyTestMain(journaltest.WithServers(m))
+	ledger.EmptyLedger = postgres.Empty
+	goleak.VerifyTestMain(withServers(m))
 }
 
 // startAndStop is one of several nodes that start at once.
 func startAndStop(url string) error {
-	inner, err := journaltest.OpenStore(0)
+	inner, err := openStore(0)
 	if err != nil {
 		return err
 	}
-	s, err := ledger.Open(context.Background(), ledger.Options{Options: journal.Options{URL: url, Store: inner}})
+	s, err := ledger.Open(context.Background(), ledger.Options{URL: url, Store: inner})
 	if err != nil {
 		return err
 	}
@@ -46,15 +49,12 @@ func startAndStop(url string) error {
 // The tables are made once, by whichever process is first.
 func TestSeveralStartAtOnce(t *testing.T) {
 	t.Parallel()
-	for _, b := range journaltest.Servers {
+	for _, b := range servers {
 		t.Run(b.Name, func(t *testing.T) {
 			url := b.Fresh(t)
 			var wg sync.WaitGroup
 			for range 3 {
-				exe, err := os.Executable()
-				noError(t, "Executable", err)
-				cmd := exec.CommandContext(t.Context(), exe)
-				cmd.Env = append(os.Environ(), childJournal+"="+url)
+				cmd := childProcess(t, url, "")
 				wg.Go(func() {
 					if out, err := cmd.CombinedOutput(); err != nil {
 						t.Errorf("%v: %s", err, out)

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -93,8 +92,8 @@ func TestClaimedJobFollowsWhatHasEnded(t *testing.T) {
 				equal(t, "claimed", got, []string{"after"})
 				l.flush(t)
 				r.reconcile()
-				j := r.journaled("before").Job
-				equal(t, "state in the journal", j.State, test.want)
+				j := r.last("before").Job
+				equal(t, "state in the ledger", j.State, test.want)
 				equal(t, "another round", j.UID != first.UID, test.want == job.Waiting)
 			}))
 		}
@@ -154,7 +153,7 @@ func TestTurnWaitsForTheCommit(t *testing.T) {
 		"long after the other": {time.Minute, false, []string{"after", "plain"}},
 		"too late":             {time.Minute, true, []string{"plain"}},
 	} {
-		t.Run(name, onEachOf(journaltest.Servers, func(t *testing.T, b *backend) {
+		t.Run(name, onServers(func(t *testing.T, b *backend) {
 			nodes, _ := threeNodes(t, b)
 			makeWhole(t, nodes[0].o.Store)
 			one, two := nodes[0], nodes[1]
@@ -183,7 +182,7 @@ func TestTurnWaitsForTheCommit(t *testing.T) {
 			for _, r := range nodes {
 				noError(t, "Flush", r.Flush())
 			}
-			equal(t, "the job before in the journal", one.journaled("before").Job.State, job.Delivered)
+			equal(t, "the job before in the ledger", one.last("before").Job.State, job.Delivered)
 			if test.both {
 				equal(t, "claimed after the commit", ids(two.TakeDue()), []string{"after"})
 			}
@@ -192,7 +191,7 @@ func TestTurnWaitsForTheCommit(t *testing.T) {
 }
 
 // Deliveries continue while commits fail, whatever their order key.
-func TestTurnsWithoutTheJournal(t *testing.T) {
+func TestTurnsWithoutTheLedger(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		r, l := wholeRig(t, b)
 		r.Add(ordered("before"))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
+	"github.com/duehook/duehook/store/successors"
 )
 
 // How often a job is repaired before a change, and how often a change is retried after a
@@ -17,25 +17,105 @@ const (
 	maxTries    = 20
 )
 
-// Update changes a job in the store, and answers once that is committed to the journal.
-// While the journal cannot be written it refuses, unless it may do without. A job that a
-// shared store has lost, or has in an older version, is repaired first; otherwise a client
-// could cancel a delivered job.
+// Reasons in the flow for what a client did.
+const (
+	reasonChanged         = "changed"          // PATCH, or run now
+	reasonReplayed        = "replayed"         // an ended job is sent again
+	reasonCancelRequested = "cancel_requested" // an attempt is in flight
+	reasonExpiryCharged   = "expiry_charged"   // a suspect is about to be sent
+)
+
+// rowsPerChange is how many rows a change writes: message, payload, flow.
+const rowsPerChange = 3
+
+// Update changes a job in the store, and answers once that is committed to the ledger. While
+// the ledger cannot be written it refuses. A job that the store has lost, or has in an older
+// version, is repaired first; otherwise a client could cancel a delivered job.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	return putRightFirst(ctx, s, key, func() (job.Job, error) { return s.Store.Update(ctx, key, change) })
+	return putRightFirst(ctx, s, key, func() (job.Job, error) { return s.update(ctx, key, change) })
 }
 
-// Count adds to the count of a job, like Update.
-func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error) {
-	return putRightFirst(ctx, s, c.Key, func() (counted store.Counted, err error) {
-		for range maxTries {
-			// A conflict: the store went back while the journal was read.
-			if counted, err = s.Store.Count(ctx, c); !errors.Is(err, store.ErrConflict) {
-				break
-			}
+func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	c, err := s.begin(ctx, true, rowsPerChange)
+	if err != nil {
+		return job.Job{}, err
+	}
+	defer c.end()
+	if err := s.owing(); err != nil {
+		return job.Job{}, err
+	}
+	var from job.State
+	var now job.Instant
+	var refused *job.Job // the job that change refused
+	j, err := s.inner.Update(ctx, key, func(j *job.Job, at job.Instant) error {
+		from, now, refused = j.State, at, nil
+		c.free() // it is another try
+		if err := s.current(ctx, j); err != nil {
+			return err
 		}
-		return counted, err
+		was := *j
+		if err := change(j, at); err != nil {
+			refused = &was
+			return err
+		}
+		// The key is held from here to the commit only: change may make calls of its own.
+		keys := []job.Key{key}
+		for _, n := range j.Ended(from, job.ShedNothing) {
+			keys = append(keys, n.Key)
+		}
+		return c.hold(ctx, keys...)
 	})
+	if refused != nil && refused.State.Final() {
+		// The answer reports an end that another call made, perhaps without a commit so far.
+		if err := s.writeEnd(ctx, c, refused); err != nil {
+			return job.Job{}, err
+		}
+	}
+	if err != nil {
+		return j, err
+	}
+	if err := s.writeChange(ctx, c, &j, from, now); err != nil {
+		return job.Job{}, err
+	}
+	return j, nil
+}
+
+// writeChange writes what an update made of a job.
+func (s *Store) writeChange(ctx context.Context, c *call, j *job.Job, from job.State, now job.Instant) error {
+	m := newMessage(*j, now)
+	var next []message
+	w := write{rows: rowsPerChange, bytes: m.size(), owed: true}
+	for _, reg := range successors.Of(j.UID, j.Ended(from, job.ShedNothing)) {
+		next = append(next, newMessage(reg.Job(j.EndedAt), now))
+		w.rows, w.bytes = w.rows+rowsPerRegistration, w.bytes+next[len(next)-1].size()
+	}
+	var written *change
+	w.add = func(g *group) {
+		written = g.updated(&m, from, updateReason(from, &m.job))
+		for i := range next {
+			g.taken(&next[i], nil)
+		}
+	}
+	if err := c.commit(w); err != nil {
+		return err
+	}
+	return s.kept(ctx, c, j, written)
+}
+
+// updateReason is the reason in the flow of a change that made j of a job in state
+// from.
+func updateReason(from job.State, j *job.Job) string {
+	switch {
+	case j.State.Final():
+		return j.Reason
+	case from.Final():
+		return reasonReplayed
+	case j.State == job.Running && j.CancelRequested:
+		return reasonCancelRequested
+	case j.State == job.Running:
+		return reasonExpiryCharged
+	}
+	return reasonChanged
 }
 
 // putRightFirst makes a change of a job, again if the job had to be put right first.
@@ -65,15 +145,15 @@ type behindError struct{ finding }
 
 func (e *behindError) Error() string { return "the store has an older version of " + e.key.String() }
 
-// putRight updates the store with the journal's version if its old version made an update fail.
-// again: the update may be tried again. put: the store was updated; otherwise the journal
+// putRight updates the store with the ledger's version if its old version made an update fail.
+// again: the update may be tried again. put: the store was updated; otherwise the ledger
 // was ahead of what the update had read, not of the store.
 func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again, put bool, err error) {
 	var behind *behindError
 	switch {
 	case errors.As(failed, &behind):
 		done, bad, err := s.putForward(context.WithoutCancel(ctx), []finding{behind.finding})
-		s.ReportUnreadable(bad)
+		s.reportUnreadable(bad)
 		put = done.Repaired > 0 || len(bad) > 0
 		if put {
 			done.Conflicts = 1
@@ -82,7 +162,7 @@ func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again,
 		return true, put, err
 	case errors.Is(failed, store.ErrNotFound):
 		_, restored, err := s.RestoreJob(ctx, key)
-		if errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrFinished) || s.Without(err) {
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrFinished) {
 			return false, false, nil
 		}
 		return restored, true, err
@@ -90,25 +170,23 @@ func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again,
 	return false, false, nil
 }
 
-// Current fails with a behindError if the journal has the job further than the
+// current fails with a behindError if the ledger has the job further than the
 // store.
-func (s *Store) Current(ctx context.Context, j *job.Job) error {
+func (s *Store) current(ctx context.Context, j *job.Job) error {
 	f, own, err := s.found(ctx, j)
 	switch {
-	case s.Without(err):
-		return nil
 	case err != nil:
 		return err
-	case j.State.Final() && own != nil && own.Version <= j.Version, !f.putsForward():
+	case j.State.Final() && own != nil && own.version <= j.Version, !f.putsForward():
 		return nil
 	}
 	return &behindError{f}
 }
 
-// found compares a job of the store with the journal. own is its own message there, or nil.
-func (s *Store) found(ctx context.Context, j *job.Job) (f finding, own *journal.Entry, err error) {
+// found compares a job of the store with the ledger. own is its own message there, or nil.
+func (s *Store) found(ctx context.Context, j *job.Job) (f finding, own *entry, err error) {
 	f.key, f.standing = j.Key, store.StandingOf(j)
-	owns, opens, err := s.Entries(ctx, []job.Key{j.Key}, []store.Standing{f.standing})
+	owns, opens, err := s.entries(ctx, []job.Key{j.Key}, []store.Standing{f.standing})
 	if err != nil {
 		return f, nil, err
 	}
@@ -116,33 +194,30 @@ func (s *Store) found(ctx context.Context, j *job.Job) (f finding, own *journal.
 	return f, owns[0], nil
 }
 
-// Journaled writes the end of a job that the journal lacks: the node that ended the job may
-// have died before it journaled that.
-func (s *Store) Journaled(ctx context.Context, c *journal.Call, ended *job.Job) error {
-	if err := c.Hold(ctx, ended.Key); err != nil {
+// writeEnd writes the end of a job that the ledger lacks: the node that ended the job may
+// have died before it wrote that.
+func (s *Store) writeEnd(ctx context.Context, c *call, ended *job.Job) error {
+	if err := c.hold(ctx, ended.Key); err != nil {
 		return err
 	}
 	f, _, err := s.found(ctx, ended)
-	if err == nil && f.difference == BehindInJournal {
+	if err == nil && f.difference == BehindInLedger {
 		_, err = s.catchUp(ctx, c, []finding{f})
-	}
-	if s.Without(err) {
-		return nil
 	}
 	return err
 }
 
-// Kept makes sure that the store has a change which the journal has by now, or which was
+// kept makes sure that the store has a change which the ledger has by now, or which was
 // overtaken there. A store that went back in time may have handed out an older version of
 // the job, so claims are checked from here on.
-func (s *Store) Kept(ctx context.Context, c *journal.Call, changed *job.Job, written *journal.Change) error {
-	overtaken := written.Overtaken
+func (s *Store) kept(ctx context.Context, c *call, changed *job.Job, written *change) error {
+	overtaken := written.overtaken
 	for range updateTries {
-		j, err := s.Inner.Get(ctx, changed.Key)
+		j, err := s.inner.Get(ctx, changed.Key)
 		gone := errors.Is(err, store.ErrNotFound) || err == nil && j.UID != changed.UID
 		switch {
 		case gone && !overtaken:
-			return nil // it is over, or comes back from the journal
+			return nil // it is over, or comes back from the ledger
 		case err != nil && !gone:
 			return err
 		case gone, !stillHas(&j, changed):
@@ -151,14 +226,11 @@ func (s *Store) Kept(ctx context.Context, c *journal.Call, changed *job.Job, wri
 			return nil
 		}
 		// A later version by another node lacks the change.
-		m := journal.NewMessage(j, job.InstantOf(s.o.Clock.Now()))
-		err = c.Commit(journal.Write{Rows: rowsPerRepair, Bytes: m.Size(), Owed: true, Add: adding(func(g *group) {
-			written = g.rewritten(&m).Change
-		})})
-		if s.Without(err) {
-			return nil
-		}
-		if err != nil || !written.Overtaken {
+		m := newMessage(j, job.InstantOf(s.o.Clock.Now()))
+		err = c.commit(write{rows: rowsPerRepair, bytes: m.size(), owed: true, add: func(g *group) {
+			written = g.rewritten(&m)
+		}})
+		if err != nil || !written.overtaken {
 			return err
 		}
 	}

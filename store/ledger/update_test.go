@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
 // What an update has read is old when another node's update comes to the store
-// and to the journal meanwhile. The store is not to be taken for one that went
+// and to the ledger meanwhile. The store is not to be taken for one that went
 // back then.
 func TestUpdateOfAJobThatGoesOnChanging(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -21,7 +20,7 @@ func TestUpdateOfAJobThatGoesOnChanging(t *testing.T) {
 		"for a while": {8, nil},
 		"for good":    {1000, store.ErrConflict},
 	} {
-		t.Run(name, onEachOf(journaltest.Servers[:1], func(t *testing.T, b *backend) {
+		t.Run(name, onEach(func(t *testing.T, b *backend) {
 			nodes, h := threeNodes(t, b)
 			nodes[0].Add(reg("a", time.Hour))
 			left := test.others
@@ -39,14 +38,14 @@ func TestUpdateOfAJobThatGoesOnChanging(t *testing.T) {
 	}
 }
 
-// A node dies after it ended a job in the store and before it journaled that. A later call
+// A node dies after it ended a job in the store and before it wrote that. A later call
 // reports the end, so it stays, even if the store loses its data.
-func TestEndThatAnotherNodeDidNotJournal(t *testing.T) {
+func TestEndThatAnotherNodeDidNotWrite(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
 		r.Add(reg("a", time.Hour))
-		_, err := l.Update(t.Context(), key("a"), cancel) // past the journal
+		_, err := l.Update(t.Context(), key("a"), cancel) // past the ledger
 		noError(t, "cancel in the store", err)
 		_, err = r.Store.Update(t.Context(), key("a"), cancel)
 		isError(t, "cancel again", err, job.ErrFinished)

@@ -9,55 +9,49 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
 )
 
 // VerifyOptions configure Verify. URL and Store are required.
 type VerifyOptions struct {
-	// URL locates the journal, as in Options.
+	// URL locates the ledger, as in Options.
 	URL string
-	// Store is compared with the journal. The caller closes it.
+	// Store is compared with the ledger. The caller closes it.
 	Store store.Restorable
 	// Namespace is as in Options.
 	Namespace string
-	// Shared: nodes may use both. Otherwise the store is empty, and the journal is
-	// restored into it first, as when a node starts.
-	Shared bool
 	// SecondLook is how long a difference must last to count. Default 2 s.
 	SecondLook time.Duration
-	// StoreRetention is as in Options.
-	StoreRetention time.Duration
 	// Found is called for each difference.
 	Found func(Disagreement)
 }
 
-// Disagreement is a job that differs between the journal and the store.
+// Disagreement is a job that differs between the ledger and the store.
 type Disagreement struct {
 	Difference Difference
 	Key        job.Key
-	// Journal is nil when the journal has no such job, or none that counts.
-	Journal *store.Standing
-	Store   store.Standing
-	Err     error // of UnreadableInJournal: why it cannot be read
+	// Ledger is nil when the ledger has no such job, or none that counts.
+	Ledger *store.Standing
+	Store  store.Standing
+	Err    error // of UnreadableInLedger: why it cannot be read
 }
 
 // Verified counts what Verify found.
 type Verified struct {
-	Checked     int64 // jobs of the journal and of the store that were compared
+	Checked     int64 // jobs of the ledger and of the store that were compared
 	Differences int64
 }
 
-// Verify compares a journal with a store and changes neither. It does not report
+// Verify compares a ledger with a store and changes neither. It does not report
 // short-lived differences, which running nodes cause.
 func Verify(ctx context.Context, o VerifyOptions) (Verified, error) {
 	o.SecondLook = cmp.Or(o.SecondLook, 2*time.Second)
-	r, err := journal.OpenReader(ctx, o.URL, o.Namespace)
+	r, err := openReader(ctx, o.URL, o.Namespace)
 	if err != nil {
 		return Verified{}, fmt.Errorf("ledger: %w", err)
 	}
 	v := &verification{o: o, compare: comparer{r, o.Store}}
 	err = v.run(ctx)
-	if err = errors.Join(err, r.Close()); err != nil {
+	if err = errors.Join(err, r.close()); err != nil {
 		err = fmt.Errorf("ledger: %w", err)
 	}
 	return v.Verified, err
@@ -68,7 +62,7 @@ type verification struct {
 	Verified
 	o       VerifyOptions
 	compare comparer
-	bad     journal.Unreadables
+	bad     unreadables
 }
 
 func (v *verification) run(ctx context.Context) error {
@@ -77,31 +71,25 @@ func (v *verification) run(ctx context.Context) error {
 	}
 	w := walkers{
 		compare: v.compare, checked: func(n int) { v.Checked += int64(n) }, settle: v.settle,
-		bad:   func(...journal.Unreadable) {}, // read has reported them
+		bad:   func(...unreadable) {}, // read has reported them
 		pause: func(context.Context) error { return nil },
 	}
-	if err := w.journal(ctx); err != nil {
+	if err := w.ledger(ctx); err != nil {
 		return err
 	}
 	return w.store(ctx)
 }
 
-// read reads the whole journal, into the store unless that is shared, and reports
-// unreadable jobs.
-func (v *verification) read(ctx context.Context) (err error) {
-	var bad []journal.Unreadable
-	if v.o.Shared {
-		bad, err = v.compare.AllUnreadable(ctx)
-	} else {
-		_, bad, err = v.compare.RestoreAll(ctx, v.o.Store, v.o.StoreRetention)
-	}
+// read reads the whole ledger, and reports unreadable jobs.
+func (v *verification) read(ctx context.Context) error {
+	bad, err := v.compare.allUnreadable(ctx)
 	if err != nil {
 		return err
 	}
-	v.bad.Add(bad...)
-	for _, u := range v.bad.All() {
+	v.bad.add(bad...)
+	for _, u := range v.bad.all() {
 		v.report(Disagreement{
-			Difference: UnreadableInJournal, Key: u.Key, Journal: &store.Standing{UID: u.UID, State: u.State}, Err: u.Err,
+			Difference: UnreadableInLedger, Key: u.key, Ledger: &store.Standing{UID: u.uid, State: u.state}, Err: u.err,
 		})
 	}
 	return nil
@@ -130,7 +118,7 @@ func (v *verification) settle(ctx context.Context, found []finding) error {
 		}
 		found = found[n:]
 		for i := range still {
-			if e := still[i].entry; e == nil || !v.bad.Has(e.Seq) {
+			if e := still[i].entry; e == nil || !v.bad.has(e.seq) {
 				v.report(still[i].disagreement())
 			}
 		}
@@ -141,7 +129,7 @@ func (v *verification) settle(ctx context.Context, found []finding) error {
 func (f *finding) disagreement() Disagreement {
 	d := Disagreement{Difference: f.difference, Key: f.key, Store: f.standing}
 	if e := f.entry; e != nil {
-		d.Journal = &store.Standing{UID: e.UID, State: e.State, Version: e.Version, Token: e.Token, CreatedAt: e.Created}
+		d.Ledger = &store.Standing{UID: e.uid, State: e.state, Version: e.version, Token: e.token, CreatedAt: e.created}
 	}
 	return d
 }

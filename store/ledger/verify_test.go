@@ -6,10 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/testing/journaltest"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
 	"github.com/duehook/duehook/store/ledger"
 )
 
@@ -19,10 +17,10 @@ func (r *rig) verify() map[string]ledger.Difference {
 	noError(r.T, "Flush", r.Flush())
 	found := map[string]ledger.Difference{}
 	v, err := ledger.Verify(r.T.Context(), ledger.VerifyOptions{
-		URL: r.URL, Store: r.o.Store, Shared: true,
+		URL: r.URL, Store: r.o.Store,
 		Found: func(d ledger.Disagreement) {
 			found[d.Key.ID] = d.Difference
-			if exists := d.Journal != nil; exists != (d.Difference != ledger.MissingInJournal) {
+			if exists := d.Ledger != nil; exists != (d.Difference != ledger.MissingInLedger) {
 				r.T.Errorf("%+v", d)
 			}
 		},
@@ -34,9 +32,6 @@ func (r *rig) verify() map[string]ledger.Difference {
 
 func TestVerify(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
-		if b == sqliteBackend {
-			return // which one process has open at a time
-		}
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
 		r.Add(reg("same", time.Hour))
@@ -63,8 +58,8 @@ func TestVerify(t *testing.T) {
 		_, err = l.Register(t.Context(), []store.Registration{reg("unknown", time.Hour)})
 		noError(t, "Register", err)
 		want := map[string]ledger.Difference{
-			"delivered": ledger.FinishedInJournal, "behind": ledger.BehindInStore, "lost": ledger.MissingInStore,
-			"ahead": ledger.BehindInJournal, "unknown": ledger.MissingInJournal,
+			"delivered": ledger.FinishedInLedger, "behind": ledger.BehindInStore, "lost": ledger.MissingInStore,
+			"ahead": ledger.BehindInLedger, "unknown": ledger.MissingInLedger,
 		}
 		equal(t, "differences", r.verify(), want)
 		equal(t, "differences once more", r.verify(), want)
@@ -87,40 +82,18 @@ func jobsBut(t *testing.T, from store.Store, id string) []store.RestoredJob {
 	return jobs
 }
 
-// The journal of a process by itself is put back into an empty store.
-func TestVerifyAlone(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, retention)
-		r.Add(reg("a", time.Hour))
-		r.Add(reg("b", 0))
-		r.RunOne(job.OutcomeDelivered, 0)
-		verify := func() (ledger.Verified, error) {
-			inner := journaltest.NewStore(t, retention)
-			return ledger.Verify(t.Context(), ledger.VerifyOptions{URL: r.URL, Store: inner, StoreRetention: retention})
-		}
-		if b == sqliteBackend {
-			_, err := verify()
-			isError(t, "Verify beside the process", err, journal.ErrInUse)
-		}
-		noError(t, "Close", r.Close())
-		v, err := verify()
-		noError(t, "Verify", err)
-		equal(t, "what was found", v, ledger.Verified{Checked: 2})
-	})(t)
-}
-
 func TestVerifyRefuses(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
-		inner := journaltest.NewStore(t, 0)
+		inner := newStore(t, 0)
 		refused := func(url, want string) {
 			t.Helper()
-			_, err := ledger.Verify(t.Context(), ledger.VerifyOptions{URL: url, Store: inner, Shared: true})
+			_, err := ledger.Verify(t.Context(), ledger.VerifyOptions{URL: url, Store: inner})
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want one about %q", err, want)
 			}
 		}
-		refused(b.Fresh(t), "there is no journal")
-		refused("nonsense", "write sqlite:path")
+		refused(b.Fresh(t), "there is no ledger")
+		refused("nonsense", "write postgres://")
 		r := newRig(t, b, b.Fresh(t), retention)
 		noError(t, "pretend", r.Exec(t.Context(), "UPDATE goose_db_version SET version_id = 99 WHERE version_id = "+
 			slices.Max(r.Query("SELECT max(version_id) FROM goose_db_version"))))

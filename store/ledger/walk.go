@@ -7,13 +7,12 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/journal"
 )
 
 // windowPages is how many pages are compared before their differences are checked again.
 const windowPages = 50
 
-// walkers read a journal and a store page by page, and compare them.
+// walkers read a ledger and a store page by page, and compare them.
 type walkers struct {
 	compare comparer
 	topic   string // empty: all
@@ -21,31 +20,31 @@ type walkers struct {
 	// checked counts compared jobs, settle gets the findings of each window, and bad gets
 	// unreadable jobs. pause follows each page.
 	checked func(jobs int)
-	bad     func(...journal.Unreadable)
+	bad     func(...unreadable)
 	settle  func(ctx context.Context, found []finding) error
 	pause   func(ctx context.Context) error
 }
 
-// journal compares the open messages of the journal with the store.
-func (w *walkers) journal(ctx context.Context) error {
-	var last *journal.Entry
+// ledger compares the open messages of the ledger with the store.
+func (w *walkers) ledger(ctx context.Context) error {
+	var last *entry
 	for more := true; more; {
 		var found []finding
 		for n := 0; n < windowPages && more; n++ {
-			page, err := w.compare.OpenEntries(ctx, w.topic, last)
+			page, err := w.compare.openEntries(ctx, w.topic, last)
 			if err != nil {
 				return err
 			}
-			if more = len(page) == journal.EntryPage; more {
+			if more = len(page) == entryPage; more {
 				last = page[len(page)-1]
 			}
-			page = slices.DeleteFunc(page, func(e *journal.Entry) bool {
-				if e.Bad != nil {
-					w.bad(e.Unreadable())
+			page = slices.DeleteFunc(page, func(e *entry) bool {
+				if e.bad != nil {
+					w.bad(e.unreadable())
 				}
-				return e.Bad != nil
+				return e.bad != nil
 			})
-			differ, err := w.compare.fromJournal(ctx, page)
+			differ, err := w.compare.fromLedger(ctx, page)
 			if err != nil {
 				return err
 			}
@@ -62,11 +61,11 @@ func (w *walkers) journal(ctx context.Context) error {
 	return nil
 }
 
-// store compares the unfinished jobs of the store with the journal.
+// store compares the unfinished jobs of the store with the ledger.
 func (w *walkers) store(ctx context.Context) error {
 	var found []finding
 	q := store.Query{
-		Topic: w.topic, Limit: journal.EntryPage,
+		Topic: w.topic, Limit: entryPage,
 		States: []job.State{job.Waiting, job.Retrying, job.Ready, job.Running},
 	}
 	if w.dead {

@@ -95,7 +95,7 @@ func failed(err error) bool {
 		return false
 	}
 	for _, answer := range []error{
-		store.ErrNotFound, store.ErrBadCursor, store.ErrConflict, store.ErrDegraded, store.ErrTopicFull, store.ErrTopicDraining, context.Canceled,
+		store.ErrNotFound, store.ErrBadCursor, store.ErrConflict, store.ErrTopicFull, store.ErrTopicDraining, context.Canceled,
 		job.ErrNotCounted, job.ErrFinished, job.ErrInFlight,
 	} {
 		if errors.Is(err, answer) {

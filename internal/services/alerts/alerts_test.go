@@ -338,7 +338,7 @@ func TestLostDeadLetters(t *testing.T) {
 		})
 		r.lose(true, false)
 		pass(time.Minute)
-		same(t, "webhooks while the journal is away", r.told(), fired)
+		same(t, "webhooks while the ledger is away", r.told(), fired)
 		r.failWith(nil)
 		pass(lossNoticed + 2*round)
 		same(t, "webhooks", r.told(), []string{"dead firing  1", "dead resolved  0"})

@@ -181,11 +181,11 @@ func (r *rig) node(id string) *node {
 	return r.start(l, Options{ID: id, Store: l, Jobs: own{l}, Topics: l})
 }
 
-// journalled starts a node with a journal.
+// journalled starts a node with a ledger.
 func (r *rig) journalled(id string) *node {
 	r.Helper()
 	l := &link{rig: r}
-	return r.start(l, Options{ID: id, Store: l, Jobs: own{l}, Topics: l, Journal: l})
+	return r.start(l, Options{ID: id, Store: l, Jobs: own{l}, Topics: l, Ledger: l})
 }
 
 func (r *rig) start(l *link, o Options) *node {

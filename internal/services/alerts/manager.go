@@ -47,8 +47,8 @@ type Topics interface {
 	KnownThresholds() map[string]*Thresholds
 }
 
-// Journal is the part of a journal that alerts need, if it restores lost jobs.
-type Journal interface {
+// Ledger is the part of a ledger that alerts need, if it restores lost jobs.
+type Ledger interface {
 	RestoreStatus(ctx context.Context) (store.RestoreStatus, error)
 }
 
@@ -62,8 +62,8 @@ type Options struct {
 	Counts *Counts
 	ID     string // of the node, unique to the process
 	Topics Topics // nil: no topic has thresholds
-	// Journal reports lost jobs that will be restored; nil: nothing restores jobs.
-	Journal Journal
+	// Ledger reports lost jobs that will be restored; nil: nothing restores jobs.
+	Ledger Ledger
 	// Herds returns the herds to come; nil: none are known.
 	Herds func(ctx context.Context, now job.Instant) (herds []herds.Herd, complete bool, err error)
 	// Alone: no other node shares the store.

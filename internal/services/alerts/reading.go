@@ -61,8 +61,8 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 			}
 		}
 	}
-	if m.o.Journal != nil && len(needs) > 0 {
-		status, err := m.o.Journal.RestoreStatus(ctx) // first: jobs may be restored during the next reads
+	if m.o.Ledger != nil && len(needs) > 0 {
+		status, err := m.o.Ledger.RestoreStatus(ctx) // first: jobs may be restored during the next reads
 		if err != nil {
 			return nil, fmt.Errorf("ask whether jobs are lost: %w", err)
 		}

@@ -119,7 +119,7 @@ func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*
 			b = &storedBook{Name: rule.Name, Value: book{Rule: rule.Name}}
 			books[rule.Name] = b
 		}
-		if m.o.Journal != nil && !rule.counts() {
+		if m.o.Ledger != nil && !rule.counts() {
 			rule.KeepFiring = max(rule.KeepFiring, lossNoticed)
 		}
 		v, complete := r.of(rule)

@@ -1,6 +1,6 @@
 // Package events reports changes of jobs on all nodes to watchers.
 //
-// Events are a live view, not a journal: they are not stored, and nothing waits for a
+// Events are a live view, not a record: they are not stored, and nothing waits for a
 // watcher. Without watchers they cost nothing.
 package events
 

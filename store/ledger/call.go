@@ -1,0 +1,136 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// call is a call that changes jobs. It holds their keys and room in the ledger for the rows
+// that it will cause.
+type call struct {
+	s      *Store
+	rows   int64  // reserved
+	unlock func() // nil: no keys are held
+}
+
+// write is the changes of one caller.
+type write struct {
+	add   func(g *group)
+	rows  int   // about how many rows it writes
+	bytes int64 // about what its bodies and logs take
+	// owed: the store has made the change already, so the ledger retries it. Other changes
+	// are dropped when a commit fails.
+	owed bool
+}
+
+// begin begins a call that changes the jobs of keys and causes up to rows rows. It waits for
+// the keys, and for room if waits or while the ledger can be written: claims and settlements
+// do not depend on it. The caller must end it unless it got an error.
+func (s *Store) begin(ctx context.Context, waits bool, rows int, keys ...job.Key) (*call, error) {
+	if err := s.enter(); err != nil {
+		return nil, err
+	}
+	c := &call{s: s}
+	err := c.reserve(ctx, waits || s.owing() == nil, min(int64(rows), maxQueued))
+	if err == nil {
+		err = c.hold(ctx, keys...)
+	}
+	if err != nil {
+		c.end()
+		return nil, err
+	}
+	return c, nil
+}
+
+// reserve takes room. With waits, it waits for room until ctx or the ledger ends.
+func (c *call) reserve(ctx context.Context, waits bool, rows int64) error {
+	room := c.s.committer.room
+	if !room.TryAcquire(rows) {
+		if !waits {
+			return nil
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.s.closing, cancel)()
+		if err := room.Acquire(ctx, rows); err != nil {
+			return fmt.Errorf("%w: it is behind: %w", store.ErrLedgerDown, err)
+		}
+	}
+	c.rows = rows
+	return nil
+}
+
+// hold takes keys. A call holds keys only once at a time.
+func (c *call) hold(ctx context.Context, keys ...job.Key) (err error) {
+	if len(keys) > 0 {
+		c.unlock, err = c.s.keys.lock(ctx, keys...)
+	}
+	return err
+}
+
+// free releases the keys before the call ends. Changes must be queued before.
+func (c *call) free() {
+	if c.unlock != nil {
+		c.unlock()
+		c.unlock = nil
+	}
+}
+
+// end ends the call. Queued entries are still written.
+func (c *call) end() {
+	c.free()
+	c.s.committer.room.Release(c.rows)
+	c.s.leave()
+}
+
+// submit queues a write. The result arrives when it is committed; the commit does not
+// depend on a receiver.
+func (c *call) submit(w write) (done <-chan error) { return c.s.committer.submit(c.entry(w)) }
+
+// commit queues a write and waits for the commit.
+func (c *call) commit(w write) error { return <-c.submit(w) }
+
+// commitWithin is commit that does not wait longer than ctx. It may be written later.
+func (c *call) commitWithin(ctx context.Context, w write) error {
+	select {
+	case err := <-c.submit(w):
+		return err
+	case <-ctx.Done():
+		return unavailable(ctx.Err())
+	}
+}
+
+// owe queues a change that the store has made. While commits fail no caller waits, so the
+// room alone bounds the queue: without room the change is dropped, and the next pass writes
+// it.
+func (c *call) owe(w write) {
+	s, room := c.s, c.s.committer.room
+	e := c.entry(w)
+	if s.broken() == nil {
+		s.dropping.Store(false)
+		s.committer.enqueue(e)
+		return
+	}
+	missing := int64(w.rows) - e.rows
+	e.extra = min(w.bytes/rowSize, maxQueued-missing)
+	if room.TryAcquire(missing + e.extra) {
+		e.rows += missing
+		s.committer.enqueue(e)
+		return
+	}
+	room.Release(e.rows)
+	s.metrics.dropped.Add(float64(w.rows))
+	if !s.dropping.Swap(true) {
+		s.o.Logger.Error("the ledger is too far behind: changes are not written until it catches up")
+	}
+}
+
+// entry takes the room of a write from that of the call.
+func (c *call) entry(w write) *queued {
+	n := min(int64(w.rows), c.rows)
+	c.rows -= n
+	return &queued{write: w, rows: n}
+}

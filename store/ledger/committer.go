@@ -1,0 +1,326 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Bounds of the committer.
+const (
+	maxGroup     = 4_000                 // rows of one transaction, about
+	maxGroupSize = 4 << 20               // bytes of their bodies and logs, about
+	maxQueued    = 65_536                // queued and owed rows; beyond that, callers wait
+	rowSize      = 1 << 10               // while the server is down, so many queued bytes count as a row
+	firstPause   = 50 * time.Millisecond // between tries while commits fail
+	longestPause = time.Second
+	provenFor    = 3 * time.Second // how long a commit proves that the ledger can be written
+)
+
+// queued is a write in the queue.
+type queued struct {
+	write
+	rows, extra int64 // reserved for its rows and bytes
+	// done receives the outcome of the first try; nil: no caller waits, and the commit need
+	// not survive a failure of the server.
+	done  chan error
+	tried bool // an earlier commit failed, or its reply was lost
+}
+
+// committer writes entries in the order of their arrival. All waiting entries share a
+// commit.
+type committer struct {
+	s *Store
+
+	room    *semaphore.Weighted // in rows
+	wake    chan struct{}
+	closing chan struct{}
+	stopped chan struct{}
+
+	mu     sync.Mutex
+	queue  []*queued
+	broken error     // of the last commit; nil if it succeeded
+	wrote  time.Time // when the last commit succeeded
+	owes   bool      // there are owed entries since a commit failed
+
+	// Used by the goroutine only:
+	known map[job.Key]*target
+}
+
+func startCommitter(s *Store) *committer {
+	c := &committer{
+		s: s, room: semaphore.NewWeighted(maxQueued),
+		wake: make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
+		known: map[job.Key]*target{},
+	}
+	go c.run()
+	return c
+}
+
+// enqueue queues a write.
+func (c *committer) enqueue(e *queued) {
+	c.mu.Lock()
+	c.queue = append(c.queue, e)
+	if e.owed {
+		c.owes = c.owes || c.broken != nil
+		c.s.metrics.waiting.Add(float64(e.rows))
+	}
+	c.mu.Unlock()
+	select {
+	case c.wake <- struct{}{}:
+	default: // it has a signal already
+	}
+}
+
+// submit queues a write whose caller waits for the commit. The commit does not depend on
+// the caller.
+func (c *committer) submit(e *queued) (done <-chan error) {
+	e.done = make(chan error, 1)
+	c.enqueue(e)
+	return e.done
+}
+
+// flush waits until everything queued before is written, or ctx ends.
+func (s *Store) flush(ctx context.Context) error {
+	return s.await(ctx, func(*group) {})
+}
+
+// await commits a write. It does not wait longer than ctx.
+func (s *Store) await(ctx context.Context, add func(*group)) error {
+	select {
+	case err := <-s.committer.submit(&queued{write: write{add: add}}):
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: it does not answer: %w", store.ErrLedgerDown, ctx.Err())
+	}
+}
+
+// owing returns an error while the store is ahead of the ledger because commits
+// fail.
+func (s *Store) owing() error {
+	c := s.committer
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owes {
+		return unavailable(c.broken)
+	}
+	return nil
+}
+
+// broken is the error of the last commit, nil if it succeeded.
+func (s *Store) broken() error {
+	c := s.committer
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken
+}
+
+// wroteSince reports whether a commit has succeeded since then.
+func (c *committer) wroteSince(then time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wrote.After(then)
+}
+
+func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrLedgerDown, err) }
+
+// stop writes queued entries and ends the goroutine. Nothing may be enqueued afterwards.
+// The error reports entries that could not be written and are lost.
+func (c *committer) stop() error {
+	close(c.closing)
+	<-c.stopped
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) > 0 {
+		return fmt.Errorf("%d changes could not be written: %w", len(c.queue), c.broken)
+	}
+	return nil
+}
+
+func (c *committer) run() {
+	defer close(c.stopped)
+	pause := firstPause
+	for {
+		batch, last := c.next()
+		if len(batch) == 0 {
+			return
+		}
+		err := c.commitBatch(batch)
+		if err == nil {
+			c.succeeded(batch)
+			pause = firstPause
+			continue
+		}
+		owing := c.failed(batch, err)
+		if last {
+			return
+		}
+		if owing { // otherwise the next caller is the next try
+			c.pause(pause)
+			pause = min(2*pause, longestPause)
+		}
+	}
+}
+
+// next waits for entries. It returns none after the last one. last reports that this is
+// the last try.
+func (c *committer) next() (batch []*queued, last bool) {
+	for {
+		select {
+		case <-c.closing:
+			return c.take(), true
+		default:
+		}
+		if batch := c.take(); len(batch) > 0 {
+			return batch, false
+		}
+		select {
+		case <-c.wake:
+		case <-c.closing:
+		}
+	}
+}
+
+func (c *committer) take() []*queued {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var rows, bytes int64
+	n := 0
+	for n < len(c.queue) && rows < maxGroup && bytes < maxGroupSize {
+		rows += c.queue[n].rows
+		bytes += c.queue[n].bytes
+		n++
+	}
+	batch := slices.Clone(c.queue[:n])
+	c.queue = slices.Delete(c.queue, 0, n)
+	return batch
+}
+
+// commitBatch writes the entries in one transaction.
+func (c *committer) commitBatch(batch []*queued) error {
+	var rows, bytes int64
+	for _, e := range batch {
+		rows, bytes = rows+e.rows, bytes+e.bytes
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limitOf(rows, bytes))
+	defer cancel()
+	g := newGroup(c.known, c.s.o.Host)
+	durable := false
+	for _, e := range batch {
+		e.add(g)
+		durable, g.tried = durable || e.done != nil, g.tried || e.tried
+	}
+	if err := c.transact(ctx, g, durable); err != nil {
+		clear(c.known) // it may have facts that were not written
+		return c.s.pools.silence.why(err)
+	}
+	g.committed()
+	return nil
+}
+
+func (c *committer) transact(ctx context.Context, g *group, durable bool) error {
+	tx, err := c.s.pools.write.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	if g.nextSeq, err = c.s.st.begin(ctx, tx, durable); err == nil {
+		err = g.write(ctx, tx, c.s.st)
+	}
+	if err != nil {
+		_ = tx.Rollback() // the first error says more
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		_ = tx.Rollback()
+		return &commitError{err}
+	}
+	return nil
+}
+
+// outcomeUnknown reports whether err comes from a commit that the server may have made.
+func outcomeUnknown(err error) bool {
+	var unknown *commitError
+	return errors.As(err, &unknown)
+}
+
+// commitError is a failure of a commit that the server may have made.
+type commitError struct{ cause error }
+
+func (e *commitError) Error() string { return "commit: " + e.cause.Error() }
+
+func (e *commitError) Unwrap() error { return e.cause }
+
+func (c *committer) succeeded(batch []*queued) {
+	c.mu.Lock()
+	was := c.broken
+	c.broken, c.owes, c.wrote = nil, false, c.s.o.Clock.Now()
+	c.mu.Unlock()
+	c.s.metrics.down.Set(0)
+	if was != nil {
+		c.s.o.Logger.Info("the ledger can be written again")
+	}
+	for _, e := range batch {
+		e.answer(nil)
+		c.room.Release(e.rows + e.extra)
+		if e.owed {
+			c.s.metrics.waiting.Sub(float64(e.rows))
+		}
+	}
+}
+
+// failed fails all waiting entries except owed ones, which return to the head of the
+// queue. It reports whether there are any.
+func (c *committer) failed(batch []*queued, err error) (owing bool) {
+	c.mu.Lock()
+	waiting := slices.Concat(batch, c.queue)
+	c.queue = slices.DeleteFunc(slices.Clone(waiting), func(e *queued) bool { return !e.owed })
+	was := c.broken
+	c.broken, c.owes = err, len(c.queue) > 0
+	owed := len(c.queue)
+	c.mu.Unlock()
+	c.s.metrics.down.Set(1)
+	if was == nil {
+		c.s.o.Logger.Error("the ledger cannot be written", "error", err, "changes_owed", owed)
+	}
+	untried := err
+	if unknown := (*commitError)(nil); errors.As(err, &unknown) {
+		untried = unknown.cause
+	}
+	for i, e := range waiting {
+		if i == len(batch) {
+			err = untried
+		}
+		e.tried = e.tried || i < len(batch)
+		e.answer(unavailable(err))
+		if !e.owed {
+			c.room.Release(e.rows + e.extra)
+		}
+	}
+	return owed > 0
+}
+
+// answer answers the caller, who waits for the first answer only.
+func (e *queued) answer(err error) {
+	select {
+	case e.done <- err:
+	default:
+	}
+}
+
+// pause waits for d, or until the end.
+func (c *committer) pause(d time.Duration) {
+	t := c.s.o.Clock.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C():
+	case <-c.closing:
+	}
+}

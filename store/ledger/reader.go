@@ -1,0 +1,419 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/encoding"
+)
+
+// reader reads a ledger.
+type reader struct {
+	pools   *pools
+	words   *words
+	clock   job.Clock
+	lookups bulk
+}
+
+// openReader opens an existing ledger for reading.
+func openReader(ctx context.Context, url, namespace string) (*reader, error) {
+	d, err := dialectFor(url)
+	if err != nil {
+		return nil, err
+	}
+	p, err := d.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{pools: p, words: d.words(), clock: job.SystemClock()}
+	if err = checkVersion(ctx, p, d); err == nil {
+		err = checkNamespace(ctx, p, d, cmp.Or(namespace, DefaultNamespace))
+	}
+	if err == nil {
+		err = r.prepare(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+func (r *reader) prepare(ctx context.Context) (err error) {
+	r.lookups, err = prepareBulk(ctx, r.pools.read, r.words.about(sqlLookup(""), lookupColumns))
+	return err
+}
+
+func (r *reader) close() error { return r.pools.close() }
+
+// entry is a message without the client's content.
+type entry struct {
+	seq       int64
+	key       job.Key
+	uid       string
+	created   job.Instant
+	state     job.State
+	version   uint64
+	token     uint64
+	wakeAt    job.Instant // when an unfinished job needs attention
+	confirmed int64
+	open      bool        // it may be restored
+	done      job.Instant // from when its age counts, or zero
+	// followed: the key was surely registered again after the job that the store has.
+	// Looked up for superseded messages only.
+	followed bool
+	bad      error // why it cannot be read; then only the names are valid
+}
+
+// unreadable is the entry as a job that cannot be read.
+func (e *entry) unreadable() unreadable {
+	return unreadable{seq: e.seq, key: e.key, uid: e.uid, state: e.state, err: e.bad}
+}
+
+const (
+	// What entry.scan reads.
+	entryColumns = `m.seq, m.topic, m.id, m.uid, m.created, m.status, m.version, m.token, m.next_at, m.expires,
+		m.confirmed, CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END, coalesce(m.done_at, 0)`
+	// sqlFollowed counts the messages of a key that were registered later than a
+	// job of the store, by the store's time. Parameters: topic, id, uid, created, created, uid.
+	sqlFollowed = `SELECT count(*) FROM message WHERE topic = ? AND id = ? AND uid <> ? AND confirmed > 0
+		AND (created > ? OR created = ? AND uid > ?)`
+	// sqlLatest reads the open message of a key, or else the latest.
+	sqlLatest = `SELECT ` + entryColumns + ` FROM message m WHERE m.topic = ? AND m.id = ?
+		ORDER BY CASE WHEN m.done_at IS NULL THEN 0 ELSE 1 END, m.seq DESC LIMIT 1`
+)
+
+// sqlLookup finds messages of keys: that of the uid, or all without a uid; and the open one.
+// The condition more adds others. v.i is the index of the key.
+func sqlLookup(more string) string {
+	return "SELECT v.i, " + entryColumns + ` FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
+		WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL` + more + " ORDER BY m.seq"
+}
+
+func (e *entry) scan(scan func(...any) error, first ...any) error {
+	var next, expires job.Instant
+	var state, version, token int64
+	err := scan(append(first, &e.seq, &e.key.Topic, &e.key.ID, &e.uid, &e.created, &state, &version, &token,
+		&next, &expires, &e.confirmed, &e.open, &e.done)...)
+	if e.bad = checkRow(state, version, token); e.bad == nil {
+		e.state, e.version, e.token = job.State(state), uint64(version), uint64(token)
+	}
+	j := job.Job{NextAt: next, ExpiresAt: expires}
+	e.wakeAt = j.WakeAt()
+	return err
+}
+
+// entries looks up the messages of keys, in the order of keys: those of the
+// registrations that the store has, and the open ones.
+func (r *reader) entries(ctx context.Context, keys []job.Key, standings []store.Standing) (own, open []*entry, err error) {
+	args := make([]any, 0, len(lookupColumns)*len(keys))
+	for i := range keys {
+		args = append(args, int64(i), keys[i].Topic, keys[i].ID, standings[i].UID)
+	}
+	own, open = make([]*entry, len(keys)), make([]*entry, len(keys))
+	found, err := r.lookups.find(ctx, nil, args)
+	for i, list := range found {
+		for _, e := range list {
+			if e.bad == nil && e.uid == standings[i].UID {
+				own[i] = e
+			}
+			if e.bad == nil && e.open {
+				open[i] = e
+			}
+		}
+	}
+	for i := range keys {
+		if e := own[i]; err == nil && e != nil && e.confirmed == superseded {
+			e.followed, err = r.followed(ctx, keys[i], &standings[i])
+		}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("look up messages: %w", unavailable(err))
+	}
+	return own, open, nil
+}
+
+// find looks up messages for lookupColumns, in a transaction unless tx is nil, by the
+// first column.
+func (b *bulk) find(ctx context.Context, tx *sql.Tx, args []any) (map[int][]*entry, error) {
+	found := map[int][]*entry{}
+	err := b.each(args, func(stmt *sql.Stmt, args []any) error {
+		if tx != nil {
+			stmt = tx.StmtContext(ctx, stmt)
+		}
+		rows, err := stmt.QueryContext(ctx, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close() //nolint:errcheck // rows.Err reports it
+		for rows.Next() {
+			var i int
+			e := &entry{}
+			if err := e.scan(rows.Scan, &i); err != nil {
+				return err
+			}
+			found[i] = append(found[i], e)
+		}
+		return rows.Err()
+	})
+	return found, err
+}
+
+// PickOwn returns the message of uid. Without a uid it returns the open message, or
+// else the latest.
+func pickOwn(list []*entry, uid string) (own *entry) {
+	for _, e := range list {
+		if e.uid == uid || uid == "" && (own == nil || !own.open || e.open) {
+			own = e
+		}
+	}
+	return own
+}
+
+func (r *reader) followed(ctx context.Context, key job.Key, j *store.Standing) (bool, error) {
+	var n int
+	err := r.pools.read.QueryRowContext(ctx, r.words.bind(sqlFollowed),
+		key.Topic, key.ID, j.UID, int64(j.CreatedAt), int64(j.CreatedAt), j.UID).Scan(&n)
+	return n > 0, err
+}
+
+// entryPage is how many messages OpenEntries returns at most.
+const entryPage = 1000
+
+// openEntries reads the page of open messages behind an entry; nil: the first page. An
+// empty topic means all.
+func (r *reader) openEntries(ctx context.Context, topic string, after *entry) ([]*entry, error) {
+	condition, args, order := r.words.walk(after)
+	if topic != "" {
+		condition += " AND m.topic = ?"
+		args = append(args, topic)
+	}
+	text := r.words.bind("SELECT " + entryColumns + " FROM message m WHERE m.done_at IS NULL" + condition + " ORDER BY " + order + " LIMIT ?")
+	var page []*entry
+	err := each(ctx, r.pools.read, text, append(args, entryPage), func(rows *sql.Rows) error {
+		e := &entry{}
+		page = append(page, e)
+		return e.scan(rows.Scan)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the ledger: %w", unavailable(err))
+	}
+	return page, nil
+}
+
+// latest reads the open message of a key, or else the latest; store.ErrNotFound if
+// there is none.
+func (r *reader) latest(ctx context.Context, key job.Key) (*entry, error) {
+	e := &entry{}
+	err := e.scan(r.pools.read.QueryRowContext(ctx, r.words.bind(sqlLatest), key.Topic, key.ID).Scan)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, store.ErrNotFound
+	case err != nil:
+		return nil, fmt.Errorf("look a message up: %w", unavailable(err))
+	}
+	return e, nil
+}
+
+// allUnreadable reads all open messages, and returns those that cannot be read.
+func (r *reader) allUnreadable(ctx context.Context) ([]unreadable, error) {
+	var all []unreadable
+	for after := (*entry)(nil); ; {
+		page, err := r.openEntries(ctx, "", after)
+		if err != nil {
+			return nil, err
+		}
+		var seqs []int64
+		for _, e := range page {
+			if e.bad != nil {
+				all = append(all, e.unreadable())
+			} else {
+				seqs = append(seqs, e.seq)
+			}
+		}
+		err = r.messages(ctx, seqs, func(_ []stored, bad []unreadable) error {
+			all = append(all, bad...)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(page) < entryPage {
+			return all, nil
+		}
+		after = page[len(page)-1]
+	}
+}
+
+// messages reads messages with their logs and passes them to work in parts, because
+// bodies may be large.
+func (r *reader) messages(ctx context.Context, seqs []int64, work func(messages []stored, bad []unreadable) error) error {
+	for len(seqs) > 0 {
+		page := seqs[:min(len(seqs), readPage)]
+		seqs = seqs[len(page):]
+		sizes, err := r.sizes(ctx, page)
+		if err != nil {
+			return fmt.Errorf("read messages: %w", unavailable(err))
+		}
+		for len(page) > 0 {
+			n := store.Batch(len(page), len(page), func(i int) int { return sizes[page[i]] })
+			messages, bad, err := r.readMessages(ctx, page[:n])
+			if err != nil {
+				return fmt.Errorf("read messages: %w", unavailable(err))
+			}
+			if err := work(messages, bad); err != nil {
+				return err
+			}
+			page = page[n:]
+		}
+	}
+	return nil
+}
+
+// sizes are the sizes of messages with their bodies, by seq.
+func (r *reader) sizes(ctx context.Context, seqs []int64) (map[int64]int, error) {
+	sizes := make(map[int64]int, len(seqs))
+	return sizes, each(ctx, r.pools.read, sqlSizes+in(seqs), nil, func(rows *sql.Rows) error {
+		var seq int64
+		var size int
+		err := rows.Scan(&seq, &size)
+		sizes[seq] = size
+		return err
+	})
+}
+
+func (r *reader) readMessages(ctx context.Context, seqs []int64) ([]stored, []unreadable, error) {
+	var page []stored
+	err := each(ctx, r.pools.read, sqlStored+"WHERE m.seq"+in(seqs), nil, func(rows *sql.Rows) error {
+		var m stored
+		err := m.scan(rows)
+		page = append(page, m)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.decode(ctx, page)
+}
+
+// readPage is how many messages are read at a time, fewer if they are large.
+const readPage = 500
+
+// stored is a message with its payload and log.
+type stored struct {
+	seq int64
+	store.RestoredJob
+	size int   // of its body and spec
+	bad  error // why it cannot be read
+}
+
+// scan reads the columns of sqlStored.
+func (m *stored) scan(rows *sql.Rows) error {
+	j := &m.Job
+	var state, token, version, cancel int64
+	var body, spec []byte
+	err := rows.Scan(&m.seq, &j.Topic, &j.ID, &j.UID, &j.CreatedAt, &j.DueAt, &j.ExpiresAt, &state,
+		&j.Attempts, &j.Snoozes, &j.ExpiredLeases, &token, &version, &cancel,
+		&j.NextAt, &j.Reason, &j.EndedAt, &body, &spec)
+	if err != nil {
+		return err
+	}
+	m.size = len(body) + len(spec)
+	m.bad = checkRow(state, token, version, int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases))
+	if m.bad == nil {
+		j.State, j.Token, j.Version, j.CancelRequested = job.State(state), uint64(token), uint64(version), cancel != 0
+		m.bad = decodeSpec(&j.Spec, spec)
+		j.Spec.Body = body
+	}
+	return nil
+}
+
+func decodeSpec(s *job.Spec, text []byte) error {
+	if text == nil {
+		return errPayload
+	}
+	if err := encoding.DecodeSpec(text, s); err != nil {
+		return fmt.Errorf("decode its spec: %w", err)
+	}
+	return nil
+}
+
+func (m *stored) unreadable(err error) unreadable {
+	return unreadable{seq: m.seq, key: m.Job.Key, uid: m.Job.UID, state: m.Job.State, err: err}
+}
+
+// decode makes jobs of messages. A job that was running when the process died had no
+// outcome: the attempt is not charged, but its lease counts as expired, so that a job that
+// crashes its process ends. It leaves out unreadable jobs and attempts.
+func (r *reader) decode(ctx context.Context, page []stored) (jobs []stored, bad []unreadable, err error) {
+	seqs, counted := make([]int64, len(page)), []int64(nil)
+	for i := range page {
+		seqs[i] = page[i].seq
+		if page[i].Job.Spec.Count != nil {
+			counted = append(counted, page[i].seq)
+		}
+	}
+	logs, broken, err := readLogs(ctx, r.pools.read, seqs)
+	if err != nil {
+		return nil, nil, err
+	}
+	tallies, err := readTallies(ctx, r.pools.read, counted)
+	if err != nil {
+		return nil, nil, err
+	}
+	now := job.InstantOf(r.clock.Now())
+	for i := range page {
+		m := &page[i]
+		if m.bad != nil {
+			bad = append(bad, m.unreadable(m.bad))
+			continue
+		}
+		if err := broken[m.seq]; err != nil {
+			bad = append(bad, m.unreadable(err))
+		}
+		if m.Job.State == job.Running {
+			m.Job.ExpireLease(now)
+		}
+		m.Log = logs[m.seq]
+		if n := len(m.Log); n > 0 {
+			m.Job.LastAttempt = &m.Log[n-1]
+		}
+		if t := tallies[m.seq]; t != nil {
+			m.Job.Counted, m.Job.Fired, m.CountKeys = t.count, t.fired, t.keys
+		}
+	}
+	return slices.DeleteFunc(page, func(m stored) bool { return m.bad != nil }), bad, nil
+}
+
+// readLogs reads the attempt logs of messages. Attempts that cannot be read are
+// left out; broken has the errors by message.
+func readLogs(ctx context.Context, from querier, seqs []int64) (logs map[int64][]job.Attempt, broken map[int64]error, err error) {
+	if len(seqs) == 0 {
+		return nil, nil, nil
+	}
+	logs, broken = map[int64][]job.Attempt{}, map[int64]error{}
+	err = each(ctx, from, sqlLogs(seqs), nil, func(rows *sql.Rows) error {
+		var seq int64
+		var text []byte
+		if err := rows.Scan(&seq, &text); err != nil {
+			return err
+		}
+		var a job.Attempt
+		if err := encoding.DecodeAttempt(text, &a); err != nil {
+			broken[seq] = fmt.Errorf("decode an attempt of it: %w", err)
+		} else {
+			logs[seq] = append(logs[seq], a)
+		}
+		return nil
+	})
+	for seq := range logs {
+		// A missing one may have been written late.
+		slices.SortStableFunc(logs[seq], func(a, b job.Attempt) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
+	}
+	return logs, broken, err
+}

@@ -1,0 +1,279 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+
+	"github.com/duehook/duehook/job"
+)
+
+// writing writes a group within its transaction.
+type writing struct {
+	*group
+	ctx context.Context
+	tx  *sql.Tx
+	st  *statements
+	// doubtful: the ledger may have some of the rows of flow.
+	doubtful bool
+}
+
+// write makes all changes of the group.
+func (g *group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
+	w := &writing{group: g, ctx: ctx, tx: tx, st: st, doubtful: g.tried}
+	first := g.nextSeq
+	for _, step := range []func() error{
+		w.lookUp, w.writeConfirms,
+		w.writeProgress,
+		// Ended messages free their keys before others take them.
+		w.endReplaced,
+		w.writePuts, w.writeInserts, w.writeTallies, w.writeFlows, w.delete,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	if g.nextSeq != first {
+		if err := w.exec(sqlNextSeq, g.nextSeq); err != nil {
+			return fmt.Errorf("count messages: %w", err)
+		}
+	}
+	if g.probe {
+		if err := w.exec(sqlProbe, ownerKind, ownerName); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+	}
+	return nil
+}
+
+// exec runs one of the rare statements.
+func (w *writing) exec(text string, args ...any) error {
+	_, err := w.tx.ExecContext(w.ctx, w.st.bind(text), args...)
+	return err
+}
+
+// lookUp looks up unknown messages and those of which the ledger may have later versions, and
+// decides what is written.
+func (w *writing) lookUp() error {
+	var args []any
+	for i, c := range w.changes {
+		if c.seq == 0 || len(c.repeated) > 0 || c.put != nil || c.adopt != nil {
+			args = append(args, int64(i), c.key.Topic, c.key.ID, c.uid)
+		}
+	}
+	for i, in := range w.inserts {
+		args = append(args, int64(len(w.changes)+i), in.of.key.Topic, in.of.key.ID, in.of.uid)
+	}
+	rows, err := w.st.lookup.find(w.ctx, w.tx, args)
+	if err != nil {
+		return fmt.Errorf("look up messages: %w", err)
+	}
+	w.resolve(rows)
+	return nil
+}
+
+// advance applies later progress to the message.
+func (m *message) advance(p *progress) {
+	j := &m.job
+	if p == nil || p.version <= j.Version {
+		return
+	}
+	j.State, j.Attempts, j.Snoozes, j.ExpiredLeases = p.state, p.attempts, p.snoozes, p.expiredLeases
+	j.Token, j.Version, j.NextAt, j.Reason, j.EndedAt = p.token, p.version, p.nextAt, p.reason, p.endedAt
+	m.at = p.updated
+}
+
+// supersede marks the message as a replaced job's.
+func (m *message) supersede(at job.Instant) {
+	if !m.job.State.Final() {
+		m.job.State, m.job.Reason, m.job.EndedAt = job.Cancelled, reasonReplaced, at
+	}
+	m.gone, m.confirmed = at, superseded
+}
+
+// writeConfirms comes first: no other change of a job precedes its confirmation.
+func (w *writing) writeConfirms() error {
+	if err := w.st.confirm.exec(w.ctx, w.tx, w.confirms); err != nil {
+		return fmt.Errorf("confirm messages: %w", err)
+	}
+	return nil
+}
+
+// writeProgress updates messages that are not written as a whole.
+func (w *writing) writeProgress() error {
+	var changed []*change
+	for _, c := range w.changes {
+		if c.progress != nil && c.seq != 0 && c.put == nil {
+			changed = append(changed, c)
+		}
+	}
+	args := w.st.progress.room(len(changed))
+	for _, c := range changed {
+		args = c.progress.row(args, c.seq)
+	}
+	updated, err := w.st.progress.update(w.ctx, w.tx, args)
+	if err != nil {
+		return fmt.Errorf("write the progress of messages: %w", err)
+	}
+	if updated < int64(len(changed)) { // somebody wrote a later version, perhaps with these rows
+		w.doubtful = true
+	}
+	return nil
+}
+
+// endReplaced ends replaced messages that are not written as a whole.
+func (w *writing) endReplaced() error {
+	for _, c := range w.changes {
+		if c.replaced != 0 && c.seq != 0 && c.put == nil {
+			w.end(c.seq, c.replaced, superseded)
+		}
+	}
+	for _, e := range w.ends {
+		at := int64(e.at)
+		if err := w.exec(sqlReplace, at, reasonReplaced, at, e.confirmed, at, e.seq); err != nil {
+			return fmt.Errorf("end a replaced message: %w", err)
+		}
+	}
+	return nil
+}
+
+// rows collects rows of message and payload.
+type rows struct{ added, addedPayloads, put, putPayloads []any }
+
+func (r *rows) add(m *message, seq int64) {
+	r.added = m.row(r.added, seq)
+	r.addedPayloads = m.payload(r.addedPayloads, seq)
+}
+
+func (r *rows) overwrite(m *message, seq int64) {
+	r.put = m.row(r.put, seq)
+	r.putPayloads = m.payload(r.putPayloads, seq)
+}
+
+func (w *writing) writeRows(r *rows) error {
+	for _, part := range []struct {
+		of   *bulk
+		args []any
+	}{{&w.st.put, r.put}, {&w.st.putPayload, r.putPayloads}, {&w.st.add, r.added}, {&w.st.addPayload, r.addedPayloads}} {
+		if err := part.of.exec(w.ctx, w.tx, part.args); err != nil {
+			return fmt.Errorf("write messages: %w", err)
+		}
+	}
+	return nil
+}
+
+// writePuts writes whole messages and messages that the ledger lacked. Of several
+// registrations of a key, at most the last may be restored, so their order does not
+// matter.
+func (w *writing) writePuts() error {
+	var r rows
+	for _, c := range w.changes {
+		m := c.anew()
+		if m == nil {
+			continue
+		}
+		if c.seq != 0 {
+			r.overwrite(m, c.seq)
+		} else {
+			c.seq = w.take()
+			r.add(m, c.seq)
+		}
+		for _, f := range c.log {
+			f.of, w.doubtful = c.target, true
+			w.flows = append(w.flows, f)
+		}
+	}
+	return w.writeRows(&r)
+}
+
+// anew returns the message that a change writes, with later progress applied, or nil.
+func (c *change) anew() *message {
+	if c.put == nil && (c.adopt == nil || c.seq != 0) {
+		return nil
+	}
+	var m message
+	if c.put != nil {
+		m = *c.put
+	} else {
+		m = newMessage(*c.adopt, c.adopted)
+	}
+	m.advance(c.progress)
+	m.gone = c.gaveWay
+	if c.replaced != 0 {
+		m.supersede(c.replaced)
+	}
+	return &m
+}
+
+// take returns the seq of a new message.
+func (w *writing) take() int64 {
+	seq := w.nextSeq
+	w.nextSeq++
+	return seq
+}
+
+func (w *writing) writeInserts() error {
+	r := rows{added: w.st.add.room(len(w.inserts)), addedPayloads: w.st.addPayload.room(len(w.inserts))}
+	for _, in := range w.inserts {
+		if in.refused || in.of.seq != 0 {
+			continue
+		}
+		in.of.seq = w.take()
+		r.add(&in.message, in.of.seq)
+	}
+	return w.writeRows(&r)
+}
+
+func (w *writing) writeFlows() error {
+	if err := w.dropKnownFlows(); err != nil {
+		return fmt.Errorf("read flow: %w", err)
+	}
+	args := w.st.flow.room(len(w.flows))
+	for i := range w.flows {
+		if f := &w.flows[i]; f.of.seq != 0 {
+			args = f.row(args, w.host)
+		}
+	}
+	if err := w.st.flow.exec(w.ctx, w.tx, args); err != nil {
+		return fmt.Errorf("write flow: %w", err)
+	}
+	return nil
+}
+
+// delete deletes messages with their other rows, in the order of their keys.
+func (w *writing) delete() error {
+	var seqs []int64
+	for _, t := range w.drops {
+		seqs = append(seqs, t.seq)
+	}
+	for _, p := range w.purges {
+		old, err := w.aged(p)
+		if err != nil {
+			return fmt.Errorf("look for old messages: %w", err)
+		}
+		p.deleted = len(old)
+		seqs = append(seqs, old...)
+	}
+	if len(seqs) == 0 {
+		return nil
+	}
+	slices.Sort(seqs)
+	for _, text := range sqlDrop(seqs) {
+		if err := w.exec(text); err != nil {
+			return fmt.Errorf("delete messages: %w", err)
+		}
+	}
+	return nil
+}
+
+func (w *writing) aged(p *purge) ([]int64, error) {
+	var seqs []int64
+	err := each(w.ctx, w.tx, w.st.bind(sqlAged), []any{int64(p.until), p.limit}, func(rows *sql.Rows) error {
+		var seq int64
+		err := rows.Scan(&seq)
+		seqs = append(seqs, seq)
+		return err
+	})
+	return seqs, err
+}
