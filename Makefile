@@ -8,6 +8,18 @@ golangci_lint := .tools/bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # machine reports.
 export GOLANGCI_LINT_CACHE := $(CURDIR)/.tools/golangci-lint-cache
 
+# They build the packages.
+GORELEASER_VERSION := v2.17.1
+CYCLONEDX_VERSION := v1.10.0
+goreleaser := .tools/bin/goreleaser-$(GORELEASER_VERSION)
+cyclonedx := .tools/bin/cyclonedx-gomod
+
+# They check deploy/helm and deploy/kubernetes.
+HELM_VERSION := v3.22.0
+KUBECONFORM_VERSION := v0.8.0
+helm := .tools/bin/helm-$(HELM_VERSION)
+kubeconform := .tools/bin/kubeconform-$(KUBECONFORM_VERSION)
+
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
@@ -51,6 +63,17 @@ demo: ## watch jobs come due, fail, retry and arrive, in under a minute
 .PHONY: build
 build: ## bin/duehook, static
 	$(plain) go build -trimpath -ldflags '$(LDFLAGS)' -o bin/duehook .
+
+.PHONY: dist
+dist: $(goreleaser) $(cyclonedx) ## packages for six platforms, deb, rpm, SBOM and checksums in build/dist; publishes nothing
+	GORELEASER=$(CURDIR)/$(goreleaser) scripts/dist
+
+$(goreleaser):
+	GOBIN=$(CURDIR)/.tools/bin $(plain) go install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
+	mv .tools/bin/goreleaser $@
+
+$(cyclonedx):
+	GOBIN=$(CURDIR)/.tools/bin $(plain) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)
 
 # Three parts at a time, since many tests wait more than they work: those that wait first,
 # so that the others fill the cores.
@@ -146,7 +169,7 @@ web-soak: deps $(npm_installed) ## how fast pages are painted with 100,000 jobs
 	DUEHOOK=$(CURDIR)/build/duehook npm --prefix web run soak
 
 # One part after the other: what is measured gets the whole machine. SOAK chooses parts.
-SOAK ?= go bench long-e2e simulation torture model web lateness
+SOAK ?= go bench long-e2e simulation torture model web dist deploy lateness
 
 .PHONY: soak
 soak: deps $(npm_installed) $(testrun) ## what measures, soaks or needs a quiet machine: about an hour; SOAK chooses parts
@@ -182,6 +205,23 @@ soak-model: $(testrun)
 .PHONY: soak-web
 soak-web: $(testrun)
 	@$(testrun) exec web $(MAKE) --no-print-directory web-soak
+
+.PHONY: soak-dist
+soak-dist: $(testrun) $(goreleaser) $(cyclonedx)
+	@GORELEASER=$(CURDIR)/$(goreleaser) $(testrun) exec dist scripts/dist twice
+	@$(testrun) exec dist-test scripts/dist-test
+
+.PHONY: soak-deploy
+soak-deploy: $(testrun) $(helm) $(kubeconform)
+	@HELM=$(CURDIR)/$(helm) KUBECONFORM=$(CURDIR)/$(kubeconform) $(testrun) exec deploy scripts/deploy-test
+
+$(helm):
+	GOBIN=$(CURDIR)/.tools/bin $(plain) go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	mv .tools/bin/helm $@
+
+$(kubeconform):
+	GOBIN=$(CURDIR)/.tools/bin $(plain) go install github.com/yannh/kubeconform/cmd/kubeconform@$(KUBECONFORM_VERSION)
+	mv .tools/bin/kubeconform $@
 
 .PHONY: soak-lateness
 soak-lateness: $(testrun)

@@ -191,6 +191,11 @@ func TestCommandsOnTheRest(t *testing.T) {
 	u.run(cli.ExitRefused, "endpoints test "+u.receiver+"/bad", "http_500")
 	u.run(cli.ExitOK, "health", "ready")
 	u.run(cli.ExitUnavailable, "health --addr 127.0.0.1:1 --timeout 1s --url= ")
+	_, port, _ := strings.Cut(strings.TrimPrefix(u.environ[0], "DUEHOOK_URL=http://"), ":")
+	u.environ[0] = "DUEHOOK_ADDR=:" + port // as in a container
+	u.run(cli.ExitOK, "health", "ready")
+	u.environ[0] = "DUEHOOK_ADDR=0.0.0.0:1"
+	u.run(cli.ExitUnavailable, "health")
 }
 
 func TestImportAndExport(t *testing.T) {

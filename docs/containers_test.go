@@ -127,7 +127,7 @@ func TestDockerignoreLeavesWhatIsBuilt(t *testing.T) {
 
 var (
 	mounted   = regexp.MustCompile(`(?m)^RUN .*--mount|^# *syntax *=|<<`)
-	fromStage = regexp.MustCompile(`(?m)^FROM (\S+) AS (\S+)`)
+	fromStage = regexp.MustCompile(`(?m)^FROM (?:--platform=linux )?(\S+) AS (\S+)`)
 	copied    = regexp.MustCompile(`(?m)^COPY (.+) \S+$`)
 )
 
@@ -139,7 +139,7 @@ func TestDockerfile(t *testing.T) {
 	}
 	patterns, copies := dockerignore(t), 0
 	for _, m := range copied.FindAllStringSubmatch(text, -1) {
-		if strings.HasPrefix(m[1], "--from=") {
+		if strings.HasPrefix(m[1], "--") {
 			continue
 		}
 		for name := range strings.FieldsSeq(m[1]) {
@@ -162,7 +162,10 @@ func TestDockerfile(t *testing.T) {
 	if err != nil || grace > 8*time.Second {
 		t.Errorf("DUEHOOK_GRACE: %v, %v", grace, err)
 	}
-	for _, want := range []string{"ARG VERSION", "main.version=${VERSION}", "--chown=65532:65532"} {
+	for _, want := range []string{
+		"ARG VERSION", "main.version=${VERSION}", "--chown=65532:65532", `CMD ["/usr/local/bin/duehook", "health"]`,
+		"org.opencontainers.image.licenses=", "org.opencontainers.image.version=", "GOARCH=${TARGETARCH}",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}
@@ -184,16 +187,23 @@ type service struct {
 	}
 	Image           string
 	Command         []string
-	Environment     map[string]string
+	Profiles        []string
+	Restart         string
+	Environment     map[string]*string // nil: passed on from .env
 	Volumes         []string
 	Ports           []string
 	ExtraHosts      []string `yaml:"extra_hosts"`
 	StopGracePeriod string   `yaml:"stop_grace_period"`
 	ReadOnly        bool     `yaml:"read_only"`
 	Logging         struct{ Options map[string]string }
-	Healthcheck     struct {
+	DependsOn       map[string]struct{ Condition string } `yaml:"depends_on"`
+	Deploy          struct {
+		Resources struct{ Limits struct{ CPUs, Memory string } }
+	}
+	Healthcheck struct {
 		Test        []string
 		StartPeriod string `yaml:"start_period"`
+		Disable     bool
 	}
 }
 
@@ -211,16 +221,14 @@ func TestCompose(t *testing.T) {
 	}
 	nodes := 0
 	for name, s := range c.Services {
-		if s.Logging.Options["max-size"] == "" || s.Logging.Options["max-file"] == "" {
-			t.Errorf("%s: its log has no limit", name)
-		}
-		// An image's volume that is not named here is a new one at each start.
-		if len(s.Volumes) != 1 || !strings.HasSuffix(s.Volumes[0], ":/data") {
-			t.Errorf("%s: volumes %v, want a named one at /data", name, s.Volumes)
-		} else if volume, _, _ := strings.Cut(s.Volumes[0], ":"); !hasKey(c.Volumes, volume) {
-			t.Errorf("%s: volume %s is not declared", name, volume)
-		}
+		s.checkAny(t, name, c.Volumes)
 		if s.Build == nil {
+			continue
+		}
+		if name == "settings" { // ends before the nodes start, with what is wrong
+			if strings.Join(s.Command, " ") != "config" || s.Restart != "no" || len(s.DependsOn) > 0 || !s.Healthcheck.Disable {
+				t.Errorf("settings: %+v", s)
+			}
 			continue
 		}
 		nodes++
@@ -239,6 +247,41 @@ func TestCompose(t *testing.T) {
 	if !strings.Contains(read(t, ".gitignore"), "\n/.env\n") {
 		t.Error(".env, with its keys, is not in .gitignore")
 	}
+	for _, profile := range []string{"proxy", "receiver", "ledger", "monitoring"} {
+		used := false
+		for _, s := range c.Services {
+			used = used || slices.Contains(s.Profiles, profile)
+		}
+		if !used || !strings.Contains(read(t, "docs/docker.md"), "`"+profile+"`") {
+			t.Errorf("no service has the profile %s, or docs/docker.md does not name it", profile)
+		}
+	}
+}
+
+// checkAny checks what holds for each service.
+func (s *service) checkAny(t *testing.T, name string, volumes map[string]any) {
+	t.Helper()
+	if s.Logging.Options["max-size"] == "" || s.Logging.Options["max-file"] == "" {
+		t.Errorf("%s: its log has no limit", name)
+	}
+	if limits := s.Deploy.Resources.Limits; limits.CPUs == "" || limits.Memory == "" {
+		t.Errorf("%s: its resources have no limit", name)
+	}
+	for _, volume := range s.Volumes {
+		source, _, _ := strings.Cut(volume, ":")
+		if file, is := strings.CutPrefix(source, "./"); is {
+			if _, err := os.Stat(filepath.Join(root, file)); err != nil || !strings.HasSuffix(volume, ":ro") {
+				t.Errorf("%s: %s: %v, or it can be written to", name, volume, err)
+			}
+		} else if !hasKey(volumes, source) {
+			t.Errorf("%s: volume %s is not declared", name, source)
+		}
+	}
+	for _, port := range s.Ports {
+		if !strings.HasPrefix(port, "127.0.0.1:") {
+			t.Errorf("%s: %s is open to the network", name, port)
+		}
+	}
 }
 
 func hasKey[V any](m map[string]V, key string) bool {
@@ -251,18 +294,26 @@ func (s *service) checkNode(t *testing.T, name string) {
 	if s.Build.Args["VERSION"] != "${VERSION:-}" {
 		t.Errorf("%s: the version is %q", name, s.Build.Args["VERSION"])
 	}
-	for _, v := range []string{"DUEHOOK_API_KEYS", "DUEHOOK_MASTER_KEY", "DUEHOOK_SIGNING_SECRET", "DUEHOOK_ALLOW_CIDRS"} {
-		if s.Environment[v] != "${"+v+":-}" {
-			t.Errorf("%s: %s is %q: .env does not set it", name, v, s.Environment[v])
+	// An image's volume that is not named here is a new one at each start.
+	if len(s.Volumes) != 1 || !strings.HasSuffix(s.Volumes[0], ":/data") {
+		t.Errorf("%s: volumes %v, want a named one at /data", name, s.Volumes)
+	}
+	for variable := range strings.FieldsSeq(strings.Join(settingsOf(t), " ")) {
+		value, passed := s.Environment[variable]
+		switch image := strings.Contains(read(t, "Dockerfile"), variable+"=") && value == nil && !passed; {
+		case image: // the image sets it
+		case !passed, value != nil && !strings.HasPrefix(*value, "${"+variable+":-"):
+			t.Errorf("%s: .env does not set %s", name, variable)
 		}
 	}
-	if hasKey(s.Environment, "DUEHOOK_SIGNING") {
-		t.Errorf("%s: signing is turned off", name)
+	if got := strings.Join(s.Healthcheck.Test, " "); got != "CMD /usr/local/bin/duehook health" || s.DependsOn["settings"].Condition != "service_completed_successfully" {
+		t.Errorf("%s: its health is %q, and it depends on %v", name, got, s.DependsOn)
 	}
-	grace, err := time.ParseDuration(s.Environment["DUEHOOK_GRACE"])
+	grace, err := time.ParseDuration(fallback(s.Environment["DUEHOOK_GRACE"]))
+	drain, errDrain := time.ParseDuration(fallback(s.Environment["DUEHOOK_DRAIN_DELAY"]))
 	stop, errStop := time.ParseDuration(s.StopGracePeriod)
-	if err != nil || errStop != nil || stop < grace+10*time.Second {
-		t.Errorf("%s: grace %v (%v), killed after %v (%v)", name, grace, err, stop, errStop)
+	if err != nil || errDrain != nil || errStop != nil || stop < grace+drain+10*time.Second {
+		t.Errorf("%s: grace %v (%v), drained for %v (%v), killed after %v (%v)", name, grace, err, drain, errDrain, stop, errStop)
 	}
 	if !slices.Contains(s.ExtraHosts, "host.docker.internal:host-gateway") {
 		t.Errorf("%s: receivers on the host have no name", name)
@@ -270,9 +321,26 @@ func (s *service) checkNode(t *testing.T, name string) {
 	if !s.ReadOnly {
 		t.Errorf("%s: its file system can be written to", name)
 	}
-	for _, port := range s.Ports {
-		if !strings.HasPrefix(port, "127.0.0.1:") {
-			t.Errorf("%s: %s is open to the network", name, port)
-		}
+}
+
+// settingsOf are the variables of all settings.
+func settingsOf(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, m := range regexp.MustCompile("(?m)^\\| `--([a-z-]+)`").FindAllStringSubmatch(read(t, "docs/settings.md"), -1) {
+		names = append(names, "DUEHOOK_"+strings.ToUpper(strings.ReplaceAll(m[1], "-", "_")))
 	}
+	if len(names) < 30 {
+		t.Fatalf("%d settings in docs/settings.md: the pattern is wrong", len(names))
+	}
+	return names
+}
+
+// fallback is the value of ${NAME:-value}.
+func fallback(text *string) string {
+	if text == nil {
+		return ""
+	}
+	_, value, _ := strings.Cut(strings.TrimSuffix(*text, "}"), ":-")
+	return value
 }

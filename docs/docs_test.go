@@ -122,9 +122,9 @@ var (
 var foreign = []string{
 	"--appendonly", "--appendfsync", "--maxmemory-policy", // redis-server
 	"--always", "--tags", // git
-	"--no-create-home", "--now", "--shell", "--system", // useradd, systemctl
+	"--no-create-home", "--from-literal", "--now", "--set", "--shell", "--system", // useradd, systemctl
 	"--dbname", "--encoding", "--exit-on-error", "--file", "--format", "--rdb", "--single-transaction", "--template", // copies of databases
-	"--add-host", "--build", "--build-arg", "--name", "--network", "--no-deps", "--restart", "--rm", "--stop-timeout", "--volumes", // docker
+	"--add-host", "--build", "--build-arg", "--name", "--network", "--no-deps", "--platform", "--profile", "--push", "--restart", "--rm", "--scale", "--stop-timeout", "--volumes", // docker
 }
 
 func TestSettingsExist(t *testing.T) {
@@ -147,6 +147,28 @@ func TestSettingsExist(t *testing.T) {
 				t.Errorf("%s names %s, which is no setting", name, v)
 			}
 		}
+	}
+}
+
+// TestDeployedSettingsExist: a misspelt variable stops the node.
+func TestDeployedSettingsExist(t *testing.T) {
+	known := append(settingsOf(t), cli.Variables...)
+	found := 0
+	err := filepath.WalkDir(filepath.Join(root, "deploy"), func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, v := range variable.FindAllString(string(text), -1) {
+			found++
+			if v != "DUEHOOK_" && !slices.Contains(known, v) {
+				t.Errorf("%s sets %s, which is no setting", path, v)
+			}
+		}
+		return err
+	})
+	if err != nil || found < 20 {
+		t.Errorf("%d variables found: %v", found, err)
 	}
 }
 
