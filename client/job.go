@@ -129,6 +129,7 @@ type Job struct {
 	BizKey      string            `json:"biz_key"`
 	OrderKey    string            `json:"order_key"`
 	Labels      map[string]string `json:"labels"`
+	Dialect     string            `json:"dialect"` // of the API that registered it; empty: v1
 	URL         string            `json:"url"`
 	Method      string            `json:"method"`
 	State       State             `json:"state"`

@@ -15,10 +15,14 @@ func (s *sender) rendered(j *job.Job) (*job.Job, error) {
 	if j.Spec.Reports == "" {
 		return j, nil
 	}
-	if s.render == nil {
+	render := s.render
+	if own := s.dialect(j).RenderCallback; own != nil {
+		render = own
+	}
+	if render == nil {
 		return j, errNoRenderer
 	}
-	body, err := s.render(j)
+	body, err := render(j)
 	if err != nil {
 		return j, err
 	}
@@ -35,16 +39,25 @@ func (s *sender) toRead(j *job.Job) int {
 		limit = contract.ExpectLimit
 	}
 	if j.Spec.Callbacks != nil {
-		limit = max(limit, s.callbackLimit)
+		limit = max(limit, s.callbackLimitOf(j))
 	}
 	return limit
 }
 
+// callbackLimitOf returns how much of an answer callbacks of the job contain.
+func (s *sender) callbackLimitOf(j *job.Job) int {
+	if s.callbackLimit <= 0 {
+		return 0
+	}
+	return max(s.callbackLimit, s.dialect(j).CallbackResponse)
+}
+
 // response returns the answer's body for the callbacks of the job, if it has any.
 func (s *sender) response(j *job.Job, a *contract.Answer) *job.Response {
-	if j.Spec.Callbacks == nil || s.callbackLimit <= 0 {
+	limit := s.callbackLimitOf(j)
+	if j.Spec.Callbacks == nil || limit <= 0 {
 		return nil
 	}
-	body := a.Body[:min(len(a.Body), s.callbackLimit)]
+	body := a.Body[:min(len(a.Body), limit)]
 	return &job.Response{Body: bytes.Clone(body), Cut: len(a.Body) > len(body) || a.Lost != ""}
 }

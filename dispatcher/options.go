@@ -124,6 +124,8 @@ type Options struct {
 	// CallbackResponse is how much of an answer callbacks contain, in bytes. Zero:
 	// DefaultCallbackResponse; negative: nothing.
 	CallbackResponse int
+	// Dialects are the contracts of the dialects of the API, by their names.
+	Dialects map[string]*Dialect
 	// Signer signs requests; nil: requests are not signed.
 	Signer Signer
 

@@ -271,7 +271,11 @@ func (p *pipeline) handle(ph phases, c *claim) {
 // conclude passes the outcome of a claim to the settler.
 func (p *pipeline) conclude(c *claim, o job.Outcome) {
 	p.d.metrics.outcomes[o.Kind].Inc()
-	p.settler.batches.Add(&result{settlement: p.opts.Policy.Settle(&c.Job, o, p.opts.Random), leaseEnd: c.asked.Add(p.leaseOf(&c.Job))})
+	policy := p.opts.Policy
+	if p.opts.dialectOf(&c.Job).Exact {
+		policy.Jitter = 0
+	}
+	p.settler.batches.Add(&result{settlement: policy.Settle(&c.Job, o, p.opts.Random), leaseEnd: c.asked.Add(p.leaseOf(&c.Job))})
 }
 
 // deliver makes the attempt of a claimed job, unless something speaks against it.

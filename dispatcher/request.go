@@ -92,6 +92,22 @@ func setAll(h http.Header, fields []field) {
 	}
 }
 
+// complete adds the signature and the headers of the job's dialect.
+func (s *sender) complete(ctx context.Context, h http.Header, j *job.Job, number int, at job.Instant) error {
+	if err := s.sign(ctx, h, j, at); err != nil {
+		return err
+	}
+	own := s.dialect(j).Headers
+	if own == nil {
+		return nil
+	}
+	headers, err := own(ctx, j, number, at)
+	for _, added := range headers {
+		h.Set(added.Name, added.Value)
+	}
+	return err
+}
+
 // sign adds the signature, if requests are signed.
 func (s *sender) sign(ctx context.Context, h http.Header, j *job.Job, at job.Instant) error {
 	if s.signer == nil {

@@ -44,8 +44,9 @@ type sender struct {
 	log     *slog.Logger
 	bodies  sync.Pool // of *bytes.Buffer
 
-	render        func(*job.Job) ([]byte, error)
 	callbackLimit int // bytes of answers for callbacks
+	dialect       func(*job.Job) *Dialect
+	render        func(*job.Job) ([]byte, error) // nil: callbacks fail
 }
 
 func newSender(o Options, transport http.RoundTripper) *sender {
@@ -54,7 +55,7 @@ func newSender(o Options, transport http.RoundTripper) *sender {
 		replay: o.ConnectRetries > 0, clock: o.Clock, timeout: o.Timeout,
 		agent: "duehook/" + o.Version, limits: o.Limits, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
 		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
-		render: o.RenderCallback, callbackLimit: o.CallbackResponse,
+		render: o.RenderCallback, callbackLimit: o.CallbackResponse, dialect: o.dialectOf,
 	}
 	s.client = s.newClient(transport, o.ConnectRetries, o.Random)
 	return s
@@ -82,7 +83,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errExcluded
 	}
 	span.inject(req.Header)
-	if err := s.sign(timed, req.Header, j, attempt.StartedAt); err != nil {
+	if err := s.complete(timed, req.Header, j, attempt.Number, attempt.StartedAt); err != nil {
 		s.log.Error("a request could not be signed", "topic", j.Topic, "id", j.ID, "error", err)
 		return job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnsigned, After: unsignedPause}, errExcluded
 	}
@@ -104,7 +105,13 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errEndpoint
 	}
 	attempt.Status, attempt.ResponseHeaders, attempt.ResponseBody = a.Status, headerExcerpt(a.Header), contract.Excerpt(a.Body)
-	o, attempt.Error = contract.Judge(a, j.Spec.ExpectBody, c.instant(s.clock.Now()))
+	if own := s.dialect(j).Judge; own != nil {
+		if o = own(a.Status, a.Header, c.instant(s.clock.Now())); o.Kind != job.OutcomeDelivered {
+			attempt.Error = contract.StatusClass(a.Status)
+		}
+	} else {
+		o, attempt.Error = contract.Judge(a, j.Spec.ExpectBody, c.instant(s.clock.Now()))
+	}
 	if o.Kind == job.OutcomeDelivered && o.After > 0 {
 		o, attempt.Error = s.armAgain(j, &a, o.After)
 	}

@@ -18,6 +18,8 @@ type Dialect struct {
 	// below it. Empty: the dialect only has the paths of its routes.
 	Prefix string
 	Routes []Route
+	// Path returns the path of a route for a path below Prefix; both are escaped. Nil: the same.
+	Path func(escaped string) string
 	// Authorization returns the credentials of a request in the form of the
 	// Authorization header. Nil: the header itself.
 	Authorization func(*http.Request) string
@@ -81,6 +83,9 @@ func (c *Call) Param(name string) string {
 
 // Query is the query string, parsed.
 func (c *Call) Query() url.Values { return c.context.QueryParams() }
+
+// ClientIP is the address of the client, or of the proxy before the server.
+func (c *Call) ClientIP() string { return c.context.RealIP() }
 
 // Caller is who is calling. It reports false if the server has no keys.
 func (c *Call) Caller() (access.Principal, bool) { return c.caller, c.keyed }

@@ -34,6 +34,7 @@ func foreign() Dialect {
 		Authorization: func(r *http.Request) string {
 			return "Bearer " + r.URL.Query().Get("token")
 		},
+		Path: func(escaped string) string { return strings.Replace(escaped, "/Names/", "/names/", 1) },
 		WriteError: func(c *Call, e *Error) error {
 			return c.WriteJSON(http.StatusOK, map[string]any{"code": e.Code.Status, "msg": e.Code.Name})
 		},
@@ -84,6 +85,7 @@ func TestDialects(t *testing.T) {
 		{"GET", "/queue/a?token=secret", "", 200, `{"code":404,"msg":"job_not_found"}`},
 		{"GET", "/queue/names/a%20%C3%A9?token=secret", "", 200, "a é"},
 		{"GET", "/queue/names/a%2Fb%25?token=secret", "", 200, "a/b%"},
+		{"GET", "/queue/Names/a%2Fb?token=secret", "", 200, "a/b"},
 		{"POST", "/queue/to/https://shop.example//a%2Fb?x=1&token=secret", "", 202, "/queue/to/https://shop.example//a%2Fb?x=1&token=secret"},
 		{"PUT", "/queue/admin?token=secret", "", 200, `{"code":403,"msg":"forbidden"}`},
 		{"DELETE", "/queue/defect?token=secret", "", 200, `{"code":500,"msg":"internal_error"}`},

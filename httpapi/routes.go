@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -98,6 +99,24 @@ func (s *Server) dialectOf(c echo.Context) *Dialect {
 		}
 	}
 	return &Dialect{}
+}
+
+// rewrite gives a request the path that its dialect means by it.
+func (s *Server) rewrite(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		u := c.Request().URL
+		for i := range s.opts.Dialects {
+			d := &s.opts.Dialects[i]
+			if d.Path == nil || !strings.HasPrefix(u.Path, d.Prefix) {
+				continue
+			}
+			escaped := d.Path(u.EscapedPath())
+			if decoded, err := url.PathUnescape(escaped); err == nil {
+				u.Path, u.RawPath = decoded, escaped
+			}
+		}
+		return next(c)
+	}
 }
 
 // Routes are all calls that the server has: those of its dialects and its own.

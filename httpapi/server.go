@@ -66,6 +66,7 @@ func (s *Server) newRouter() *echo.Echo {
 	e := echo.New()
 	e.HTTPErrorHandler = s.writeError
 	e.IPExtractor = echo.ExtractIPDirect()
+	e.Pre(s.rewrite)
 	e.Use(
 		s.observe,
 		s.audit,

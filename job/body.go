@@ -61,7 +61,8 @@ func (f *Findings) body(d *Draft, s *Spec, l Limits) {
 		f.Add("content_type", "needs a body, body_text or body_base64")
 		return
 	}
-	if f.Check("content_type", checkContentType(*d.ContentType)) {
+	// A dialect may send none.
+	if *d.ContentType == "" && s.Dialect != nil || f.Check("content_type", checkContentType(*d.ContentType)) {
 		s.ContentType = *d.ContentType
 	}
 }

@@ -43,9 +43,6 @@ type Callbacks struct {
 	Retry *Retry // of the callbacks; nil means the ladder of the server's settings
 	// IncludeRequest: reports contain the headers and the body of the job.
 	IncludeRequest bool
-	// Form names the form of the bodies, if the dialect that registered the job has another one
-	// than ours; empty: ours.
-	Form string
 	// Replays counts the replays of the job, so that each round has callbacks of its own.
 	Replays int
 }
@@ -70,7 +67,7 @@ func (c *Callbacks) same(o *Callbacks) bool {
 	if c == nil || o == nil {
 		return c == o
 	}
-	return c.Form == o.Form && c.Retry.same(o.Retry) && c.IncludeRequest == o.IncludeRequest && maps.EqualFunc(c.By, o.By, func(a, b *Callback) bool {
+	return c.Retry.same(o.Retry) && c.IncludeRequest == o.IncludeRequest && maps.EqualFunc(c.By, o.By, func(a, b *Callback) bool {
 		return a.Destination == b.Destination && a.Method == b.Method && slices.Equal(a.Headers, b.Headers)
 	})
 }
@@ -131,7 +128,7 @@ func (s Spec) InReport(request bool) Spec {
 		s.Headers, s.Body, s.ContentType = nil, nil, ""
 	}
 	if c := s.Callbacks; c != nil {
-		s.Callbacks = &Callbacks{Form: c.Form, Replays: c.Replays}
+		s.Callbacks = &Callbacks{Replays: c.Replays}
 		for e := range c.By {
 			s.Callbacks.Set(e, &Callback{})
 		}
@@ -299,7 +296,7 @@ func (j *Job) report(to []Successor, e CallbackEvent, r *Report) []Successor {
 			Destination: target.Destination, Method: target.Method, Headers: target.Headers,
 			ContentType: BodyJSON.ContentType(), BodyForm: BodyJSON,
 			Priority: j.Spec.Priority, Retry: j.Spec.Callbacks.Retry,
-			Traceparent: j.Spec.Traceparent, Reports: e,
+			Traceparent: j.Spec.Traceparent, Reports: e, Dialect: j.Spec.Dialect,
 		},
 		Report: r,
 	})

@@ -9,7 +9,6 @@ type CallbacksDraft struct {
 	Retry *Retry
 	// IncludeRequest: reports contain the headers and the body of the job.
 	IncludeRequest *bool
-	Form           string // see Callbacks; the dialect sets it
 }
 
 // CallbackDraft is one of them.
@@ -24,7 +23,7 @@ func (c *Callbacks) Draft() *CallbacksDraft {
 	if c == nil {
 		return nil
 	}
-	d := &CallbacksDraft{On: map[CallbackEvent]*CallbackDraft{}, Retry: c.Retry, IncludeRequest: given(c.IncludeRequest), Form: c.Form}
+	d := &CallbacksDraft{On: map[CallbackEvent]*CallbackDraft{}, Retry: c.Retry, IncludeRequest: given(c.IncludeRequest)}
 	for _, e := range CallbackEvents {
 		if of := c.On(e); of != nil {
 			d.On[e] = &CallbackDraft{Destination: &of.Destination, Method: given(of.Method), Headers: headerMap(of.Headers)}
@@ -38,7 +37,7 @@ func (f *Findings) callbacks(d *CallbacksDraft) *Callbacks {
 	if d == nil || len(d.On) == 0 && d.Retry == nil && d.IncludeRequest == nil {
 		return nil
 	}
-	c := Callbacks{IncludeRequest: d.IncludeRequest != nil && *d.IncludeRequest, Form: d.Form}
+	c := Callbacks{IncludeRequest: d.IncludeRequest != nil && *d.IncludeRequest}
 	f.within("callbacks", func(f *Findings) { c.Retry = f.retry(d.Retry) })
 	if len(d.On) == 0 {
 		f.Add("callbacks", "must name an event: "+enumerate(CallbackEvents))

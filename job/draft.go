@@ -32,6 +32,7 @@ type Draft struct {
 	Count       *CountDraft
 	Callbacks   *CallbacksDraft
 	AgainBody   *bool // whether a receiver may replace the body
+	Dialect     *Dialect
 
 	// NoBizKey and NoExpect remove these fields in a change.
 	NoBizKey bool
@@ -48,7 +49,7 @@ func (j *Job) Draft() *Draft {
 		At: given(s.When.At), Delay: given(s.When.Delay), Spread: given(s.When.Spread),
 		ContentType: given(s.ContentType), Headers: headerMap(s.Headers), Retry: s.Retry,
 		Timeout: given(s.Timeout), TTL: given(s.TTL), Expect: given(s.ExpectBody), Labels: labelMap(s.Labels),
-		Priority: new(s.Priority.Number()), Callbacks: s.Callbacks.Draft(), AgainBody: given(s.AgainBody),
+		Priority: new(s.Priority.Number()), Callbacks: s.Callbacks.Draft(), AgainBody: given(s.AgainBody), Dialect: s.Dialect,
 	}
 	if d.Retry == nil {
 		d.Retry = &Retry{}

@@ -202,7 +202,7 @@ func checkSpec(t *testing.T, s *job.Spec) {
 		t.Errorf("due in %v", d)
 	}
 	switch s.Method {
-	case "", "PUT", "PATCH":
+	case "", "PUT", "PATCH", "GET", "DELETE":
 	default:
 		t.Errorf("method %q", s.Method)
 	}

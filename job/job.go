@@ -80,6 +80,8 @@ type Spec struct {
 	// Reports is the event that the job, a callback, reports; empty for other jobs. Body is
 	// then an encoded Report, from which the request is made.
 	Reports CallbackEvent
+	// Dialect registered the job; nil: duehook's own.
+	Dialect *Dialect
 	// OrderKey, if not empty, has the jobs of the topic with the same key delivered one
 	// at a time; see Job.Turn.
 	OrderKey string
@@ -95,7 +97,7 @@ func (s *Spec) SameContent(o *Spec) bool {
 		s.When == o.When && s.Retry.same(o.Retry) && s.Timeout == o.Timeout &&
 		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody && s.AgainBody == o.AgainBody && slices.Equal(s.Labels, o.Labels) &&
 		s.Reports == o.Reports && s.Callbacks.same(o.Callbacks) &&
-		samePart(s.Occurrence, o.Occurrence) && samePart(s.Group, o.Group) && samePart(s.Count, o.Count)
+		samePart(s.Occurrence, o.Occurrence) && samePart(s.Group, o.Group) && samePart(s.Count, o.Count) && samePart(s.Dialect, o.Dialect)
 }
 
 // samePart compares parts that a job may lack.

@@ -29,11 +29,11 @@ func (o *Occurrence) Is(p *Occurrence) bool {
 // KeepOccurrence is how long at least a job of a schedule is kept after its end. It
 // shows that the occurrence was registered, to a node that cannot know. That node's call
 // is bounded by a much shorter time. A counted job is kept as long, to answer clients
-// that repeat a count.
+// that repeat a count, and a job of a dialect to recognize a duplicate.
 const KeepOccurrence = 10 * time.Minute
 
 // KeepsEnd reports whether the job is kept for KeepOccurrence after its end.
-func (s *Spec) KeepsEnd() bool { return s.Occurrence != nil || s.Count != nil }
+func (s *Spec) KeepsEnd() bool { return s.Occurrence != nil || s.Count != nil || s.Dialect != nil }
 
 // MustKeep reports whether the job ended so recently that no store may forget it,
 // whatever its retention.

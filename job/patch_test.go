@@ -95,7 +95,7 @@ func TestPatchRefuses(t *testing.T) {
 		`{"delay":1,"spread":"2d"}`:               {"spread": "from 0s to 1d"},
 		`{"retry":{"steps":[]}}`:                  {"retry.steps": "1 to 64"},
 		`{"priority":-1}`:                         {"priority": "from 1 to 9"},
-		`{"biz_key":"a/b","method":"GET"}`:        {"biz_key": "may contain", "method": "POST"},
+		`{"biz_key":"a/b","method":"HEAD"}`:       {"biz_key": "may contain", "method": "POST"},
 		`{"timeout":0,"expect":{"body":" "}}`:     {"timeout": "from 100ms", "expect.body": "white space"},
 		`{"content_type":"x"}`:                    {"content_type": "media type"},
 	} {

@@ -137,6 +137,9 @@ func (f *Findings) content(d *Draft, s *Spec, l Limits) {
 	if d.Count != nil {
 		s.Count = f.count(d.Count)
 	}
+	if d.Dialect != nil {
+		s.Dialect = f.dialect(d.Dialect)
+	}
 	if d.Callbacks != nil {
 		c := f.callbacks(d.Callbacks)
 		if c != nil && s.Callbacks != nil {
@@ -158,7 +161,7 @@ func (f *Findings) onConflict(s *string) OnConflict {
 }
 
 // Methods are the methods of requests, the default first.
-var Methods = []string{"POST", "PUT", "PATCH"}
+var Methods = []string{"POST", "PUT", "PATCH", "GET", "DELETE"}
 
 // method is empty for POST, as in Spec.
 func (f *Findings) method(s *string) string {

@@ -252,8 +252,8 @@ func TestRegistrationRefuses(t *testing.T) {
 		{`"url":null`, "url", "is required"},
 		{`"url":""`, "url", "must not be empty"},
 		{`"url":"ftp://a"`, "url", "http:// or https://"},
-		{`"method":"GET"`, "method", `must be one of POST, PUT, PATCH`},
-		{`"method":"post"`, "method", `must be one of POST, PUT, PATCH`},
+		{`"method":"HEAD"`, "method", `must be one of POST, PUT, PATCH, GET, DELETE`},
+		{`"method":"post"`, "method", `must be one of POST, PUT, PATCH, GET, DELETE`},
 		{`"delay":"366d1ms"`, "delay", "must be from 0s to 366d"},
 		{`"at":9999999999`, "at", "at most 366d ahead"},
 		{`"at":"9999-12-31T23:59:59Z"`, "at", "at most 366d ahead"},
@@ -310,7 +310,7 @@ func TestRegistrationRefuses(t *testing.T) {
 }
 
 func TestRegistrationNamesEveryWrongField(t *testing.T) {
-	_, err := draft(t, `{"topic":"/","id":"","biz_key":" ","url":"x","method":"GET","delay":-1,"at":"2027-01-15T16:00:00Z",
+	_, err := draft(t, `{"topic":"/","id":"","biz_key":" ","url":"x","method":"HEAD","delay":-1,"at":"2027-01-15T16:00:00Z",
 		"body":1,"content_type":"x","headers":{"host":"a","a b":""},
 		"retry":{"steps":[0,1,-1],"limit":-1},"timeout":0,"ttl":-1,"expect":{"body":""},"on_conflict":"x","labels":{"A":"","b":"\u0000"}}`).Registration(limits, now)
 	got := complaints(t, err)

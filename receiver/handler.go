@@ -43,9 +43,9 @@ func (r *Receiver) Handler(f Func) http.Handler {
 
 func (r *Receiver) serve(w http.ResponseWriter, req *http.Request, f Func) {
 	switch req.Method {
-	case http.MethodPost, http.MethodPut, http.MethodPatch:
+	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodGet, http.MethodDelete:
 	default:
-		w.Header().Set("Allow", "POST, PUT, PATCH")
+		w.Header().Set("Allow", "POST, PUT, PATCH, GET, DELETE")
 		answerError{status: http.StatusMethodNotAllowed}.write(w)
 		return
 	}

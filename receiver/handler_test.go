@@ -109,14 +109,14 @@ func TestAnswersAreComparable(t *testing.T) {
 func TestHandlerPassesTheDelivery(t *testing.T) {
 	var c calls
 	r := newReceiver(t, func(o *receiver.Options) { o.Reply = "success" })
-	for _, method := range []string{"POST", "PUT", "PATCH"} {
+	for _, method := range []string{"POST", "PUT", "PATCH", "GET", "DELETE"} {
 		req := deliveryOf(t, method, strings.NewReader(body), sign(t, secret, method, start, body))
 		req.Method = method
 		if w := send(r.Handler(c.handle), req); w.Code != 200 || w.Body.String() != "success" {
 			t.Errorf("%s: %d %q", method, w.Code, w.Body)
 		}
 	}
-	if len(c.got) != 3 || c.got[1].ID != "PUT" || c.got[1].JobID != "order-8812" || string(c.got[1].Body) != body {
+	if len(c.got) != 5 || c.got[1].ID != "PUT" || c.got[1].JobID != "order-8812" || string(c.got[1].Body) != body {
 		t.Errorf("got %+v", c.got)
 	}
 }
@@ -127,7 +127,7 @@ func TestHandlerRefuses(t *testing.T) {
 		change func(*http.Request)
 		status int
 	}{
-		{"method", func(req *http.Request) { req.Method = http.MethodGet }, 405},
+		{"method", func(req *http.Request) { req.Method = http.MethodHead }, 405},
 		{"signature", func(req *http.Request) { req.Header.Set("webhook-id", "x") }, 401},
 		{"timestamp", func(req *http.Request) { req.Header.Set("webhook-timestamp", "1") }, 401},
 		{"headers", func(req *http.Request) { req.Header.Del("webhook-id") }, 400},
@@ -145,7 +145,7 @@ func TestHandlerRefuses(t *testing.T) {
 		if w.Code != tt.status || len(c.got) > 0 {
 			t.Errorf("%s: %d, want %d; %d calls", tt.name, w.Code, tt.status, len(c.got))
 		}
-		if allow := w.Header().Get("Allow"); (tt.status == 405) != (allow == "POST, PUT, PATCH") {
+		if allow := w.Header().Get("Allow"); (tt.status == 405) != (allow == "POST, PUT, PATCH, GET, DELETE") {
 			t.Errorf("%s: Allow is %q", tt.name, allow)
 		}
 	}

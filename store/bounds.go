@@ -25,6 +25,9 @@ func SizeOf(j *job.Job) int {
 // SizeOfSpec is the approximate size of the content of a job, in bytes.
 func SizeOfSpec(s *job.Spec) int {
 	bytes := len(s.Body) + len(s.Destination) + len(s.ExpectBody) + sizeOfHeaders(s.Headers)
+	if s.Dialect != nil {
+		bytes += len(s.Dialect.Data)
+	}
 	for _, e := range job.CallbackEvents {
 		if to := s.Callbacks.On(e); to != nil {
 			bytes += len(to.Destination) + sizeOfHeaders(to.Headers)

@@ -73,8 +73,8 @@ var badFields = []struct{ members, pointers string }{
 
 	{`"method":1`, "/method"},
 	{`"method":""`, "/method"},
-	{`"method":"GET"`, "/method"},
-	{`"method":"DELETE"`, "/method"},
+	{`"method":"HEAD"`, "/method"},
+	{`"method":"OPTIONS"`, "/method"},
 	{`"method":"post"`, "/method"},
 
 	{`"delay":true`, "/delay"},

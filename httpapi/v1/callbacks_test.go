@@ -13,20 +13,10 @@ import (
 	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
-	"github.com/duehook/duehook/store/encoding"
 )
 
 const callbacksOfA = `{"delivered":{"url":"https://shop.example/done","method":"PUT","headers":{"X-Kind":"done"}},` +
 	`"attempt_failed":{"url":"https://shop.example/failed"},"retry":{"steps":["1s"],"limit":2},"include_request":true}`
-
-// A body in a form that this version lacks is an error, not a body in our form.
-func TestUnknownFormOfCallbacks(t *testing.T) {
-	report := job.Report{Job: job.Job{Key: job.Key{Topic: "t", ID: "a"}, Spec: job.Spec{Callbacks: &job.Callbacks{Form: "morse"}}}}
-	callback := job.Job{Key: report.Job.Key, Spec: job.Spec{Reports: job.CallbackDead, Body: encoding.AppendReport(nil, &report)}}
-	if body, err := jobjson.CallbackBody(retrypolicy.Default())(&callback); err == nil || !strings.Contains(err.Error(), "morse") {
-		t.Errorf("%s, %v", body, err)
-	}
-}
 
 func TestCallbacks(t *testing.T) {
 	a := newAPI(t)
@@ -109,7 +99,7 @@ func TestCallbacksAreChecked(t *testing.T) {
 	}{
 		{`{"dead":{"url":"http://10.0.0.1/"}}`, httpapi.CodeDestinationBlocked, []string{"/callbacks/dead/url"}},
 		{`{"dead":{"url":"nowhere"},"deed":{}}`, httpapi.CodeInvalidRequest, []string{"/callbacks/dead/url", "/callbacks/deed"}},
-		{`{"dead":{},"expired":{"url":"https://a","method":"GET"}}`, httpapi.CodeInvalidRequest, []string{"/callbacks/dead/url", "/callbacks/expired/method"}},
+		{`{"dead":{},"expired":{"url":"https://a","method":"HEAD"}}`, httpapi.CodeInvalidRequest, []string{"/callbacks/dead/url", "/callbacks/expired/method"}},
 		{
 			`{"dead":{"url":"https://a","headers":{"host":"b"}},"retry":{"limit":-1}}`, httpapi.CodeInvalidRequest,
 			[]string{"/callbacks/dead/headers/host", "/callbacks/retry/limit"},

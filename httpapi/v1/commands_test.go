@@ -76,7 +76,7 @@ func TestPatchOfTheRest(t *testing.T) {
 		t.Errorf("by the biz_key that is gone: %v", two)
 	}
 	for change, pointer := range map[string]string{
-		`{"method":"GET"}`: "/method", `{"timeout":"1h"}`: "/timeout", `{"expect":{"body":""}}`: "/expect/body",
+		`{"method":"HEAD"}`: "/method", `{"timeout":"1h"}`: "/timeout", `{"expect":{"body":""}}`: "/expect/body",
 		`{"expect":{"status":200}}`: "/expect/status", `{"biz_key":""}`: "/biz_key", `{"method":null}`: "", `{"on_conflict":"reject"}`: "/on_conflict",
 	} {
 		if p := a.wantProblem(httpapi.CodeInvalidRequest, "PATCH", "/v1/jobs/t/a", change); len(p.Errors) != 1 || p.Errors[0].Pointer != pointer {

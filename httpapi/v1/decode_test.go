@@ -59,7 +59,7 @@ func TestUnreadableValues(t *testing.T) {
 // An answer names everything wrong, in what cannot be read and in what is not valid.
 func TestEverythingWrongIsNamed(t *testing.T) {
 	a := newAPI(t)
-	p := a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs", `{"topic":"/","id":"","biz_key":" ","url":"x","method":"GET","delay":-1,"at":"x",
+	p := a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs", `{"topic":"/","id":"","biz_key":" ","url":"x","method":"HEAD","delay":-1,"at":"x",
 		"body":1,"body_text":"","content_type":"x","headers":{"host":"a","a b":""},
 		"retry":{"steps":[0,1,-1],"limit":-1},"timeout":0,"ttl":-1,"expect":{"body":""},"on_conflict":"x","labels":{"A":"","b":"\u0000"}}`)
 	got := map[string]string{}

@@ -44,7 +44,7 @@ func (a *app) send() *cobra.Command {
 	f.StringVar(&d.r.ID, "id", "", "id within the topic (default: a random one)")
 	f.StringVar(&d.body, "body", "", "@file, - for standard input, or text; JSON is sent as JSON")
 	f.StringVar(&d.r.ContentType, "content-type", "", "content type of the body")
-	f.StringVar(&d.r.Method, "method", "", "POST, PUT or PATCH (default POST)")
+	f.StringVar(&d.r.Method, "method", "", "POST, PUT, PATCH, GET or DELETE (default POST)")
 	f.StringArrayVar(&d.headers, "header", nil, "header of the delivery, as name:value; repeatable")
 	f.StringArrayVar(&d.labels, "label", nil, "label to search by, as key:value; repeatable")
 	f.StringVar(&d.r.BizKey, "biz-key", "", "business key to search by")

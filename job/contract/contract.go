@@ -76,9 +76,9 @@ func Judge(a Answer, expect string, now job.Instant) (o job.Outcome, class strin
 	success := a.success()
 	switch {
 	case a.Status == http.StatusGone:
-		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone}, statusClass(a.Status)
+		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone}, StatusClass(a.Status)
 	case !success && headerIs(a.Header, headerDelivery, deliveryAbort):
-		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonAborted}, statusClass(a.Status)
+		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonAborted}, StatusClass(a.Status)
 	case headerIs(a.Header, headerAction, actionSnooze):
 		if !named {
 			return job.Outcome{Kind: job.OutcomeFailed}, BadSnooze
@@ -102,9 +102,9 @@ func Judge(a Answer, expect string, now job.Instant) (o job.Outcome, class strin
 		}
 		return job.Outcome{Kind: job.OutcomeDelivered}, ""
 	case a.Status == http.StatusTooManyRequests, a.Status == http.StatusServiceUnavailable:
-		return job.Outcome{Kind: job.OutcomeFailed, After: after}, statusClass(a.Status)
+		return job.Outcome{Kind: job.OutcomeFailed, After: after}, StatusClass(a.Status)
 	}
-	return job.Outcome{Kind: job.OutcomeFailed}, statusClass(a.Status)
+	return job.Outcome{Kind: job.OutcomeFailed}, StatusClass(a.Status)
 }
 
 // expectation returns the class of error of a 2xx without the expected body. Without an
@@ -134,7 +134,8 @@ func headerIs(h http.Header, name, value string) bool {
 	return strings.EqualFold(strings.TrimSpace(h.Get(name)), value)
 }
 
-func statusClass(status int) string { return "http_" + strconv.Itoa(status) }
+// StatusClass is the class of error of a status.
+func StatusClass(status int) string { return "http_" + strconv.Itoa(status) }
 
 // retryAfter reads a Retry-After header: seconds or a date. It returns false if the header is
 // absent or invalid. The result is from minRetryAfter to most.

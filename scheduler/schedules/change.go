@@ -54,6 +54,9 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow
 		if !a.rec.exists() {
 			return a.create(ctx, def, d)
 		}
+		if def.Job.Dialect == nil { // another dialect changes the schedule
+			def.Job.Dialect = a.rec.Def.Job.Dialect
+		}
 		changes := !def.equal(&a.rec.Def)
 		if changes {
 			if err := m.docs.Reserve(ctx, 0, def.size()-a.rec.Def.size()); err != nil {

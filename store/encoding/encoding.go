@@ -90,6 +90,10 @@ func (c *codec) spec(s *job.Spec) {
 	part(c, "k", &s.Callbacks, c.callbacks)
 	text(c, "y", &s.Reports)
 	text(c, "q", &s.OrderKey)
+	part(c, "d", &s.Dialect, func(d *job.Dialect) {
+		text(c, "n", &d.Name)
+		text(c, "d", &d.Data)
+	})
 	part(c, "n", &s.Count, func(n *job.Count) {
 		number(c, "t", &n.Target)
 		text(c, "d", &n.AtDeadline)
@@ -144,7 +148,6 @@ func (c *codec) callbacks(k *job.Callbacks) {
 	c.retry("retry", &k.Retry)
 	number(c, "replays", &k.Replays)
 	flag(c, "request", &k.IncludeRequest)
-	text(c, "form", &k.Form)
 }
 
 func (c *codec) attempt(a *job.Attempt) {

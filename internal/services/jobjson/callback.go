@@ -2,7 +2,6 @@ package jobjson
 
 import (
 	"encoding/base64"
-	"fmt"
 	"slices"
 
 	"github.com/duehook/duehook/internal/kit/jsonout"
@@ -41,43 +40,26 @@ func writeCallbackLinks(w *jsonout.Writer, j *job.Job) {
 	})
 }
 
-// form writes the body of a callback. policy is the server's.
-type form func(w *jsonout.Writer, callback *job.Job, r *job.Report, policy retrypolicy.Policy)
-
-// forms are the forms of bodies by job.Callbacks.Form. A dialect whose callbacks have other
-// bodies than ours adds its form here.
-var forms = map[string]form{"": writeOurs}
-
-// CallbackBody returns a function that makes the bodies of callbacks. policy is the server's.
+// CallbackBody returns a function that makes the bodies of callbacks, as docs/receivers.md
+// describes them. policy is the server's.
 func CallbackBody(policy retrypolicy.Policy) func(callback *job.Job) ([]byte, error) {
 	return func(callback *job.Job) ([]byte, error) {
 		r, err := successors.Report(callback)
 		if err != nil {
 			return nil, err
 		}
-		name := ""
-		if c := r.Job.Spec.Callbacks; c != nil {
-			name = c.Form
-		}
-		write, ok := forms[name]
-		if !ok {
-			return nil, fmt.Errorf("this version does not know the form %q of callbacks", name)
-		}
 		room := make([]byte, 0, 2*jsonout.TypicalItem+base64.StdEncoding.EncodedLen(len(r.Job.Spec.Body)))
-		return jsonout.AppendObject(room, func(w *jsonout.Writer) { write(w, callback, &r, policy) }), nil
-	}
-}
-
-// writeOurs writes a body as docs/receivers.md describes it.
-func writeOurs(w *jsonout.Writer, callback *job.Job, r *job.Report, policy retrypolicy.Policy) {
-	w.Text("event", string(callback.Spec.Reports))
-	w.Instant("at", callback.CreatedAt)
-	w.In("job", func() { WriteJob(w, &r.Job, policy) })
-	writeReported(w, r)
-	if r.Request {
-		writeRequest(w, &r.Job.Spec)
-	} else {
-		w.Null("request")
+		return jsonout.AppendObject(room, func(w *jsonout.Writer) {
+			w.Text("event", string(callback.Spec.Reports))
+			w.Instant("at", callback.CreatedAt)
+			w.In("job", func() { WriteJob(w, &r.Job, policy) })
+			writeReported(w, &r)
+			if r.Request {
+				writeRequest(w, &r.Job.Spec)
+			} else {
+				w.Null("request")
+			}
+		}), nil
 	}
 }
 

@@ -20,6 +20,7 @@ func WriteJob(w *jsonout.Writer, j *job.Job, policy retrypolicy.Policy) {
 	w.TextOrNull("biz_key", s.BizKey)
 	w.TextIfAny("order_key", s.OrderKey)
 	w.Labels("labels", s.Labels)
+	w.TextIfAny("dialect", s.DialectName())
 	w.URL("url", string(s.Destination))
 	w.Text("method", s.HTTPMethod())
 	w.Text("state", j.State.String())

@@ -80,6 +80,7 @@ type Keyring struct {
 	clock job.Clock
 	log   *slog.Logger
 	docs  *documents.Collection[[]keptSecret]
+	pairs []*Pair // of dialects; made before the first call
 
 	missingKey   func(mayMake bool) (MasterKey, error)
 	newCandidate func() (string, error)

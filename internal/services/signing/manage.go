@@ -257,6 +257,12 @@ func (k *Keyring) Reseal(ctx context.Context) (int, error) {
 			done++
 		}
 	}
+	for _, p := range k.pairs {
+		resealed, err := p.reseal(ctx)
+		if failed = append(failed, err); resealed {
+			done++
+		}
+	}
 	return done, errors.Join(failed...)
 }
 
