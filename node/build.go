@@ -3,11 +3,13 @@ package node
 import (
 	"context"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/qstash"
 	v1 "github.com/duehook/duehook/httpapi/v1"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
@@ -38,7 +40,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	n.topics.Store(limits)
-	dispatch, err := n.newDispatcher(keyring)
+	keys := n.newKeys(ln, keyring)
+	dispatch, err := n.newDispatcher(keyring, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +85,10 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 			return nil, err
 		}
 	}
-	api, secured, err := n.newAPI(ln, calls, dispatch.Stuck)
+	dialects := n.dialects(qstash.Options{
+		Scheduler: jobs, Schedules: recurring, Groups: members, Topics: limits, Keys: keys, Clock: n.Clock,
+	})
+	api, secured, err := n.newAPI(ln, calls, dialects, dispatch.Stuck)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +146,7 @@ func (n *node) newCarrier(mayPurge func() bool) (*carrier.Carrier, error) {
 }
 
 // newDispatcher returns the dispatcher; a nil keyring signs nothing.
-func (n *node) newDispatcher(keyring *signing.Keyring) (*dispatcher.Dispatcher, error) {
+func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispatcher.Dispatcher, error) {
 	c := n.Config
 	o := dispatcher.Options{
 		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
@@ -149,6 +155,11 @@ func (n *node) newDispatcher(keyring *signing.Keyring) (*dispatcher.Dispatcher, 
 		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxRounds: orOff(c.MaxRounds)}, CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
 		RenderCallback: jobjson.CallbackBody(n.policy), CallbackResponse: orOff(c.CallbackResponse),
+		// Also without --dialects: other nodes may have registered their jobs.
+		Dialects: map[string]*dispatcher.Dialect{qstash.Name: {
+			Headers: qstash.Headers(keys), Judge: qstash.Judge, RenderCallback: qstash.RenderCallback,
+			CallbackResponse: qstash.MinCallbackResponse, Exact: true,
+		}},
 	}
 	if keyring != nil {
 		o.Signer = keyring
@@ -187,7 +198,7 @@ func (n *node) newAlerts(jobs *scheduler.Scheduler, limits *topics.Manager) (*al
 }
 
 // newAPI returns the server, and the parts for its keys and certificate.
-func (n *node) newAPI(ln net.Listener, calls v1.Options, stuck func() string) (*httpapi.Server, []part, error) {
+func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dialect, stuck func() string) (*httpapi.Server, []part, error) {
 	o := httpapi.Options{
 		Ready: n.store.Ping, Stuck: stuck, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
 		DrainDelay: n.stretched(n.Config.DrainDelay), DrainTimeout: n.drainTime(),
@@ -209,9 +220,29 @@ func (n *node) newAPI(ln net.Listener, calls v1.Options, stuck func() string) (*
 	if err != nil {
 		return nil, nil, err
 	}
-	o.Dialects = []httpapi.Dialect{own}
+	o.Dialects = append(dialects, own)
 	api, err := httpapi.New(o)
 	return api, secured, err
+}
+
+// dialects are those of --dialects.
+func (n *node) dialects(o qstash.Options) []httpapi.Dialect {
+	if !slices.Contains(n.Config.Dialects, qstash.Name) {
+		return nil
+	}
+	return []httpapi.Dialect{qstash.New(o)}
+}
+
+// newKeys returns the keys that sign the deliveries of the QStash dialect; nil: nothing signs. A
+// server for development has the public keys, which its SDKs look for.
+func (n *node) newKeys(ln net.Listener, keyring *signing.Keyring) qstash.Keys {
+	switch {
+	case keyring == nil:
+		return nil
+	case n.Config.Open() && access.Loopback(ln.Addr().String()):
+		return qstash.DevKeys{}
+	}
+	return keyring.Pair(qstash.Name, qstash.KeyPrefix, n.store)
 }
 
 // drainTime is the part of the grace for requests in flight.

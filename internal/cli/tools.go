@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,12 +30,11 @@ func (a *app) health() *cobra.Command {
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use: "health", Short: "Exit with 0 if a node is ready, for containers and units", Args: cobra.NoArgs,
+		Long: `Exit with 0 if a node is ready, for containers and units. Without --addr, --url and DUEHOOK_URL, it
+asks the node of DUEHOOK_ADDR on this machine.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if address != "" && a.url == "" {
-				a.url = address
-				if !strings.Contains(address, "://") {
-					a.url = "http://" + address
-				}
+			if a.url == "" {
+				a.url = a.nodeURL(address)
 			}
 			if err := a.connect(); err != nil {
 				return err
@@ -48,6 +48,30 @@ func (a *app) health() *cobra.Command {
 	cmd.Flags().StringVar(&address, "addr", "", "host:port of the node")
 	cmd.Flags().DurationVar(&patience, "timeout", 3*time.Second, "how long to wait for the answer")
 	return cmd
+}
+
+// nodeURL is where health finds a node: at an address, or by the settings of a node in the
+// environment, as in a container. Empty: as other commands.
+func (a *app) nodeURL(address string) string {
+	scheme := "http://"
+	if address == "" && a.environ["DUEHOOK_URL"] == "" {
+		host, port, err := net.SplitHostPort(a.environ["DUEHOOK_ADDR"])
+		if err != nil {
+			return ""
+		}
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			host = "127.0.0.1"
+		}
+		address = net.JoinHostPort(host, port)
+		if a.environ["DUEHOOK_TLS_CERT"] != "" {
+			// The certificate is for the name that clients use. Nothing secret is sent.
+			scheme, a.anyCertificate = "https://", true
+		}
+	}
+	if address == "" || strings.Contains(address, "://") {
+		return address
+	}
+	return scheme + address
 }
 
 // secretBytes is the length of a signing secret.

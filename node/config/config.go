@@ -21,7 +21,8 @@ type Config struct {
 	// DrainDelay is how long the API accepts requests after readiness ended.
 	DrainDelay time.Duration
 
-	Dashboard bool // serve pages for browsers
+	Dashboard bool     // serve pages for browsers
+	Dialects  []string // of the API, besides v1
 
 	APIKeys           []access.Key
 	InsecureNoAPIKeys bool        // listen beyond loopback without keys

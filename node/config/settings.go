@@ -114,6 +114,9 @@ const (
 // defaultLedgerRetention covers daily backups of Redis.
 const defaultLedgerRetention = 48 * time.Hour
 
+// Dialects are the values of --dialects.
+var Dialects = []string{"qstash"}
+
 var settings = []setting{
 	{
 		name: "addr", group: groupAPI, hint: "host:port", def: "127.0.0.1:7788",
@@ -149,6 +152,11 @@ var settings = []setting{
 		name: "dashboard", group: groupAPI, def: "true", yesNo: true,
 		help: "serve the dashboard at /",
 		at:   func(c *Config) any { return &c.Dashboard },
+	},
+	{
+		name: "dialects", group: groupAPI, hint: "name,…", shown: "none", list: true,
+		help: "also answer calls of clients of other systems: " + strings.Join(Dialects, ", ") + "; see docs/migrate",
+		at:   func(c *Config) any { return &c.Dialects },
 	},
 	{
 		name: "max-body", group: groupAPI, hint: "size", def: "256KiB", least: "1KiB", most: "8MiB",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,6 +52,9 @@ func (c *Config) validateAPI(p *problems) {
 		if err := access.RequireKeys(c.Addr, len(c.APIKeys), c.InsecureNoAPIKeys); err != nil {
 			*p = append(*p, err)
 		}
+	}
+	for _, name := range c.Dialects {
+		p.check(slices.Contains(Dialects, name), "--dialects %q: there is none of this name; write some of %s", name, strings.Join(Dialects, ", "))
 	}
 	p.check((c.TLSCert == "") == (c.TLSKey == ""), "--tls-cert and --tls-key belong together: set both, or neither for plain HTTP")
 }

@@ -58,6 +58,8 @@ func parse(into any, text string) (err error) {
 		*v, err = parseDuration(text)
 	case *[]time.Duration:
 		*v, err = job.ParseLadder(text)
+	case *[]string:
+		*v = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 	case *map[string]int:
 		*v, err = parseLimits(text)
 	case *[]netip.Prefix:
@@ -95,6 +97,8 @@ func format(of any) string {
 		return list(slices.Sorted(maps.Keys(*v)), func(topic string) string { return topic + "=" + strconv.Itoa((*v)[topic]) })
 	case *[]netip.Prefix:
 		return list(*v, netip.Prefix.String)
+	case *[]string:
+		return strings.Join(*v, ",")
 	case *[]access.Key: // without their digests
 		return list(*v, func(k access.Key) string {
 			if k.Name != "" {

@@ -1,0 +1,288 @@
+package qstash
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/groups"
+	"github.com/duehook/duehook/store"
+)
+
+// accepted is the answer to a message, or to one of its group.
+type accepted struct {
+	MessageID    string `json:"messageId"`
+	URL          string `json:"url"`
+	Deduplicated bool   `json:"deduplicated,omitempty"`
+}
+
+// split returns what a path names behind its first words, as the client wrote it, and the headers
+// with the settings of its query.
+func split(r *http.Request, words int) (destination string, h http.Header) {
+	_, rest, _ := strings.Cut(r.RequestURI, prefix)
+	for range words {
+		_, rest, _ = strings.Cut(rest, "/")
+	}
+	h = r.Header.Clone()
+	destination, query, asked := strings.Cut(rest, "?")
+	if !asked {
+		return destination, h
+	}
+	var kept []string
+	for parameter := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(parameter, "=")
+		name, errName := url.QueryUnescape(name)
+		value, errValue := url.QueryUnescape(value)
+		switch known := errName == nil && errValue == nil; {
+		case known && name == tokenParameter:
+		case known && len(name) > len(settingsPrefix) && strings.EqualFold(name[:len(settingsPrefix)], settingsPrefix):
+			h.Set(name, value)
+		default:
+			kept = append(kept, parameter)
+		}
+	}
+	if len(kept) > 0 {
+		destination += "?" + strings.Join(kept, "&")
+	}
+	return destination, h
+}
+
+func (a *api) publish(c *httpapi.Call) error { return a.publishTo(c, "", 1) }
+
+func (a *api) enqueue(c *httpapi.Call) error { return a.publishTo(c, c.Param("queue"), 2) }
+
+// publishTo registers one message, or those of a group.
+func (a *api) publishTo(c *httpapi.Call, queue string, words int) error {
+	body, err := c.ReadBody(int64(a.Scheduler.Limits().MaxBody))
+	if err != nil {
+		return err
+	}
+	defer httpapi.Release(body)
+	destination, h := split(c.Request, words)
+	m, err := readMessage(h, destination, bytes.Clone(body.Bytes()), queue, c.ClientIP())
+	if err != nil {
+		a.Scheduler.Refuse(1, true)
+		return err
+	}
+	results := a.register(c, []*message{m}, []error{nil})
+	r := results[0]
+	if r.err != nil {
+		return r.err
+	}
+	c.Target = r.messages[0].MessageID
+	status := http.StatusOK
+	if r.messages[0].Deduplicated {
+		status = http.StatusAccepted
+	}
+	return c.WriteJSON(status, r.answer())
+}
+
+// maxBatch is the most messages of a batch, those of groups included.
+const maxBatch = scheduler.MaxJobs
+
+// batchItem is a message of a batch. An absent member is null or empty.
+type batchItem struct {
+	Destination string
+	Headers     map[string]string
+	Body        string
+	Queue       string
+}
+
+func (a *api) batch(c *httpapi.Call) error {
+	var raw json.RawMessage
+	if err := jsonOf(c, a.MaxBatchBytes, &raw); err != nil {
+		return err
+	}
+	var items []batchItem
+	if trimmed := bytes.TrimLeft(raw, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
+		raw = append(append([]byte{'['}, trimmed...), ']')
+	}
+	if err := json.Unmarshal(raw, &items); err != nil {
+		return refused("a batch must be an array of {destination, headers, body, queue}")
+	}
+	if len(items) > maxBatch {
+		return refused("a batch must have at most %d messages", maxBatch)
+	}
+	messages, errs := make([]*message, len(items)), make([]error, len(items))
+	for i, item := range items {
+		h := http.Header{}
+		for name, value := range item.Headers {
+			h.Set(name, value)
+		}
+		messages[i], errs[i] = readMessage(h, item.Destination, []byte(item.Body), item.Queue, c.ClientIP())
+	}
+	c.Target = strconv.Itoa(len(items)) + " messages"
+	results := a.register(c, messages, errs)
+	answers := make([]any, len(results))
+	for i := range results {
+		err := results[i].err
+		if err == nil {
+			answers[i] = results[i].answer()
+			continue
+		}
+		e := httpapi.AsError(err)
+		if !e.ClientsFault() {
+			return err
+		}
+		_, text := errorOf(e)
+		answers[i] = map[string]string{"error": text}
+	}
+	return c.WriteJSON(http.StatusOK, answers)
+}
+
+// result is what became of a message: the messages of a group are several.
+type result struct {
+	messages []accepted
+	group    bool
+	err      error
+
+	fan  *scheduler.FanOut
+	jobs int // how many are registered for it
+}
+
+func (r *result) answer() any {
+	if r.group {
+		return r.messages
+	}
+	return r.messages[0]
+}
+
+func (r *result) add(j *job.Job, deduplicated bool) {
+	r.messages = append(r.messages, accepted{MessageID: messageID(j), URL: string(j.Spec.Destination), Deduplicated: deduplicated})
+}
+
+// register registers messages that could be read; errs says which could not.
+func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []result {
+	results := make([]result, len(messages))
+	var regs []scheduler.Prepared
+	for i, m := range messages {
+		r := &results[i]
+		if r.err = errs[i]; r.err == nil {
+			before := len(regs)
+			if regs, r.err = a.prepare(c, m, regs, r); r.err == nil && len(regs) > maxBatch {
+				regs, r.err = regs[:before], refused("a batch makes at most %d messages, those of groups included", maxBatch)
+			}
+			r.jobs = len(regs) - before
+		}
+		if r.err != nil {
+			a.Scheduler.Refuse(1, httpapi.AsError(r.err).ClientsFault())
+		}
+	}
+	var registered []store.Registered
+	var failed error
+	if len(regs) > 0 {
+		registered, failed = a.Scheduler.Register(c.Context(), regs...)
+	}
+	for i := range results {
+		r := &results[i]
+		if failed != nil && r.jobs > 0 {
+			r.err = failed
+			continue
+		}
+		for k := range registered[:r.jobs] {
+			r.take(&registered[k], messages[i].dedup != "")
+		}
+		registered = registered[r.jobs:]
+		if r.err == nil && len(r.messages) == 0 {
+			r.err = refused("the url group %s has no endpoints", *messages[i].draft.Group)
+		}
+	}
+	return results
+}
+
+// take adds the result of a registration. A deduplication id that is taken is no conflict.
+func (r *result) take(one *store.Registered, dedup bool) {
+	switch err := scheduler.Refusal(one); {
+	case one.Outcome == store.Created:
+		r.add(&one.Job, false)
+	case err == nil || dedup && one.Outcome.Conflicts():
+		r.add(&one.Job, true)
+	default:
+		r.err = errors.Join(r.err, err)
+	}
+}
+
+// prepare checks a message and adds its registrations, unless it is a duplicate.
+func (a *api) prepare(c *httpapi.Call, m *message, regs []scheduler.Prepared, r *result) ([]scheduler.Prepared, error) {
+	ctx := c.Context()
+	if err := a.prepareTopic(ctx, m); err != nil {
+		return regs, err
+	}
+	from := scheduler.Origin{Topics: c.Topics(), Traceparent: c.Traceparent()}
+	r.group = m.draft.Group != nil
+	if m.dedup != "" {
+		now := a.Clock.Now()
+		from.ID = dedupID(m.dedup, now)
+		for _, id := range []string{from.ID, dedupID(m.dedup, now.Add(-dedupWindow))} {
+			if found, err := a.taken(ctx, m, id, job.InstantOf(now.Add(-dedupWindow)), r); found || err != nil {
+				return regs, err
+			}
+		}
+	}
+	if !r.group {
+		reg, err := a.Scheduler.Prepare(&m.draft, from)
+		if err != nil {
+			return regs, err
+		}
+		return append(regs, reg), nil
+	}
+	if _, err := a.Groups.Get(ctx, *m.draft.Group); errors.Is(err, groups.ErrNotFound) {
+		return regs, notFound("url group", *m.draft.Group)
+	}
+	fan, err := a.Scheduler.PrepareGroup(ctx, &m.draft, from)
+	if err != nil {
+		return regs, err
+	}
+	for i := range fan.Refused {
+		r.take(&fan.Refused[i], m.dedup != "")
+	}
+	return append(regs, fan.Jobs...), r.err
+}
+
+// dedupWindow is how long a deduplication id is taken.
+const dedupWindow = 10 * time.Minute
+
+// dedupID is the id of jobs with a deduplication id. It changes with each window, so that a job
+// of an earlier one does not hold it; the job of the window before is looked up.
+func dedupID(id string, at time.Time) string {
+	const bytes = 10
+	digest := sha256.Sum256([]byte(id))
+	return "d" + hex.EncodeToString(digest[:bytes]) + "-" + strconv.FormatInt(at.Unix()/int64(dedupWindow/time.Second), 36)
+}
+
+// taken adds the jobs that have the id and were registered since a time.
+func (a *api) taken(ctx context.Context, m *message, id string, since job.Instant, r *result) (bool, error) {
+	var jobs []job.Job
+	if r.group {
+		page, err := a.Scheduler.List(ctx, store.Query{Topic: *m.draft.Topic, GroupID: id, Limit: maxBatch})
+		if err != nil {
+			return false, err
+		}
+		jobs = page.Jobs
+	} else {
+		j, err := a.Scheduler.Get(ctx, job.Key{Topic: *m.draft.Topic, ID: id})
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return false, err
+		}
+		if err == nil {
+			jobs = []job.Job{j}
+		}
+	}
+	for i := range jobs {
+		if jobs[i].CreatedAt > since {
+			r.add(&jobs[i], true)
+		}
+	}
+	return len(r.messages) > 0, nil
+}

@@ -1,0 +1,212 @@
+package qstash
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/schedules"
+)
+
+// createSchedule makes or replaces a schedule.
+func (a *api) createSchedule(c *httpapi.Call) error {
+	body, err := c.ReadBody(int64(a.Scheduler.Limits().MaxBody))
+	if err != nil {
+		return err
+	}
+	defer httpapi.Release(body)
+	destination, h := split(c.Request, 1)
+	for _, name := range []string{"Upstash-Not-Before", "Upstash-Delay", "Upstash-Deduplication-Id"} {
+		if h.Get(name) != "" {
+			return refused("%s is not possible for a schedule here", name)
+		}
+	}
+	m, err := readMessage(h, destination, bytes.Clone(body.Bytes()), h.Get("Upstash-Queue-Name"), c.ClientIP())
+	if err != nil {
+		return err
+	}
+	if m.draft.Group != nil {
+		return refused("a schedule cannot have a url group as its destination here; make one for each endpoint")
+	}
+	d := schedules.Draft{Job: &m.draft}
+	if err := readCron(h.Get("Upstash-Cron"), &d); err != nil {
+		return err
+	}
+	id := h.Get("Upstash-Schedule-Id")
+	if id == "" {
+		id = "scd_" + rand.Text()
+	}
+	if err := checkName("schedule", id); err != nil {
+		return err
+	}
+	c.Target = id
+	if err := a.prepareTopic(c.Context(), m); err != nil {
+		return err
+	}
+	if _, err := a.ownSchedule(c.Context(), id); err != nil && !isNotFound(err) {
+		return err
+	}
+	if _, _, err := a.Schedules.Set(c.Context(), id, &d); err != nil {
+		return err
+	}
+	return c.WriteJSON(http.StatusOK, map[string]string{"scheduleId": id})
+}
+
+const (
+	zonePrefix = "CRON_TZ="
+	cronFields = 5
+)
+
+// readCron reads five fields, with the zone before them.
+func readCron(text string, d *schedules.Draft) error {
+	text = strings.TrimSpace(text)
+	if zone, ok := strings.CutPrefix(text, zonePrefix); ok {
+		zone, text, _ = strings.Cut(zone, " ")
+		d.Timezone = &zone
+	}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return refused("Upstash-Cron is required")
+	}
+	if len(strings.Fields(text)) != cronFields && !strings.HasPrefix(text, "@") {
+		return refused("Upstash-Cron %q must have five fields: minute, hour, day of month, month and day of week", text)
+	}
+	d.Cron = &text
+	return nil
+}
+
+// ownSchedule returns a schedule of this dialect.
+func (a *api) ownSchedule(ctx context.Context, id string) (schedules.Schedule, error) {
+	s, err := a.Schedules.Get(ctx, id)
+	switch {
+	case errors.Is(err, schedules.ErrNotFound):
+		return s, notFound("schedule", id)
+	case err == nil && (s.Def.Job.Dialect == nil || s.Def.Job.Dialect.Name != Name):
+		return s, refused("schedule %s was not made with this API; change it with /v1/schedules, or choose another id", id)
+	}
+	return s, err
+}
+
+type scheduleView struct {
+	ScheduleID         string              `json:"scheduleId"`
+	Cron               string              `json:"cron"`
+	Destination        string              `json:"destination"`
+	CreatedAt          int64               `json:"createdAt"`
+	Method             string              `json:"method"`
+	Header             map[string][]string `json:"header"`
+	Body               string              `json:"body,omitempty"`
+	BodyBase64         []byte              `json:"bodyBase64,omitempty"`
+	Retries            int                 `json:"retries"`
+	Timeout            float64             `json:"timeout,omitempty"` // seconds
+	IsPaused           bool                `json:"isPaused"`
+	LastScheduleTime   int64               `json:"lastScheduleTime,omitempty"`
+	NextScheduleTime   int64               `json:"nextScheduleTime,omitempty"`
+	LastScheduleStates map[string]string   `json:"lastScheduleStates,omitempty"`
+	shared
+}
+
+func (a *api) scheduleView(ctx context.Context, s *schedules.Schedule) (scheduleView, error) {
+	d := &s.Def.Job
+	var like job.Job // as an occurrence would be
+	request, err := d.Registration(a.Scheduler.Limits(), s.Now)
+	if err != nil {
+		return scheduleView{}, err
+	}
+	like.Key, like.Spec = request.Key, request.Spec
+	m := viewOf(&like)
+	v := scheduleView{
+		ScheduleID: s.Name, Cron: s.Def.Cron, Destination: m.URL, CreatedAt: int64(s.CreatedAt), Method: m.Method, Header: m.Header,
+		Body: m.Body, BodyBase64: m.BodyBase64, Retries: m.MaxRetries, Timeout: like.Spec.Timeout.Seconds(), IsPaused: s.State == schedules.Paused, shared: m.shared,
+	}
+	v.ScheduleID, v.shared.ScheduleID = s.Name, ""
+	if s.Def.Zone != "" && s.Def.Zone != "UTC" {
+		v.Cron = zonePrefix + s.Def.Zone + " " + v.Cron
+	}
+	if next := s.Next(1); len(next) > 0 {
+		v.NextScheduleTime = next[0].Time.UnixMilli()
+	}
+	last := s.Last
+	if last == nil || last.UID == "" || last.Outcome == schedules.Planned {
+		return v, nil
+	}
+	v.LastScheduleTime = int64(max(last.DueAt, last.Time))
+	state := "IN_PROGRESS"
+	if j, err := a.Scheduler.Get(ctx, last.Key); err == nil && j.UID == last.UID && j.State.Final() {
+		if state = "FAIL"; j.State == job.Delivered {
+			state = "SUCCESS"
+		}
+	}
+	v.LastScheduleStates = map[string]string{messagePrefix + last.UID: state}
+	return v, nil
+}
+
+func (a *api) schedules(c *httpapi.Call) error {
+	views := []scheduleView{}
+	for cursor := ""; ; {
+		page, err := a.Schedules.List(c.Context(), schedules.Query{Limit: listed, Cursor: cursor})
+		if err != nil {
+			return err
+		}
+		for i := range page.Schedules {
+			s := &page.Schedules[i]
+			if s.Def.Job.Dialect == nil || s.Def.Job.Dialect.Name != Name {
+				continue
+			}
+			v, err := a.scheduleView(c.Context(), s)
+			if err != nil {
+				return err
+			}
+			views = append(views, v)
+		}
+		if cursor = page.Next; cursor == "" {
+			return c.WriteJSON(http.StatusOK, views)
+		}
+	}
+}
+
+// listed is how many schedules are read at once.
+const listed = 500
+
+func (a *api) schedule(c *httpapi.Call) error {
+	s, err := a.ownSchedule(c.Context(), c.Param("id"))
+	if err != nil {
+		return err
+	}
+	v, err := a.scheduleView(c.Context(), &s)
+	if err != nil {
+		return err
+	}
+	return c.WriteJSON(http.StatusOK, v)
+}
+
+func (a *api) deleteSchedule(c *httpapi.Call) error {
+	if _, err := a.ownSchedule(c.Context(), c.Param("id")); err != nil {
+		return err
+	}
+	if err := a.Schedules.Delete(c.Context(), c.Param("id")); err != nil {
+		return err
+	}
+	return done(c)
+}
+
+func (a *api) pausingSchedule(paused bool) routed {
+	return func(c *httpapi.Call) error {
+		_, err := a.ownSchedule(c.Context(), c.Param("id"))
+		switch {
+		case err != nil:
+		case paused:
+			_, err = a.Schedules.Pause(c.Context(), c.Param("id"), pauseBy(c))
+		default:
+			_, err = a.Schedules.Resume(c.Context(), c.Param("id"))
+		}
+		if err != nil {
+			return err
+		}
+		return done(c)
+	}
+}

@@ -1,0 +1,363 @@
+package qstash
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/topics"
+	"github.com/duehook/duehook/store"
+)
+
+// The topics of messages.
+const (
+	queuePrefix = Name + ":queue:"
+	flowPrefix  = Name + ":flow:"
+	// turns is the order key of the messages of a queue that sends one at a time: a message keeps
+	// its turn through its retries.
+	turns = "queue"
+)
+
+// own are all topics of messages.
+var own = job.TopicSet{Name, Name + ":*"}
+
+func queueTopic(name string) string { return queuePrefix + name }
+
+// flowTopic is the topic of a flow-control key. What a topic cannot contain is written in
+// hexadecimal digits after a colon.
+func flowTopic(key string) string {
+	var b strings.Builder
+	b.WriteString(flowPrefix)
+	for i := range len(key) {
+		c := key[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._@-", c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			b.WriteString(":" + hex.EncodeToString([]byte{c}))
+		}
+	}
+	return b.String()
+}
+
+// flowKeyOf is the reverse of flowTopic; false for other topics.
+func flowKeyOf(topic string) (key string, ok bool) {
+	rest, ok := strings.CutPrefix(topic, flowPrefix)
+	for ok && rest != "" {
+		plain, escaped, more := strings.Cut(rest, ":")
+		key += plain
+		if rest = ""; !more {
+			break
+		}
+		if len(escaped) < 2 {
+			return "", false
+		}
+		c, err := hex.DecodeString(escaped[:2])
+		if err != nil {
+			return "", false
+		}
+		key, rest = key+string(c), escaped[2:]
+	}
+	return key, ok
+}
+
+// prepareTopic makes the queue of a message if there is none, and sets the limits that the message
+// gives its flow-control key.
+func (a *api) prepareTopic(ctx context.Context, m *message) error {
+	switch {
+	case m.queue != "":
+		settings, err := a.ensureQueue(ctx, *m.draft.Topic)
+		if err == nil && settings.Concurrency == 1 {
+			m.draft.OrderKey = new(turns)
+		}
+		return err
+	case m.Flow != nil:
+		return a.limit(ctx, *m.draft.Topic, *m.Flow)
+	}
+	return nil
+}
+
+var errKnown = errors.New("the queue is known")
+
+func (a *api) ensureQueue(ctx context.Context, topic string) (topics.Settings, error) {
+	if known, ok := a.Topics.Known()[topic]; ok && known.Settings.Concurrency > 0 {
+		return known.Settings, nil
+	}
+	var is topics.Settings
+	t, err := a.Topics.Put(ctx, topic, topics.Settings{Concurrency: 1}, func(t *topics.Topic) error {
+		if is = t.Settings; is.Concurrency > 0 {
+			return errKnown
+		}
+		return nil
+	})
+	if errors.Is(err, errKnown) {
+		return is, nil
+	}
+	return t.Settings, err
+}
+
+// limit sets the limits of a flow-control key that are given.
+func (a *api) limit(ctx context.Context, topic string, f flow) error {
+	set := func(s topics.Settings) topics.Settings {
+		if f.Parallelism > 0 {
+			s.Concurrency = f.Parallelism
+		}
+		if f.Rate > 0 {
+			s.Rate = float64(f.Rate) / max(f.Period, time.Second).Seconds()
+		}
+		return s
+	}
+	is := a.Topics.Known()[topic].Settings
+	to := set(is)
+	if to.Concurrency == is.Concurrency && to.Rate == is.Rate {
+		return nil
+	}
+	if err := to.Check(topic); err != nil {
+		return refused("the flow control is out of range: the parallelism may be %d, the rate %v to %d a second", topics.MaxConcurrency, topics.MinRate, topics.MaxRate)
+	}
+	_, err := a.Topics.Put(ctx, topic, to)
+	return err
+}
+
+// queueView is a queue.
+type queueView struct {
+	Name        string `json:"name"`
+	Parallelism int    `json:"parallelism"`
+	Paused      bool   `json:"paused"`
+	Lag         int64  `json:"lag"`
+	CreatedAt   int64  `json:"createdAt"`
+	UpdatedAt   int64  `json:"updatedAt"`
+}
+
+func queueViewOf(t *scheduler.Topic) queueView {
+	return queueView{
+		Name: queueOf(t.Name), Parallelism: t.Settings.Concurrency, Paused: t.State == topics.Paused, Lag: t.Stats.Unfinished(),
+		CreatedAt: int64(t.CreatedAt), UpdatedAt: int64(t.UpdatedAt),
+	}
+}
+
+// topicsWith are the topics with settings or a state whose names have a prefix, by name.
+func (a *api) topicsWith(ctx context.Context, prefix string) (all []scheduler.Topic, err error) {
+	var names []string
+	for name := range a.Topics.Known() {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		t, err := a.Scheduler.Topic(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+// viewsOf answers with a list.
+func viewsOf[T, V any](c *httpapi.Call, all []T, view func(*T) V) error {
+	views := make([]V, len(all))
+	for i := range all {
+		views[i] = view(&all[i])
+	}
+	return c.WriteJSON(http.StatusOK, views)
+}
+
+func (a *api) queues(c *httpapi.Call) error {
+	all, err := a.topicsWith(c.Context(), queuePrefix)
+	if err != nil {
+		return err
+	}
+	return viewsOf(c, all, queueViewOf)
+}
+
+func (a *api) queue(c *httpapi.Call) error {
+	t, err := a.Scheduler.Topic(c.Context(), queueTopic(c.Param("name")))
+	if err != nil {
+		return err
+	}
+	if t.Settings.Concurrency == 0 {
+		return notFound("queue", c.Param("name"))
+	}
+	return c.WriteJSON(http.StatusOK, queueViewOf(&t))
+}
+
+func (a *api) upsertQueue(c *httpapi.Call) error {
+	var d struct {
+		QueueName   string
+		Parallelism *int
+		Paused      *bool
+	}
+	if err := jsonOf(c, maxRequest, &d); err != nil {
+		return err
+	}
+	if err := checkName("queue", d.QueueName); err != nil {
+		return err
+	}
+	c.Target = d.QueueName
+	topic := queueTopic(d.QueueName)
+	settings, err := a.ensureQueue(c.Context(), topic)
+	if err != nil {
+		return err
+	}
+	if d.Parallelism != nil && *d.Parallelism != settings.Concurrency {
+		settings.Concurrency = *d.Parallelism
+		if err := settings.Check(topic); err != nil || settings.Concurrency < 1 {
+			return refused("parallelism must be from 1 to %d", topics.MaxConcurrency)
+		}
+		if _, err := a.Topics.Put(c.Context(), topic, settings); err != nil {
+			return err
+		}
+	}
+	if d.Paused != nil {
+		if err := a.pause(c, topic, *d.Paused); err != nil {
+			return err
+		}
+	}
+	return done(c)
+}
+
+// deleteQueue cancels what waits, and forgets the queue.
+func (a *api) deleteQueue(c *httpapi.Call) error {
+	topic := queueTopic(c.Param("name"))
+	if _, err := a.each(c.Context(), store.Query{Topic: topic, States: unfinished}, math.MaxInt, "", func(j *job.Job) (bool, error) {
+		return a.cancelOne(c.Context(), j)
+	}); err != nil {
+		return err
+	}
+	if err := a.pause(c, topic, false); err != nil {
+		return err
+	}
+	if err := a.Scheduler.DeleteTopic(c.Context(), topic); err != nil && !errors.Is(err, topics.ErrNotFound) {
+		return err
+	}
+	return done(c)
+}
+
+// pauseBy is a pause by the caller.
+func pauseBy(c *httpapi.Call) (p job.Pause) {
+	if caller, keyed := c.Caller(); keyed {
+		p.By = caller.KeyID
+	}
+	return p
+}
+
+func (a *api) pause(c *httpapi.Call, topic string, paused bool) error {
+	state, why := topics.Active, job.Pause{}
+	if paused {
+		state, why = topics.Paused, pauseBy(c)
+	}
+	_, err := a.Topics.SetState(c.Context(), topic, state, why)
+	return err
+}
+
+// pausing answers the calls that pause and resume a queue.
+func (a *api) pausing(paused bool) routed {
+	return func(c *httpapi.Call) error {
+		topic := queueTopic(c.Param("name"))
+		if err := checkName("queue", c.Param("name")); err != nil {
+			return err
+		}
+		if _, err := a.ensureQueue(c.Context(), topic); err != nil {
+			return err
+		}
+		if err := a.pause(c, topic, paused); err != nil {
+			return err
+		}
+		return done(c)
+	}
+}
+
+// flowView is a flow-control key.
+type flowView struct {
+	Key              string `json:"flowControlKey"`
+	WaitListSize     int64  `json:"waitListSize"`
+	ParallelismMax   int    `json:"parallelismMax"`
+	ParallelismCount int64  `json:"parallelismCount"`
+	RateMax          int    `json:"rateMax"`
+	RateCount        int    `json:"rateCount"`
+	RatePeriod       int64  `json:"ratePeriod"`
+	RatePeriodStart  int64  `json:"ratePeriodStart"`
+	IsPaused         bool   `json:"isPaused"`
+	PinnedParallel   bool   `json:"isPinnedParallelism"`
+	PinnedRate       bool   `json:"isPinnedRate"`
+}
+
+func flowViewOf(t *scheduler.Topic) flowView {
+	key, _ := flowKeyOf(t.Name)
+	v := flowView{
+		Key: key, ParallelismMax: t.Settings.Concurrency, IsPaused: t.State == topics.Paused,
+		ParallelismCount: t.Stats.States[job.Ready] + t.Stats.States[job.Running],
+	}
+	if len(t.DueIn) > 0 {
+		v.WaitListSize = max(t.DueIn[0]-v.ParallelismCount, 0)
+	}
+	v.RateMax, v.RatePeriod = wholeRate(t.Settings.Rate)
+	return v
+}
+
+// wholeRate writes a rate as a whole number in the shortest usual period.
+func wholeRate(perSecond float64) (rate int, period int64) {
+	if perSecond == 0 {
+		return 0, 0
+	}
+	for _, period = range []int64{1, 60, 3600, 86400, 604800} {
+		rate = int(math.Round(perSecond * float64(period)))
+		if math.Abs(perSecond*float64(period)-float64(rate)) < 1e-6*float64(rate) {
+			break
+		}
+	}
+	return max(rate, 1), period
+}
+
+func (a *api) flowKeys(c *httpapi.Call) error {
+	all, err := a.topicsWith(c.Context(), flowPrefix)
+	if err != nil {
+		return err
+	}
+	search := c.Query().Get("search")
+	all = slices.DeleteFunc(all, func(t scheduler.Topic) bool {
+		key, ok := flowKeyOf(t.Name)
+		return !ok || !strings.Contains(key, search)
+	})
+	return viewsOf(c, all, flowViewOf)
+}
+
+func (a *api) flowKey(c *httpapi.Call) error {
+	t, err := a.Scheduler.Topic(c.Context(), flowTopic(c.Param("*")))
+	if err != nil {
+		return err
+	}
+	if !t.Exists {
+		return notFound("flow control key", c.Param("*"))
+	}
+	return c.WriteJSON(http.StatusOK, flowViewOf(&t))
+}
+
+// changeFlowKey answers the calls that change a key, which may contain slashes.
+func (a *api) changeFlowKey(c *httpapi.Call) error {
+	path := c.Param("*")
+	cut := max(strings.LastIndexByte(path, '/'), 0)
+	key, action := path[:cut], strings.TrimPrefix(path[cut:], "/")
+	c.Target = key
+	switch {
+	case key == "":
+		return &httpapi.Error{Code: httpapi.CodeNotFound}
+	case action == "pause" || action == "resume":
+		if err := a.pause(c, flowTopic(key), action == "pause"); err != nil {
+			return err
+		}
+		return done(c)
+	case action == "pin" || action == "unpin" || action == "resetRate":
+		return refused("%s is not available here: messages set the limits of a key; see docs/migrate/qstash.md", action)
+	}
+	return &httpapi.Error{Code: httpapi.CodeNotFound}
+}
