@@ -46,6 +46,9 @@ func WithIdempotencyKey(key string) CallOption {
 	return func(c *call) { c.header.Set("Idempotency-Key", key) }
 }
 
+// DryRun has the server answer what a registration would do, and do nothing.
+func DryRun() CallOption { return func(c *call) { c.query.Set("dry_run", "true") } }
+
 // path joins escaped segments.
 func path(segments ...string) string {
 	var b strings.Builder

@@ -202,6 +202,7 @@ type JobCount struct {
 type RegisteredJob struct {
 	Job
 	Result string `json:"result"`
+	DryRun bool   `json:"dry_run"` // nothing was registered
 }
 
 // Attempt is an attempt that ended.

@@ -52,6 +52,7 @@ type FanOut struct {
 	Group   string          `json:"group"`
 	GroupID string          `json:"group_id"`
 	Jobs    []RegisteredJob `json:"jobs"`
+	DryRun  bool            `json:"dry_run"` // nothing was registered
 }
 
 // RegisterGroup registers a job for each member of r.Group.

@@ -11,12 +11,11 @@ import (
 type OperationDraft struct {
 	Action string    `json:"action"` // cancel, run, replay, reschedule or discard
 	Filter JobFilter `json:"filter"`
-	All    bool      `json:"all,omitempty"`     // allows an empty filter
-	Rate   int       `json:"rate,omitempty"`    // most jobs per second; zero means 500
-	Delay  Duration  `json:"delay,omitzero"`    // of reschedule
-	At     time.Time `json:"at,omitzero"`       // of reschedule
-	DryRun bool      `json:"dry_run,omitempty"` // set by CountOperation
-	Set    Patch     `json:"set,omitempty"`     // of replay: a change of each job
+	All    bool      `json:"all,omitempty"`  // allows an empty filter
+	Rate   int       `json:"rate,omitempty"` // most jobs per second; zero means 500
+	Delay  Duration  `json:"delay,omitzero"` // of reschedule
+	At     time.Time `json:"at,omitzero"`    // of reschedule
+	Set    Patch     `json:"set,omitempty"`  // of replay: a change of each job
 }
 
 // Operation is a change to many jobs, at work or ended.
@@ -80,8 +79,7 @@ func (c *Client) StartOperation(ctx context.Context, d OperationDraft) (Operatio
 
 // CountOperation counts the jobs that an operation would change.
 func (c *Client) CountOperation(ctx context.Context, d OperationDraft) (Counting, error) {
-	d.DryRun = true
-	return do[Counting](ctx, c, newCall(http.MethodPost, true, "/v1/operations", d, nil))
+	return do[Counting](ctx, c, newCall(http.MethodPost, true, "/v1/operations", d, []CallOption{DryRun()}))
 }
 
 // Operations lists operations, newest first.

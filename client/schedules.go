@@ -223,10 +223,9 @@ func (c *Client) RunSchedule(ctx context.Context, name string, options ...CallOp
 
 // Backfill is a span of past occurrences to register.
 type Backfill struct {
-	From   time.Time `json:"from"`
-	To     time.Time `json:"to"`
-	Rate   int       `json:"rate,omitempty"`    // most jobs per second; zero means 100
-	DryRun bool      `json:"dry_run,omitempty"` // set by CountBackfill
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	Rate int       `json:"rate,omitempty"` // most jobs per second; zero means 100
 }
 
 // BackfillSchedule starts an operation that registers past occurrences.
@@ -236,8 +235,7 @@ func (c *Client) BackfillSchedule(ctx context.Context, name string, b Backfill) 
 
 // CountBackfill counts the occurrences of a backfill.
 func (c *Client) CountBackfill(ctx context.Context, name string, b Backfill) (Counting, error) {
-	b.DryRun = true
-	return do[Counting](ctx, c, newCall(http.MethodPost, true, path("v1", "schedules", name, "backfill"), b, nil))
+	return do[Counting](ctx, c, newCall(http.MethodPost, true, path("v1", "schedules", name, "backfill"), b, []CallOption{DryRun()}))
 }
 
 // PreviewOf is the preview of the first n occurrences of a schedule from now on.

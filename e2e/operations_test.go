@@ -205,11 +205,10 @@ func testManyDead(t *testing.T, n *node, base string, r *receiver.Receiver) {
 	listIsWhole(t, base, all)
 
 	filter := map[string]any{"topic": deadTopic, "endpoint": r.URL(), "reason": job.ReasonGone}
-	request := map[string]any{"action": "replay", "filter": filter, "rate": rate, "dry_run": true}
-	if dry := operation(t, "POST", base+"/v1/operations", http.StatusOK, request); dry.Matched != part {
+	request := map[string]any{"action": "replay", "filter": filter, "rate": rate}
+	if dry := operation(t, "POST", base+"/v1/operations?dry_run=true", http.StatusOK, request); dry.Matched != part {
 		t.Errorf("the dry run counts %d, want %d", dry.Matched, part)
 	}
-	request["dry_run"] = false
 	began := clock.Now()
 	o := operation(t, "POST", n.base()+"/v1/operations", http.StatusAccepted, request)
 	if o.Estimate == nil || *o.Estimate != part {

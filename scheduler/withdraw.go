@@ -82,15 +82,21 @@ func Withdrawn(r *store.Registered) bool {
 	return r.Outcome == store.Created && r.Job.State == job.Cancelled
 }
 
-// withdraw cancels the jobs that were made for fan-outs of which a job is in conflict. It
-// changes their results. A job that has ended in between remains.
-func (s *Scheduler) withdraw(ctx context.Context, jobs []Prepared, registered []store.Registered) error {
+// inConflict are the fan-outs of which a job is in conflict.
+func inConflict(jobs []Prepared, registered []store.Registered) map[*FanOut]bool {
 	failed := make(map[*FanOut]bool)
 	for i := range jobs {
 		if jobs[i].fan != nil && conflicts(registered[i]) {
 			failed[jobs[i].fan] = true
 		}
 	}
+	return failed
+}
+
+// withdraw cancels the jobs that were made for fan-outs of which a job is in conflict. It
+// changes their results. A job that has ended in between remains.
+func (s *Scheduler) withdraw(ctx context.Context, jobs []Prepared, registered []store.Registered) error {
+	failed := inConflict(jobs, registered)
 	if len(failed) == 0 {
 		return nil
 	}

@@ -264,7 +264,7 @@ func coverSigning(a *keyedAPI) {
 func coverOperations(a *keyedAPI) {
 	made := a.want(202, "POST", "/v1/operations", `{"action":"run","all":true}`)
 	path := "/v1/operations/" + made["id"].(string)
-	a.want(200, "POST", "/v1/operations", `{"action":"run","all":true,"dry_run":true}`)
+	a.want(200, "POST", "/v1/operations?dry_run=true", `{"action":"run","all":true}`)
 	a.want(200, "GET", "/v1/operations", "")
 	a.want(200, "GET", path, "")
 	for _, call := range []string{"/stop", "/resume"} {

@@ -23,7 +23,13 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *wire.Errors, fro
 		return nil, err
 	}
 	r.Target = job.Key{Topic: f.Topic, ID: f.ID}.String()
-	registered, err := s.Scheduler.RegisterGroup(r.Context(), f)
+	register := s.Scheduler.RegisterGroup
+	if r.query.dryRun {
+		register = func(ctx context.Context, f *scheduler.FanOut) ([]store.Registered, error) {
+			return s.registerAll(r, f.Jobs...)
+		}
+	}
+	registered, err := register(r.Context(), f)
 	if err != nil {
 		return nil, err
 	}
@@ -32,6 +38,12 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *wire.Errors, fro
 		e := *httpapi.AsError(fan.err)
 		e.More = json.RawMessage(jsonout.AppendObject(nil, jsonout.Shown(s.writeFanOut, &fan)))
 		return nil, &e
+	}
+	if r.query.dryRun {
+		return func(w *jsonout.Writer) {
+			s.writeFanOut(w, &fan)
+			w.Boolean("dry_run", true)
+		}, nil
 	}
 	if fan.isNew {
 		r.Header().Set("Location", "/v1/jobs?"+url.Values{"topic": {f.Topic}, "group_id": {f.ID}}.Encode())

@@ -40,7 +40,7 @@ func TestOperationsSelectLikeListings(t *testing.T) {
 		`"created_from":"2026-01-01t09:00:00z"`: 2, `"created_from":1767258001`: 0, `"created_to":1767258000000.0`: 0, `"created_to":"2026-01-01T09:00:00.001Z"`: 2,
 		`"due_from":1767258060`: 2, `"due_to":1.76725806e9`: 0,
 	} {
-		got := a.want(200, "POST", "/v1/operations", `{"action":"cancel","dry_run":true,"filter":{`+filter+`}}`)
+		got := a.want(200, "POST", "/v1/operations?dry_run=true", `{"action":"cancel","filter":{`+filter+`}}`)
 		if got["matched"] != want {
 			t.Errorf("%s matches %v, want %v", filter, got["matched"], want)
 		}

@@ -37,7 +37,7 @@ func coverGroups(a *keyedAPI) {
 	a.wantProblem(httpapi.CodeJobExists, "POST", "/v1/jobs", `{"group":"paid","id":"o","topic":"fan","delay":90}`)
 	a.want(200, "POST", "/v1/jobs/batch", `{"jobs":[{"group":"paid","topic":"fan","delay":60},{"group":"paid","id":"o","topic":"fan"}]}`)
 	a.want(200, "GET", "/v1/jobs?group_id=o", "")
-	a.want(200, "POST", "/v1/operations", `{"action":"cancel","filter":{"group_id":"o"},"dry_run":true}`)
+	a.want(200, "POST", "/v1/operations?dry_run=true", `{"action":"cancel","filter":{"group_id":"o"}}`)
 	if _, err := store.PutDocument(a.t.Context(), a.mem, store.Document{Kind: "group", Name: "newer", Data: []byte(`{"members":[],"order":"random"}`)}); err != nil {
 		a.t.Fatal(err)
 	}

@@ -25,24 +25,17 @@ type Operations interface {
 	Resume(ctx context.Context, id string, allow ...operations.Allow) (operations.Operation, error)
 }
 
-// operationDraft is the request for an operation, or for its dry run.
-type operationDraft struct {
-	operations.Draft
-	dryRun bool
-}
-
-var operationFields = wire.NewFieldSet(map[string]func(*operationDraft, wire.Field){
-	"action":  func(d *operationDraft, f wire.Field) { wire.SetText(&d.Action, f) },
-	"filter":  func(d *operationDraft, f wire.Field) { filterFields.Decode(f.Raw, f.Pointer(), &d.Filter, f.Errs) },
-	"all":     func(d *operationDraft, f wire.Field) { d.All = f.Boolean() },
-	"dry_run": func(d *operationDraft, f wire.Field) { d.dryRun = f.Boolean() },
-	"rate":    func(d *operationDraft, f wire.Field) { d.Rate = f.Integer() },
-	"set": func(d *operationDraft, f wire.Field) {
+var operationFields = wire.NewFieldSet(map[string]func(*operations.Draft, wire.Field){
+	"action": func(d *operations.Draft, f wire.Field) { wire.SetText(&d.Action, f) },
+	"filter": func(d *operations.Draft, f wire.Field) { filterFields.Decode(f.Raw, f.Pointer(), &d.Filter, f.Errs) },
+	"all":    func(d *operations.Draft, f wire.Field) { d.All = f.Boolean() },
+	"rate":   func(d *operations.Draft, f wire.Field) { d.Rate = f.Integer() },
+	"set": func(d *operations.Draft, f wire.Field) {
 		d.Set = &job.Draft{}
 		draftFields.Decode(f.Raw, f.Pointer(), d.Set, f.Errs)
 	},
-	"delay": func(d *operationDraft, f wire.Field) { d.Delay = f.Duration() },
-	"at":    func(d *operationDraft, f wire.Field) { d.At = *f.Instant() },
+	"delay": func(d *operations.Draft, f wire.Field) { d.Delay = f.Duration() },
+	"at":    func(d *operations.Draft, f wire.Field) { d.At = *f.Instant() },
 })
 
 // createOperation answers POST /v1/operations. A dry run changes nothing: the scope
@@ -52,7 +45,7 @@ func (s *API) createOperation(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !draft.dryRun {
+	if !r.query.dryRun {
 		if err := r.Allow(access.Write); err != nil {
 			return nil, err
 		}
@@ -63,13 +56,13 @@ func (s *API) createOperation(r *request) (jsonout.View, error) {
 	if err := r.ownFilter(draft.Filter.Topic, &draft.Filter.Only); err != nil {
 		return nil, err
 	}
-	if draft.dryRun {
+	if r.query.dryRun {
 		r.Target = "dry run"
-		p, err := s.Operations.Preview(r.Context(), draft.Draft)
+		p, err := s.Operations.Preview(r.Context(), *draft)
 		return jsonout.Shown(writePreview, &p), err
 	}
 	draft.By = callerName(r)
-	o, err := s.Operations.Create(r.Context(), draft.Draft)
+	o, err := s.Operations.Create(r.Context(), *draft)
 	if err != nil {
 		return nil, err
 	}

@@ -87,7 +87,7 @@ func TestOperation(t *testing.T) {
 	want := map[string]any{
 		"dry_run": true, "action": "cancel", "filter": filter, "rate": 100.0, "matched": 3.0, "complete": true,
 	}
-	if diff := cmp.Diff(want, a.want(200, "POST", "/v1/operations", request+`,"dry_run":true}`)); diff != "" {
+	if diff := cmp.Diff(want, a.want(200, "POST", "/v1/operations?dry_run=true", request+`}`)); diff != "" {
 		t.Error(diff)
 	}
 	if s := a.stored("t", "a").State; s != job.Waiting {
@@ -176,7 +176,7 @@ func TestOperationThatDiscards(t *testing.T) {
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"waits","url":"https://shop.example/hook","delay":60}`)
 	a.clock.Advance(time.Second)
 	const request = `{"action":"discard","filter":{"topic":"t","reason":"receiver_gone"}`
-	if dry := a.want(200, "POST", "/v1/operations", request+`,"dry_run":true}`); dry["matched"] != 2.0 || dry["complete"] != true {
+	if dry := a.want(200, "POST", "/v1/operations?dry_run=true", request+`}`); dry["matched"] != 2.0 || dry["complete"] != true {
 		t.Errorf("a dry run counts %v", dry)
 	}
 	made := a.want(202, "POST", "/v1/operations", request+"}")
@@ -234,7 +234,7 @@ func TestOperationsNeedTheirScope(t *testing.T) {
 	a.keys.Keyring = a.keyring(readKey, writeKey)
 	const request = `{"action":"run","all":true`
 	bearer := []string{"Authorization", "Bearer " + read}
-	a.want(200, "POST", "/v1/operations", request+`,"dry_run":true}`, bearer...)
+	a.want(200, "POST", "/v1/operations?dry_run=true", request+`}`, bearer...)
 	for _, body := range []string{request + `}`, request + `,"dry_run":false}`, request + `,"dry_run":null}`, request + `,"dry_run":"true"}`, `{}`} {
 		p := a.wantProblem(httpapi.CodeForbidden, "POST", "/v1/operations", body, bearer...)
 		if !strings.Contains(p.Detail, "scope write") {

@@ -20,6 +20,7 @@ import (
 type params struct {
 	store.Query
 	part     string // of a topic's name
+	dryRun   bool
 	circuits []store.CircuitState
 	types    []events.Type
 
@@ -81,6 +82,13 @@ var (
 	cursorParam   = single("cursor", func(q *params, e *wire.Errors, at, v string) { q.Cursor = asCursor(e, at, v) })
 	afterParam    = single("cursor", func(q *params, e *wire.Errors, at, v string) { q.Cursor = asName(e, at, v) }) // a name
 )
+
+// dryRunQuery are the parameters of calls that can only be tried.
+var dryRunQuery = []parameter{single("dry_run", func(q *params, e *wire.Errors, at, v string) {
+	if q.dryRun = v == "true"; !q.dryRun && v != "false" {
+		e.Add(at, "must be true or false")
+	}
+})}
 
 // The parameters of each listing.
 var (

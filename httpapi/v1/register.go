@@ -57,13 +57,19 @@ func (s *API) register(r *request) (jsonout.View, error) {
 		return nil, err
 	}
 	r.Target = reg.Key().String()
-	registered, err := s.Scheduler.Register(r.Context(), reg)
+	registered, err := s.registerAll(r, reg)
 	if err != nil {
 		return nil, err
 	}
 	one := &registered[0]
 	if err := scheduler.Refusal(one); err != nil {
 		return nil, err
+	}
+	if r.query.dryRun {
+		return func(w *jsonout.Writer) {
+			s.writeRegistered(w, one)
+			w.Boolean("dry_run", true)
+		}, nil
 	}
 	isNew := one.Outcome == store.Created
 	if isNew {
@@ -72,6 +78,15 @@ func (s *API) register(r *request) (jsonout.View, error) {
 	r.setVersion(jobjson.Version(&one.Job))
 	r.created(isNew)
 	return jsonout.Shown(s.writeRegistered, one), nil
+}
+
+// registerAll registers jobs, or says in a dry run what would become of them.
+func (s *API) registerAll(r *request, jobs ...scheduler.Prepared) ([]store.Registered, error) {
+	if !r.query.dryRun {
+		return s.Scheduler.Register(r.Context(), jobs...)
+	}
+	r.Target = "dry run"
+	return s.Scheduler.DryRun(r.Context(), jobs...)
 }
 
 // clientsFault reports whether the client has to correct its request.
@@ -143,14 +158,19 @@ func (s *API) registerBatch(r *request) (jsonout.View, error) {
 	}
 	var registered []store.Registered
 	if len(regs) > 0 {
-		if registered, err = s.Scheduler.Register(r.Context(), regs...); err != nil {
+		if registered, err = s.registerAll(r, regs...); err != nil {
 			return nil, err
 		}
 	}
 	for i := range items {
 		items[i].registered, registered = registered[:items[i].jobs], registered[items[i].jobs:]
 	}
-	return func(w *jsonout.Writer) { jsonout.List(w, "results", items, s.writeItem) }, nil
+	return func(w *jsonout.Writer) {
+		jsonout.List(w, "results", items, s.writeItem)
+		if r.query.dryRun {
+			w.Boolean("dry_run", true)
+		}
+	}, nil
 }
 
 // item is one of a batch: what is wrong with it, or what became of it.

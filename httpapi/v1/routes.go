@@ -40,8 +40,8 @@ type handler func(*API, *request) (jsonout.View, error)
 // routes is every call. The router is built from it; a test holds the OpenAPI
 // document against it. A HEAD goes with each GET.
 var routes = []route{
-	{http.MethodPost, jobsPath, access.Write, bodyJSON, nil, (*API).register},
-	{http.MethodPost, batchPath, access.Write, bodyJSON, nil, (*API).registerBatch},
+	{http.MethodPost, jobsPath, access.Write, bodyJSON, dryRunQuery, (*API).register},
+	{http.MethodPost, batchPath, access.Write, bodyJSON, dryRunQuery, (*API).registerBatch},
 	{http.MethodPost, planPath, access.Read, bodyJSON, nil, (*API).planJob},
 	{http.MethodGet, "/v1/jobs", access.Read, bodyRefused, jobQuery, (*API).listJobs},
 	{http.MethodGet, "/v1/jobs/{topic}/{id}", access.Read, bodyRefused, nil, (*API).getJob},
@@ -53,7 +53,7 @@ var routes = []route{
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", access.Write, bodyEmptyJSON, nil, (*API).runJob},
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/count", access.Write, bodyOptionalJSON, nil, (*API).countJob},
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, bodyOptionalJSON, nil, (*API).replayJob},
-	{http.MethodPost, "/v1/operations", access.Read, bodyJSON, nil, (*API).createOperation}, // a dry run; the rest needs Write
+	{http.MethodPost, "/v1/operations", access.Read, bodyJSON, dryRunQuery, (*API).createOperation}, // a dry run; the rest needs Write
 	{http.MethodGet, "/v1/operations", access.Read, bodyRefused, operationQuery, (*API).listOperations},
 	{http.MethodGet, "/v1/operations/{id}", access.Read, bodyRefused, nil, (*API).getOperation},
 	{http.MethodPost, "/v1/operations/{id}/stop", access.Write, bodyEmptyJSON, nil, (*API).stopOperation},
@@ -68,7 +68,7 @@ var routes = []route{
 	{http.MethodPost, schedulePath + "/pause", access.Write, bodyOptionalJSON, nil, (*API).pauseSchedule},
 	{http.MethodPost, schedulePath + "/resume", access.Write, bodyEmptyJSON, nil, (*API).resumeSchedule},
 	{http.MethodPost, schedulePath + "/run", access.Write, bodyEmptyJSON, nil, (*API).runSchedule},
-	{http.MethodPost, schedulePath + "/backfill", access.Write, bodyJSON, nil, (*API).backfillSchedule},
+	{http.MethodPost, schedulePath + "/backfill", access.Write, bodyJSON, dryRunQuery, (*API).backfillSchedule},
 	{http.MethodPost, previewPath, access.Read, bodyJSON, nil, (*API).previewSchedule},
 	{http.MethodPost, schedulePath + "/skip", access.Write, bodyOptionalJSON, nil, skipping(Schedules.Skip)},
 	{http.MethodPost, schedulePath + "/unskip", access.Write, bodyOptionalJSON, nil, skipping(Schedules.Unskip)},

@@ -86,10 +86,9 @@ var (
 	})
 	previewFields  = wire.NewFieldSet(previewSetters())
 	backfillFields = wire.NewFieldSet(map[string]func(*operations.BackfillDraft, wire.Field){
-		"from":    func(d *operations.BackfillDraft, f wire.Field) { d.From = f.Moment() },
-		"to":      func(d *operations.BackfillDraft, f wire.Field) { d.To = f.Moment() },
-		"rate":    func(d *operations.BackfillDraft, f wire.Field) { d.Rate = f.Integer() },
-		"dry_run": func(d *operations.BackfillDraft, f wire.Field) { d.DryRun = f.Boolean() },
+		"from": func(d *operations.BackfillDraft, f wire.Field) { d.From = f.Moment() },
+		"to":   func(d *operations.BackfillDraft, f wire.Field) { d.To = f.Moment() },
+		"rate": func(d *operations.BackfillDraft, f wire.Field) { d.Rate = f.Integer() },
 	})
 )
 
@@ -222,12 +221,13 @@ func (s *API) backfillSchedule(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	draft.Schedule, draft.By = r.Param("schedule"), callerName(r)
+	draft.Schedule, draft.By, draft.DryRun = r.Param("schedule"), callerName(r), r.query.dryRun
 	o, err := s.Operations.Backfill(r.Context(), *draft)
 	if err != nil {
 		return nil, err
 	}
 	if draft.DryRun {
+		r.Target = "dry run"
 		return jsonout.Shown(writePreview, &operations.Preview{Operation: o, Matched: *o.Estimate, Complete: true}), nil
 	}
 	return accepted(r, &o), nil

@@ -58,7 +58,7 @@ func coverSchedules(a *keyedAPI) {
 	a.want(200, "POST", "/v1/schedules/preview", `{"every":"1h"}`)
 	const span = `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z"}`
 	a.want(202, "POST", path+"/backfill", span)
-	a.want(200, "POST", path+"/backfill", `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z","dry_run":true}`)
+	a.want(200, "POST", path+"/backfill?dry_run=true", `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z"}`)
 	a.withOperations(operationsWith{a.operations, operations.ErrTooMany}, func() {
 		a.wantProblem(httpapi.CodeTooManyOperations, "POST", path+"/backfill", span)
 	})
@@ -172,7 +172,7 @@ func TestBackfill(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "PUT", "/v1/schedules/s", `{"every":"1h","start_at":"2025-12-31T00:00:00Z","job":{"topic":"t","url":"https://shop.example/hook"}}`)
 	const path, span = "/v1/schedules/s/backfill", `"from":"2025-12-01T00:00:00Z","to":"2025-12-01T03:00:00Z"`
-	dry := a.want(200, "POST", path, `{`+span+`,"dry_run":true}`)
+	dry := a.want(200, "POST", path+"?dry_run=true", `{`+span+`}`)
 	if dry["matched"] != 3.0 || dry["complete"] != true || dry["action"] != "backfill" || dry["rate"] != 100.0 {
 		t.Errorf("dry run: %v", dry)
 	}
@@ -191,13 +191,13 @@ func TestBackfill(t *testing.T) {
 	if n := a.want(200, "GET", "/v1/schedules/s", "")["counters"].(map[string]any)["backfilled"]; n != 3.0 {
 		t.Errorf("%v backfilled", n)
 	}
-	cancel := a.want(200, "POST", "/v1/operations", `{"action":"cancel","filter":{"schedule":"s"},"dry_run":true}`)
-	if other := a.want(200, "POST", "/v1/operations", `{"action":"cancel","filter":{"schedule":"o"},"dry_run":true}`); cancel["matched"] != 3.0 || other["matched"] != 0.0 {
+	cancel := a.want(200, "POST", "/v1/operations?dry_run=true", `{"action":"cancel","filter":{"schedule":"s"}}`)
+	if other := a.want(200, "POST", "/v1/operations?dry_run=true", `{"action":"cancel","filter":{"schedule":"o"}}`); cancel["matched"] != 3.0 || other["matched"] != 0.0 {
 		t.Errorf("by schedule: %v, %v", cancel, other)
 	}
 	// The bounds of a timetable are not those of a backfill; only intervals count from one.
 	a.want(201, "PUT", "/v1/schedules/c", `{"cron":"0 * * * *","start_at":"2025-12-31T00:00:00Z","end_at":"2026-12-31T00:00:00Z","job":{"topic":"t","url":"https://shop.example/hook"}}`)
-	if dry := a.want(200, "POST", "/v1/schedules/c/backfill", `{`+span+`,"dry_run":true}`); dry["matched"] != 3.0 {
+	if dry := a.want(200, "POST", "/v1/schedules/c/backfill?dry_run=true", `{`+span+`}`); dry["matched"] != 3.0 {
 		t.Errorf("dry run of a cron schedule: %v", dry)
 	}
 	for request, want := range map[string]string{

@@ -314,3 +314,52 @@ func (w *walk) checkPages(op *operation) {
 func (w *walk) isCollection(path string) bool {
 	return slices.ContainsFunc(theContract().operations, func(op operation) bool { return strings.HasPrefix(op.path, path+"/{") })
 }
+
+// lists reads all lists.
+func (w *walk) lists() map[string]any {
+	all := map[string]any{}
+	for i := range theContract().operations {
+		if op := &theContract().operations[i]; op.method == http.MethodGet && !strings.Contains(op.path, "{") && w.isCollection(op.path) {
+			all[op.path] = w.want(200, "GET", op.path, "")["data"]
+		}
+	}
+	return all
+}
+
+// TestDryRunsChangeNothing: each call takes dry_run and changes nothing then, or refuses it.
+func TestDryRunsChangeNothing(t *testing.T) {
+	w := &walk{keyedAPI: newKeyedAPI(t), made: map[string]map[string]any{}}
+	operations := slices.Clone(theContract().operations)
+	slices.SortStableFunc(operations, func(a, b operation) int { return phase(&a) - phase(&b) })
+	tried := 0
+	for i := range operations {
+		op := &operations[i]
+		if op.method == http.MethodGet {
+			continue
+		}
+		path := w.target(op) + "?dry_run=true"
+		if !op.documents("dry_run") {
+			if op.path == jobsPath || op.path == batchPath || op.path == "/v1/operations" || strings.HasSuffix(op.path, "/backfill") {
+				t.Errorf("%s %s has no dry run", op.method, op.path)
+			}
+			w.wantProblem(httpapi.CodeInvalidRequest, op.method, path, w.body(op))
+			w.do(op)
+			continue
+		}
+		tried++
+		before := w.lists()
+		if got := w.want(200, op.method, path, w.body(op)); got["dry_run"] != true {
+			t.Errorf("%s %s: %v", op.method, path, got)
+		}
+		if diff := cmp.Diff(before, w.lists()); diff != "" {
+			t.Errorf("%s %s changed something (-before +after):\n%s", op.method, path, diff)
+		}
+		if got := w.do(op); cmp.Equal(before, w.lists()) {
+			t.Errorf("%s %s changes no list without dry_run, so this shows nothing: %s", op.method, op.path, got.Body)
+		}
+		w.wantProblem(httpapi.CodeInvalidRequest, op.method, w.target(op)+"?dry_run=1", w.body(op))
+	}
+	if tried < 4 {
+		t.Errorf("%d dry runs", tried)
+	}
+}

@@ -719,7 +719,7 @@ export const api = {
   resumeSchedule: (name: string) => json<Schedule>('POST', schedule(name, 'resume')),
   runSchedule: (name: string) => json<Job>('POST', schedule(name, 'run')),
   countBackfill: (name: string, draft: BackfillDraft, abort: AbortSignal) =>
-    json<{ matched: number }>('POST', schedule(name, 'backfill'), { ...draft, dry_run: true }, abort),
+    json<{ matched: number }>('POST', `${schedule(name, 'backfill')}?dry_run=true`, draft, abort),
   backfill: (name: string, draft: BackfillDraft) => json<Operation>('POST', schedule(name, 'backfill'), draft),
   groups: (query: Query, abort: AbortSignal) => json<GroupPage>('GET', address(['v1', 'groups'], query), undefined, abort),
   group: (name: string, abort: AbortSignal) => json<Group>('GET', address(['v1', 'groups', name]), undefined, abort),
@@ -729,7 +729,7 @@ export const api = {
   deleteGroup: (name: string) => json<unknown>('DELETE', address(['v1', 'groups', name])),
   dead: (query: Query, abort: AbortSignal) =>
     json<{ data: DeadGroup[]; next_cursor: string | null }>('GET', address(['v1', 'dead'], query), undefined, abort),
-  dryRun: (draft: BulkDraft, abort: AbortSignal) => json<DryRun>('POST', '/v1/operations', { ...draft, dry_run: true }, abort),
+  dryRun: (draft: BulkDraft, abort: AbortSignal) => json<DryRun>('POST', '/v1/operations?dry_run=true', draft, abort),
   operate: (draft: BulkDraft) => json<Operation>('POST', '/v1/operations', draft),
   operations: async (abort: AbortSignal) =>
     (await json<{ data: Operation[] }>('GET', '/v1/operations?limit=50', undefined, abort)).data,

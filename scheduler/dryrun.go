@@ -1,0 +1,144 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/topics"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
+)
+
+// dryRuns is how many jobs of a dry run are read at a time.
+const dryRuns = 16
+
+// DryRun returns what Register would, as things stand, and changes nothing. A job that would be
+// made has a uid of its own in each call.
+func (s *Scheduler) DryRun(ctx context.Context, jobs ...Prepared) ([]store.Registered, error) {
+	now, err := s.o.Store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held, err := s.held(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	d := dryRun{s: s, now: now, held: held, room: map[string]*room{}}
+	registered := make([]store.Registered, len(jobs))
+	for i := range jobs {
+		if registered[i], err = d.register(ctx, &jobs[i].reg); err != nil {
+			return nil, err
+		}
+	}
+	failed := inConflict(jobs, registered)
+	for i := range jobs {
+		if failed[jobs[i].fan] && registered[i].Outcome == store.Created {
+			registered[i].Job.State = job.Cancelled // as Register withdraws it
+		}
+	}
+	return registered, nil
+}
+
+// held are the jobs that have the keys of registrations.
+func (s *Scheduler) held(ctx context.Context, jobs []Prepared) (map[job.Key]*job.Job, error) {
+	found := make([]*job.Job, len(jobs))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(dryRuns)
+	for i := range jobs {
+		group.Go(func() error {
+			j, err := s.o.Store.Get(ctx, jobs[i].reg.Key)
+			if err == nil {
+				found[i] = &j
+			} else if !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	held := make(map[job.Key]*job.Job, len(jobs))
+	for i := range jobs {
+		held[jobs[i].reg.Key] = found[i]
+	}
+	return held, nil
+}
+
+// dryRun is what the registrations of a dry run would leave behind.
+type dryRun struct {
+	s    *Scheduler
+	now  job.Instant
+	held map[job.Key]*job.Job
+	room map[string]*room // by topic
+}
+
+// room is what a topic takes in.
+type room struct {
+	draining bool
+	capacity int   // zero: any number
+	has      int64 // unfinished jobs
+}
+
+func (d *dryRun) register(ctx context.Context, r *store.Registration) (store.Registered, error) {
+	old, made := d.held[r.Key], r.Job(d.now)
+	if old != nil {
+		switch outcome := rules.Against(r, old); outcome {
+		case store.Moves:
+			return d.move(r, old)
+		case store.Created:
+			made = r.Over(old, d.now)
+		default:
+			return store.Registered{Outcome: outcome, Job: *old}, nil
+		}
+	}
+	if old == nil || old.State.Final() {
+		topic, err := d.roomOf(ctx, r.Key.Topic)
+		if err != nil {
+			return store.Registered{}, err
+		}
+		switch {
+		case topic.draining:
+			return store.Registered{Outcome: store.TopicDraining}, nil
+		case topic.capacity > 0 && topic.has >= int64(topic.capacity):
+			return store.Registered{Outcome: store.TopicFull}, nil
+		}
+		topic.has++
+	}
+	d.held[r.Key] = &made
+	return store.Registered{Outcome: store.Created, Job: made}, nil
+}
+
+// move moves the due time of a copy.
+func (d *dryRun) move(r *store.Registration, old *job.Job) (store.Registered, error) {
+	j := *old
+	moved, err := j.MoveDue(r.Spec.When, r.OnConflict == job.ConflictLater, d.now)
+	if err != nil || !moved {
+		return store.Registered{Outcome: store.Kept, Job: *old}, err
+	}
+	d.held[r.Key] = &j
+	return store.Registered{Outcome: store.Moved, Job: j}, nil
+}
+
+func (d *dryRun) roomOf(ctx context.Context, name string) (*room, error) {
+	if known := d.room[name]; known != nil {
+		return known, nil
+	}
+	t, err := d.s.o.Topics.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	of := &room{draining: t.State == topics.Draining, capacity: t.Settings.Capacity}
+	if of.capacity > 0 {
+		stats, _, err := d.s.stats(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		of.has = stats.Unfinished()
+	}
+	d.room[name] = of
+	return of, nil
+}
