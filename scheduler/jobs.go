@@ -129,20 +129,25 @@ const (
 var errCancelledBefore = errors.New("the job was cancelled before")
 
 // Cancel cancels an unfinished job, or discards a dead letter. Repeated, it changes nothing and
-// returns the result of the first call, whatever allow says: the client may not know that
-// its call succeeded.
+// returns the result of the first call: the client may not know that its call succeeded. A
+// repetition is allowed for the job as it is, and as it was before the first call.
 func (s *Scheduler) Cancel(ctx context.Context, key job.Key, allow ...Allow) (job.Job, CancelResult, error) {
 	var result CancelResult
-	before := func(j *job.Job) error {
+	repeats := func(j *job.Job) error {
 		if j.State != job.Cancelled {
-			return nil
+			return allowed(j, allow)
+		}
+		before := *j
+		before.Version--
+		if err := allowed(j, allow); err != nil && allowed(&before, allow) != nil {
+			return err
 		}
 		if result = Cancelled; j.Reason == job.ReasonDiscarded {
 			result = Discarded
 		}
 		return errCancelledBefore
 	}
-	j, err := s.update(ctx, key, append([]Allow{before}, allow...), func(j *job.Job, now job.Instant) error {
+	j, err := s.update(ctx, key, []Allow{repeats}, func(j *job.Job, now job.Instant) error {
 		result = Cancelled
 		if j.State == job.Dead {
 			result = Discarded
@@ -162,14 +167,21 @@ func (s *Scheduler) Cancel(ctx context.Context, key job.Key, allow ...Allow) (jo
 
 func (s *Scheduler) update(ctx context.Context, key job.Key, allow []Allow, change func(*job.Job, job.Instant) error) (job.Job, error) {
 	j, err := s.o.Store.Update(ctx, key, func(j *job.Job, now job.Instant) error {
-		for _, allowed := range allow {
-			if err := allowed(j); err != nil {
-				return err
-			}
+		if err := allowed(j, allow); err != nil {
+			return err
 		}
 		return change(j, now)
 	})
 	return j, inState(&j, err)
+}
+
+func allowed(j *job.Job, allow []Allow) error {
+	for _, allows := range allow {
+		if err := allows(j); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Update changes a job for an operation, as store.Registrar.Update does.

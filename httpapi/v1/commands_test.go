@@ -175,16 +175,20 @@ func TestReplayWithChanges(t *testing.T) {
 func TestCancel(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"waits","delay":"1h"}`)
+	earlier := a.tag("GET", "/v1/jobs/t/waits", "")
+	a.want(200, "PATCH", "/v1/jobs/t/waits", `{"delay":"2h"}`)
+	first := a.tag("GET", "/v1/jobs/t/waits", "")
 	if diff := cmp.Diff(map[string]any{"result": "cancelled"}, a.want(200, "DELETE", "/v1/jobs/t/waits", "")); diff != "" {
 		t.Error(diff)
 	}
 	ended := a.stored("t", "waits")
-	for _, header := range []string{"*", `"other"`} { // the first answer was lost
+	for _, header := range []string{"*", first, a.tag("GET", "/v1/jobs/t/waits", "")} { // the first answer was lost
 		again := a.call("DELETE", "/v1/jobs/t/waits", "", "If-Match", header)
 		if again.Code != 200 || strings.TrimSpace(again.Body.String()) != `{"result":"cancelled"}` {
 			t.Errorf("cancelled again: %d %s", again.Code, again.Body)
 		}
 	}
+	a.wantProblem(httpapi.CodeVersionChanged, "DELETE", "/v1/jobs/t/waits", "", "If-Match", earlier)
 	if diff := cmp.Diff(ended, a.stored("t", "waits")); diff != "" {
 		t.Errorf("cancelled again, the job changes:\n%s", diff)
 	}

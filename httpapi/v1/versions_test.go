@@ -94,6 +94,8 @@ func TestIfMatchOfJobs(t *testing.T) {
 	a.wantProblem(httpapi.CodeJobNotFound, "DELETE", "/v1/jobs/t/nobody", "", "If-Match", "*")
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"1h","topic":"t","id":"two"}`)
 	a.want(200, "DELETE", "/v1/jobs/t/two", "", "If-Match", `"x"`, "If-Match", a.tag("GET", "/v1/jobs/t/two", ""))
+	a.wantProblem(httpapi.CodeVersionChanged, "DELETE", "/v1/jobs/t/two", "", "If-Match", `"1"`) // it is cancelled
+	a.want(200, "DELETE", "/v1/jobs/t/two", "", "If-Match", a.tag("GET", "/v1/jobs/t/two", ""))
 }
 
 // The conditions of a request guard the version of a topic or of a rule.
