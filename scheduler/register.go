@@ -8,7 +8,6 @@ import (
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/rules"
 )
 
 // Origin is the part of a request that its drafts lack.
@@ -111,7 +110,7 @@ func (s *Scheduler) Register(ctx context.Context, jobs ...Prepared) ([]store.Reg
 	for i := range jobs {
 		regs[i] = jobs[i].reg
 	}
-	registered, err := rules.Register(ctx, s.o.Store, regs)
+	registered, err := register(ctx, s.o.Store, regs)
 	if err != nil {
 		s.metrics.count(outcomeUnavailable, len(regs))
 		return nil, err
@@ -146,5 +145,5 @@ func (e *ConflictError) Error() string {
 // RegisterOwn registers jobs that the server makes itself, with uids of store.BindUID or
 // store.OrderUID. They count in no metric of clients.
 func (s *Scheduler) RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
-	return rules.Register(ctx, s.o.Store, regs)
+	return register(ctx, s.o.Store, regs)
 }

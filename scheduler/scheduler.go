@@ -14,12 +14,11 @@ import (
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/rules"
 )
 
 // Store is the part of a store that a Scheduler needs. Every store.Store is one.
 type Store interface {
-	rules.Registrar
+	registrar
 	store.Reader
 	Count(ctx context.Context, c store.Count) (store.Counted, error)
 	Limits(ctx context.Context) (map[string]store.Limits, error)

@@ -162,8 +162,8 @@ const (
 	Created       RegisterOutcome = iota // a new job
 	Same                                 // the same content is registered: a safe repetition
 	Kept                                 // an unfinished job holds the key and stays unchanged
-	Moves                                // an unfinished job holds the key; rules.Register moves its due time
-	Moved                                // rules.Register moved the due time
+	Moves                                // an unfinished job holds the key; rules.Move moves its due time
+	Moved                                // rules.Move moved the due time
 	Exists                               // refused: other content is registered
 	InFlight                             // refused: an attempt is in flight (Replace, Later, Sooner)
 	DeadLetter                           // refused: a dead letter holds the key

@@ -16,7 +16,6 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/redisstore"
-	"github.com/duehook/duehook/store/rules"
 )
 
 // node opens a ledger as one of several nodes on a Redis.
@@ -111,7 +110,7 @@ func (r *rig) nodeStep(random *rand.Rand) {
 		g.UID = uid(random)
 		g.OnConflict = job.OnConflicts[random.IntN(5)]
 		g.Spec.Body = fmt.Append(nil, random.IntN(3))
-		_, err = rules.Register(ctx, r, []store.Registration{g})
+		err = register(ctx, r, g)
 	case 3:
 		change := []func(*job.Job, job.Instant) error{
 			cancel, replay, runAt(job.When{Delay: 20 * time.Millisecond}), runAt(job.When{}),

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/rules"
 )
 
 // step makes a random call.
@@ -26,7 +24,7 @@ func step(r *rig, choose func(n int) int) {
 		if choose(3) == 0 {
 			g.Spec.TTL = time.Minute
 		}
-		_, err := rules.Register(ctx, r, []store.Registration{g, reg("x"+id, delay)})
+		err := register(ctx, r, g, reg("x"+id, delay))
 		noError(r.T, "Register", err)
 	case 2:
 		change := []func(*job.Job, job.Instant) error{

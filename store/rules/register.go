@@ -1,10 +1,7 @@
 package rules
 
 import (
-	"context"
 	"errors"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -27,9 +24,9 @@ func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 		return store.Exists // an earlier form of the schedule fired it
 	case old.State.Final():
 		return againstEnded(r, old)
-	case moves(r) && old.State == job.Running:
+	case Moves(r) && old.State == job.Running:
 		return store.InFlight
-	case moves(r):
+	case Moves(r):
 		return store.Moves
 	case r.Spec.SameContent(&old.Spec):
 		return store.Same
@@ -59,44 +56,37 @@ func againstEnded(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	return store.Created
 }
 
-// moves reports whether the registration moves the due time of an unfinished job.
-func moves(r *store.Registration) bool {
+// Moves reports whether the registration moves the due time of an unfinished job.
+func Moves(r *store.Registration) bool {
 	return r.OnConflict == job.ConflictLater || r.OnConflict == job.ConflictSooner
 }
 
 // Repeats reports whether the registration may repeat one whose job has ended.
 func Repeats(r *store.Registration) bool {
-	return r.OnConflict != job.ConflictReplace && r.OnConflict != job.ConflictRenew && !moves(r)
+	return r.OnConflict != job.ConflictReplace && r.OnConflict != job.ConflictRenew && !Moves(r)
 }
 
-// Registrar is the part of a store that Register needs.
-type Registrar interface {
-	Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
-	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
-}
+// What Move leaves undone.
+var (
+	// ErrStays: the due time stays.
+	ErrStays = errors.New("the due time stays")
+	// ErrGaveWay: the job no longer stands in the way as it did; register again.
+	ErrGaveWay = errors.New("the job changed concurrently")
+)
 
-// Register registers jobs, and moves the due times of unfinished ones: the outcome
-// store.Moves becomes store.Moved or store.Kept. Registrations of one key take effect
-// in their order.
-func Register(ctx context.Context, s Registrar, regs []store.Registration) ([]store.Registered, error) {
-	if len(regs) < 2 || !movesAny(regs) { // the store keeps the order
-		return registerAndMove(ctx, s, regs)
+// Move is the change, for Store.Update, that a registration makes of the job with its key
+// if its outcome was store.Moves.
+func Move(r *store.Registration) func(j *job.Job, now job.Instant) error {
+	return func(j *job.Job, now job.Instant) error {
+		if Against(r, j) != store.Moves {
+			return ErrGaveWay
+		}
+		moved, err := j.MoveDue(r.Spec.When, r.OnConflict == job.ConflictLater, now)
+		if err == nil && !moved {
+			err = ErrStays
+		}
+		return err
 	}
-	out := make([]store.Registered, len(regs))
-	for _, round := range KeysApart(regs) {
-		some := make([]store.Registration, len(round))
-		for i, n := range round {
-			some[i] = regs[n]
-		}
-		registered, err := registerAndMove(ctx, s, some)
-		if err != nil {
-			return nil, err
-		}
-		for i, n := range round {
-			out[n] = registered[i]
-		}
-	}
-	return out, nil
 }
 
 // KeysApart divides the indexes of regs into rounds in which each key comes once.
@@ -113,79 +103,4 @@ func KeysApart(regs []store.Registration) [][]int {
 		rounds[n] = append(rounds[n], i)
 	}
 	return rounds
-}
-
-func movesAny(regs []store.Registration) bool {
-	for i := range regs {
-		if moves(&regs[i]) {
-			return true
-		}
-	}
-	return false
-}
-
-// movers is how many due times are moved at a time.
-const movers = 16
-
-// registerAndMove registers jobs. Their keys differ if any of them is to be moved.
-func registerAndMove(ctx context.Context, s Registrar, regs []store.Registration) ([]store.Registered, error) {
-	out, err := s.Register(ctx, regs)
-	if err != nil {
-		return nil, err
-	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(movers)
-	for i := range out {
-		if out[i].Outcome == store.Moves {
-			group.Go(func() (err error) {
-				out[i], err = move(ctx, s, &regs[i])
-				return err
-			})
-		}
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// moveTries bounds how often a registration starts over because the job that holds its
-// key changed.
-const moveTries = 10
-
-var (
-	errStays   = errors.New("the due time stays")
-	errGaveWay = errors.New("the job changed concurrently")
-)
-
-// move moves the due time of the job that holds the key of r, or registers r if that
-// job has ended in between.
-func move(ctx context.Context, s Registrar, r *store.Registration) (store.Registered, error) {
-	for range moveTries {
-		j, err := s.Update(ctx, r.Key, func(j *job.Job, now job.Instant) error {
-			if Against(r, j) != store.Moves {
-				return errGaveWay
-			}
-			moved, err := j.MoveDue(r.Spec.When, r.OnConflict == job.ConflictLater, now)
-			if err == nil && !moved {
-				err = errStays
-			}
-			return err
-		})
-		switch {
-		case err == nil:
-			return store.Registered{Outcome: store.Moved, Job: j}, nil
-		case errors.Is(err, errStays):
-			return store.Registered{Outcome: store.Kept, Job: j}, nil
-		case !errors.Is(err, errGaveWay) && !errors.Is(err, store.ErrNotFound):
-			return store.Registered{}, err
-		}
-		switch again, err := s.Register(ctx, []store.Registration{*r}); {
-		case err != nil:
-			return store.Registered{}, err
-		case again[0].Outcome != store.Moves:
-			return again[0], nil
-		}
-	}
-	return store.Registered{}, store.ErrConflict
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -169,32 +170,25 @@ var conflictCases = []testCase{
 			r := reg("t", "a", body(newUID()), delay(move.to), onConflict(move.p))
 			equal(f, "the old job", f.register(store.Moves, r)[0], f.get(r.Key))
 			from := f.now()
-			results, err := rules.Register(f.ctx, f, []store.Registration{r, r})
-			f.noError("Register", err)
-			equal(f, "outcome", results[0].Outcome, move.want)
-			if got := results[1].Outcome; got != store.Moved && got != store.Kept {
+			equal(f, "outcome", f.move(r), move.want)
+			if got := f.move(r); got != store.Moved && got != store.Kept {
 				f.Fatalf("the second time: %v", got)
 			}
 			j := f.get(r.Key)
-			equal(f, "the job", results[1].Job, j)
 			if move.want == store.Moved {
 				f.between("due", j.DueAt, from.Add(move.to), f.now().Add(move.to))
 				before.DueAt, before.NextAt, before.Version = j.DueAt, j.DueAt, j.Version
 			}
 			equal(f, "what it was, but for its due time", j, before)
 		}
-		results, err := rules.Register(f.ctx, f, []store.Registration{reg("t", "a", onConflict(job.ConflictSooner))})
-		f.noError("Register", err)
-		equal(f, "outcome", results[0].Outcome, store.Moved)
+		equal(f, "outcome", f.move(reg("t", "a", onConflict(job.ConflictSooner))), store.Moved)
 		equal(f, "claimed", f.takeOne().Job.UID, before.UID)
 	}},
 	{name: "conflict/later takes back a job that was carried", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
 		hints := f.pop()
-		results, err := rules.Register(f.ctx, f, []store.Registration{reg("t", "a", delay(long), onConflict(job.ConflictLater))})
-		f.noError("Register", err)
-		equal(f, "outcome", results[0].Outcome, store.Moved)
+		equal(f, "outcome", f.move(reg("t", "a", delay(long), onConflict(job.ConflictLater))), store.Moved)
 		equal(f, "state", f.get(hints[0].Key()).State, job.Waiting)
 		equal(f, "claimed", claimedKeys(f.claim(hints, terms())), nil)
 	}},
@@ -276,4 +270,18 @@ func (f *fixture) unchangedBy(s job.Settlement) {
 	f.settle(store.Stale, s)
 	equal(f, "the job after a stale settlement", f.get(s.Key), before)
 	equal(f, "the log after a stale settlement", f.attempts(s.Key), log)
+}
+
+// move registers a job that moves the due time of the one with its key. It returns
+// store.Moved or store.Kept.
+func (f *fixture) move(r store.Registration) store.RegisterOutcome {
+	f.Helper()
+	f.register(store.Moves, r)
+	j, err := f.Update(f.ctx, r.Key, rules.Move(&r))
+	equal(f, "the job", j, f.get(r.Key))
+	if errors.Is(err, rules.ErrStays) {
+		return store.Kept
+	}
+	f.noError("Update", err)
+	return store.Moved
 }
