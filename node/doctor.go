@@ -249,7 +249,7 @@ func (d *doctor) redis(ctx context.Context) {
 		URL: c.RedisURL, Namespace: c.Namespace, Shards: c.Shards, MinReplicas: c.RedisMinReplicas, Logger: log,
 	})
 	if err != nil {
-		d.found(check, failing(err), "%s: %v", config.Redact(c.RedisURL), err)
+		d.found(check, statusOf(err), "%s: %v", config.Redact(c.RedisURL), err)
 		return
 	}
 	defer func() { _ = s.Close() }() // it wrote nothing
@@ -318,12 +318,12 @@ func (d *doctor) ledger(ctx context.Context) {
 	case errors.Is(err, ledger.ErrNone):
 		d.found(check, FoundNote, "%s has no ledger yet; the first start makes it", where)
 	default:
-		d.found(check, failing(err), "%s: %v", where, err)
+		d.found(check, statusOf(err), "%s: %v", where, err)
 	}
 }
 
-// failing is the status of a server that could not be examined.
-func failing(err error) string {
+// statusOf is the status of a server that could not be examined.
+func statusOf(err error) string {
 	_, network := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, store.ErrOtherLayout), errors.As(err, new(*redisstore.VersionError)):

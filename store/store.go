@@ -111,10 +111,6 @@ type Registration struct {
 	UID        string
 	Spec       job.Spec // Spec.When is relative to the store's clock
 	OnConflict job.OnConflict
-	// At is the time of the registration, by the store's clock, if a ledger has written
-	// it already. Zero: now. Only a store in the memory of its process obeys it. Stores
-	// that processes share date registrations themselves.
-	At job.Instant
 }
 
 // Job is the new job, registered at now.

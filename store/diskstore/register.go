@@ -1,7 +1,6 @@
 package diskstore
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -31,8 +30,7 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 }
 
 func (t *txn) register(r *store.Registration) store.Registered {
-	at := cmp.Or(r.At, t.now)
-	j := r.Job(at)
+	j := r.Job(t.now)
 	old := t.load(r.Key)
 	if old != nil {
 		before, err := old.job()
@@ -43,7 +41,7 @@ func (t *txn) register(r *store.Registration) store.Registered {
 		if outcome := rules.Against(r, &before); outcome != store.Created {
 			return store.Registered{Outcome: outcome, Job: before}
 		}
-		j = r.Over(&before, at)
+		j = r.Over(&before, t.now)
 		j.Token = old.Token // so that no worker of the old job can settle the new one
 	}
 	if old == nil || old.State.Final() {
