@@ -142,6 +142,43 @@ test('callbacks, dead letters and logs', async () => {
   assert.equal((await client.dlq.listMessages()).messages[0].messageId, final.messageId);
 });
 
+test('kills lose no message that was acknowledged', async (t) => {
+  let killed = await startNode(['--dialects', 'qstash']);
+  const acknowledged = new Set();
+  let next = 0, kills = 0;
+  const send = async () => {
+    for (let n = next++; n < 600; n = next++) {
+      for (;;) {
+        try {
+          const { base } = killed;
+          await new Client({ baseUrl: base, token: 'any', retry: false }).publish({
+            url: `${hook}/kept`, body: String(n), delay: n % 4, deduplicationId: `kept-${n}`,
+          });
+          acknowledged.add(String(n));
+          break;
+        } catch (e) {
+          if (e.status) throw e;
+          await eventually('a node again', () => killed.up !== false);
+        }
+      }
+    }
+  };
+  const publishers = Promise.all(Array.from({ length: 8 }, send));
+  while (kills < 3) {
+    await eventually('some messages', () => acknowledged.size >= (kills + 1) * 120);
+    killed.up = false;
+    await killed.kill();
+    killed = await startNode(['--dialects', 'qstash'], killed.dir);
+    kills++;
+  }
+  await publishers;
+  const kept = () => got.filter((d) => d.path === '/kept');
+  await eventually('all deliveries', () => new Set(kept().map((d) => d.body)).size === acknowledged.size);
+  assert.equal(acknowledged.size, 600);
+  t.diagnostic(`${kills} kills, ${acknowledged.size} messages, ${kept().length} deliveries`);
+  await killed.stop();
+});
+
 test('flow control', async () => {
   await client.publish({ url: `${hook}/flow`, flowControl: { key: 'acme', parallelism: 2, rate: 10, period: '1m' } });
   await delivered('/flow');

@@ -8,14 +8,21 @@ import { createInterface } from 'node:readline';
 export const binary = process.env.DUEHOOK ?? new URL('../../../bin/duehook', import.meta.url).pathname;
 const startLimitMs = 120_000;
 
-export async function startNode(flags = []) {
-  const dir = await mkdtemp(join(tmpdir(), 'duehook-web-'));
+/** Starts a node; data is the directory of one that was killed. */
+export async function startNode(flags = [], data) {
+  const dir = data ?? (await mkdtemp(join(tmpdir(), 'duehook-web-')));
   const args = ['serve', '--addr', '127.0.0.1:0', '--allow-cidrs', '127.0.0.0/8', '--data-dir', dir, '--log-format', 'json', ...flags];
   const node = spawn(binary, args, { stdio: ['ignore', 'ignore', 'pipe'] });
   const exited = new Promise((resolve) => node.once('exit', resolve));
   const base = await served(node);
   return {
     base,
+    dir,
+    /** Ends the process at once. Its data stays. */
+    async kill() {
+      node.kill('SIGKILL');
+      await exited;
+    },
     /** Calls the API; what it refuses is an error. */
     async call(method, path, body, headers = {}) {
       const answer = await fetch(base + path, {
