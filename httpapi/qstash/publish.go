@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -256,9 +257,9 @@ const dedupWindow = 10 * time.Minute
 // dedupID is the id of jobs with a deduplication id. It changes with each window, so that a job
 // of an earlier one does not hold it; the job of the window before is looked up.
 func dedupID(id string, at time.Time) string {
-	const bytes = 10
+	const kept = 10
 	digest := sha256.Sum256([]byte(id))
-	return "d" + hex.EncodeToString(digest[:bytes]) + "-" + strconv.FormatInt(at.Unix()/int64(dedupWindow/time.Second), 36)
+	return "d" + hex.EncodeToString(digest[:kept]) + "-" + strconv.FormatInt(at.Unix()/int64(dedupWindow/time.Second), 36)
 }
 
 // taken adds the jobs that have the id and were registered since a time.
@@ -269,7 +270,8 @@ func (a *api) taken(ctx context.Context, m *message, id string, since job.Instan
 		if err != nil {
 			return false, err
 		}
-		jobs = page.Jobs
+		jobs = slices.DeleteFunc(page.Jobs, func(j job.Job) bool { return j.Spec.Group == nil })
+		slices.SortFunc(jobs, func(a, b job.Job) int { return a.Spec.Group.Position - b.Spec.Group.Position })
 	} else {
 		j, err := a.Scheduler.Get(ctx, job.Key{Topic: *m.draft.Topic, ID: id})
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

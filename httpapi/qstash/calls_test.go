@@ -1,0 +1,191 @@
+package qstash_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/duehook/duehook/internal/testing/testenv"
+)
+
+// want makes a call that must have a status, and decodes its answer.
+func (s *server) want(status int, method, target, headers, body string, into ...any) {
+	s.t.Helper()
+	got, text := s.call(method, s.filled(target), headersOf(s.filled(headers)), s.filled(body))
+	if got != status {
+		s.t.Fatalf("%s %s: %d %s, want %d", method, target, got, text, status)
+	}
+	for _, v := range into {
+		if err := json.Unmarshal(text, v); err != nil {
+			s.t.Fatalf("%s %s: %s: %v", method, target, text, err)
+		}
+	}
+}
+
+type accepted struct {
+	MessageID    string
+	Deduplicated bool
+}
+
+func TestPages(t *testing.T) {
+	s := newServer(t)
+	sent := map[string]bool{}
+	for range 5 {
+		var m accepted
+		s.want(200, "POST", "/v2/publish/R/fails", "Upstash-Retries: 0", "x", &m)
+		sent[m.MessageID] = true
+	}
+	type page struct {
+		Messages []struct{ MessageID, DlqID string }
+		Events   []struct {
+			MessageID, State string
+			Time             int64
+		}
+		Cursor *string
+	}
+	testenv.Eventually(t, patience, func() bool {
+		var all page
+		s.want(200, "GET", "/v2/dlq", "", "", &all)
+		return len(all.Messages) == 5
+	}, "five dead letters")
+	seen, cursor, pages := map[string]bool{}, "", 0
+	for more := true; more; pages++ {
+		var p page
+		s.want(200, "GET", "/v2/dlq?count=2&cursor="+cursor, "", "", &p)
+		for _, m := range p.Messages {
+			seen[m.MessageID] = true
+		}
+		if more = p.Cursor != nil; more {
+			cursor = *p.Cursor
+		}
+		if len(p.Messages) > 2 || more && cursor == "" {
+			t.Fatalf("a page of %d with the cursor %q", len(p.Messages), cursor)
+		}
+	}
+	if len(seen) != 5 || pages > 4 {
+		t.Errorf("%d of 5 on %d pages", len(seen), pages)
+	}
+	events, cursor := []string{}, ""
+	for more := true; more; {
+		var p page
+		s.want(200, "GET", "/v2/logs?count=3&cursor="+cursor, "", "", &p)
+		for _, e := range p.Events {
+			events = append(events, e.MessageID+" "+e.State)
+		}
+		if more = p.Cursor != nil; more {
+			cursor = *p.Cursor
+		}
+	}
+	once := slices.Compact(slices.Sorted(slices.Values(events)))
+	if len(events) != 20 || len(once) != 20 {
+		t.Errorf("%d events, of which %d differ: %q", len(events), len(once), events)
+	}
+	var deleted struct{ Deleted int }
+	s.want(200, "DELETE", "/v2/dlq?count=2", "", "", &deleted)
+	s.want(200, "DELETE", "/v2/dlq", "", "", &deleted)
+	if deleted.Deleted != 3 {
+		t.Errorf("deleted %d at last", deleted.Deleted)
+	}
+	s.want(400, "GET", "/v2/dlq?host=h", "", "")
+	s.want(400, "GET", "/v2/dlq?count=0", "", "")
+}
+
+// A queue sends one message after the other, in their order, also if one fails at first.
+func TestQueueKeepsTheOrder(t *testing.T) {
+	s := newServer(t)
+	s.want(200, "POST", "/v2/queues", "", `{"queueName":"q","paused":true}`)
+	for n := range 3 {
+		target := "R/paid"
+		if n == 0 {
+			target = "R/fails"
+		}
+		s.want(200, "POST", "/v2/enqueue/q/"+target, "Upstash-Retries: 1; Upstash-Retry-Delay: 300", fmt.Sprint(n))
+	}
+	s.want(200, "POST", "/v2/queues/q/resume", "", "")
+	var got []string
+	for len(got) < 4 {
+		got = append(got, string((<-s.deliveries).body))
+	}
+	if strings.Join(got, " ") != "0 0 1 2" {
+		t.Errorf("delivered in the order %q", got)
+	}
+	s.want(200, "POST", "/v2/queues/q/pause", "", "")
+	s.want(200, "POST", "/v2/enqueue/q/R/paid", "", "")
+	s.want(200, "DELETE", "/v2/queues/q", "", "")
+	s.want(404, "GET", "/v2/queues/q", "", "")
+	var c struct{ Cancelled int }
+	s.want(200, "DELETE", "/v2/messages?queueName=q", "", "", &c)
+	if c.Cancelled != 0 {
+		t.Errorf("the deleted queue had %d messages", c.Cancelled)
+	}
+}
+
+// A deduplication id is taken whatever became of its message, and at a group for each endpoint.
+func TestDeduplication(t *testing.T) {
+	s := newServer(t)
+	var first, second accepted
+	s.want(200, "POST", "/v2/publish/R/paid", "Upstash-Content-Based-Deduplication: True; Upstash-Delay: 1h", "x", &first)
+	s.want(200, "DELETE", "/v2/messages/"+first.MessageID, "", "")
+	s.want(202, "POST", "/v2/publish/R/paid", "Upstash-Content-Based-Deduplication: true", "x", &second)
+	if second != (accepted{first.MessageID, true}) {
+		t.Errorf("%+v after %+v", second, first)
+	}
+	var other accepted
+	s.want(200, "POST", "/v2/publish/R/paid", "Upstash-Content-Based-Deduplication: true", "y", &other)
+	if other.Deduplicated {
+		t.Error("other content is a duplicate")
+	}
+	s.want(200, "POST", "/v2/topics/g/endpoints", "", `{"endpoints":[{"url":"R/a"},{"url":"R/b"}]}`)
+	var all, again []accepted
+	s.want(200, "POST", "/v2/publish/g", "Upstash-Deduplication-Id: 1", "x", &all)
+	s.want(202, "POST", "/v2/publish/g", "Upstash-Deduplication-Id: 1", "y", &again)
+	if len(again) != 2 || again[0] != (accepted{all[0].MessageID, true}) || !again[1].Deduplicated {
+		t.Errorf("%+v after %+v", again, all)
+	}
+	s.want(404, "POST", "/v2/publish/unknown", "", "")
+}
+
+// Jobs of the dialect are visible in v1, and a change there keeps their contract.
+func TestBesideV1(t *testing.T) {
+	s := newServer(t)
+	var m accepted
+	s.want(200, "POST", "/v2/publish/R/get?a=1", "Upstash-Method: GET; Upstash-Delay: 1h; Upstash-Callback: R/done", "", &m)
+	target := "/v1/jobs/qstash/" + strings.TrimPrefix(m.MessageID, "msg_")
+	var j struct{ Dialect, Method string }
+	s.want(200, "GET", target, "", "", &j)
+	if j.Dialect != "qstash" || j.Method != "GET" {
+		t.Errorf("v1 shows %+v", j)
+	}
+	s.want(200, "PATCH", target, "Content-Type: application/json", `{"delay":0}`)
+	d := s.await("/get?a=1", m.MessageID)
+	if d.Method != http.MethodGet || d.UserAgent() != "Upstash-QStash" {
+		t.Errorf("%s by %s", d.Method, d.UserAgent())
+	}
+	s.checkSignature(d)
+	s.checkSignature(s.await("/done", ""))
+
+	s.want(200, "POST", "/v2/schedules/R/paid", "Content-Type: text/plain; Upstash-Cron: 0 0 1 1 *; Upstash-Schedule-Id: yearly", "x")
+	s.want(200, "PATCH", "/v1/schedules/yearly", "Content-Type: application/json", `{"cron":"0 0 2 1 *"}`)
+	var schedule struct{ Cron string }
+	s.want(200, "GET", "/v2/schedules/yearly", "", "", &schedule)
+	if schedule.Cron != "0 0 2 1 *" {
+		t.Errorf("the schedule is %+v", schedule)
+	}
+	s.want(201, "POST", "/v1/schedules/yearly/run", "", "")
+	if d := s.await("/paid", ""); d.Header.Get("Upstash-Schedule-Id") != "yearly" || string(d.body) != "x" {
+		t.Errorf("the schedule delivers %v", d.Header)
+	}
+	for headers, why := range map[string]string{
+		"Upstash-Cron: * * * * * *": "five fields", "": "Upstash-Cron is required", "Upstash-Cron: CRON_TZ=Mars/X 0 0 1 1 *": "zone",
+		"Upstash-Cron: 0 0 1 1 *; Upstash-Delay: 1s": "not possible for a schedule",
+	} {
+		var e struct{ Error string }
+		s.want(400, "POST", "/v2/schedules/R/paid", headers, "x", &e)
+		if !strings.Contains(e.Error, why) {
+			t.Errorf("%s: %s", headers, e.Error)
+		}
+	}
+}
