@@ -32,7 +32,11 @@ type Event struct {
 type EventQuery struct {
 	Type     []string `query:"type"`
 	Topic    string   `query:"topic"`
+	ID       string   `query:"id"` // ids of jobs that begin with this
+	UID      string   `query:"uid"`
 	Endpoint string   `query:"endpoint"`
+	Schedule string   `query:"schedule"` // events of the schedule itself
+	Reason   string   `query:"reason"`
 }
 
 // silence is how long a stream may be silent. The server writes a comment every 15 seconds.

@@ -56,7 +56,7 @@ func (c *Call) HasBody() bool {
 // ReadJSON is ReadBody for a body that must be one JSON text of the type
 // application/json.
 func (c *Call) ReadJSON(limit int64) (*bytes.Buffer, error) {
-	if err := checkMediaType(c.Request.Header); err != nil {
+	if err := checkMediaType(c.Request); err != nil {
 		return nil, err
 	}
 	b, err := c.ReadBody(limit)
@@ -70,8 +70,12 @@ func (c *Call) ReadJSON(limit int64) (*bytes.Buffer, error) {
 	return b, nil
 }
 
+// MIMEMergePatch is the type of a JSON Merge Patch (RFC 7396). A PATCH may also have MIMEJSON.
+const MIMEMergePatch = "application/merge-patch+json"
+
 // checkMediaType wants plain, unencoded JSON in UTF-8.
-func checkMediaType(h http.Header) error {
+func checkMediaType(r *http.Request) error {
+	h := r.Header
 	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return unsupportedMedia("The Content-Encoding " + Shorten(encoding) + " is not supported. Send the body as it is.")
 	}
@@ -83,7 +87,7 @@ func checkMediaType(h http.Header) error {
 		return unsupportedMedia("There is no Content-Type. Send application/json.")
 	}
 	mediaType, params, err := mime.ParseMediaType(given)
-	if err != nil || mediaType != MIMEJSON {
+	if patch := r.Method == http.MethodPatch && mediaType == MIMEMergePatch; err != nil || mediaType != MIMEJSON && !patch {
 		return unsupportedMedia("The Content-Type " + Shorten(given) + " is not supported. Send application/json.")
 	}
 	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {

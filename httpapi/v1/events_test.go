@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -143,6 +144,28 @@ func TestEventStream(t *testing.T) {
 	}
 	if err := <-s.ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// Each filter of the stream selects events.
+func TestEventFilters(t *testing.T) {
+	job := events.Event{
+		Type: events.Dead, Topic: "t", JobID: "order-1", UID: "01KDWCJ2M02ZGTXB0B12BQ2R6Z", Endpoint: "https://a.example:443", Reason: "retry_limit",
+	}
+	nightly := events.Event{Type: events.ScheduleDeleted, Topic: "t", Schedule: "nightly"}
+	for text, want := range map[string][2]bool{
+		"": {true, true}, "topic=t": {true, true}, "topic=o": {}, "id=order-": {true, false}, "id=rder": {}, "uid=01kdwcj2m02zgtxb0b12bq2r6z": {true, false},
+		"uid=01KDWCJ2M02ZGTXB0B12BQ2R60": {}, "endpoint=https://a.example/path": {true, false}, "schedule=nightly": {false, true}, "schedule=daily": {},
+		"reason=retry_limit": {true, false}, "type=dead": {true, false}, "type=dead&id=order-2": {},
+	} {
+		r := &request{Call: &httpapi.Call{Request: httptest.NewRequest("GET", "/v1/events?"+text, http.NoBody)}, row: &route{query: eventQuery}}
+		if err := r.readQuery(); err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got := [2]bool{r.query.admits(&job), r.query.admits(&nightly)}; got != want || !r.query.admits(&events.Event{Type: events.Gap}) {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
 	}
 }
 

@@ -92,3 +92,17 @@ func TestPatchOfResources(t *testing.T) {
 		a.want(200, "PATCH", path, `{}`, "If-Match", a.tag("GET", path, ""))
 	}
 }
+
+// A PATCH has the media type of a merge patch, or that of JSON. Other calls only have the latter.
+func TestMediaTypeOfPatches(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","url":"https://shop.example/hook","delay":"1h"}`)
+	a.want(201, "PUT", "/v1/topics/t", `{"priority":2}`)
+	for _, path := range []string{"/v1/jobs/t/a", "/v1/topics/t"} {
+		for _, mediaType := range []string{httpapi.MIMEMergePatch, httpapi.MIMEMergePatch + "; charset=utf-8", httpapi.MIMEJSON} {
+			a.want(200, "PATCH", path, `{"priority":3}`, "Content-Type", mediaType)
+		}
+		a.wantProblem(httpapi.CodeUnsupportedMediaType, "PATCH", path, `{"priority":3}`, "Content-Type", "application/json-patch+json")
+	}
+	a.wantProblem(httpapi.CodeUnsupportedMediaType, "PUT", "/v1/topics/t", `{"priority":3}`, "Content-Type", httpapi.MIMEMergePatch)
+}

@@ -137,10 +137,10 @@ var (
 		limitParam,
 		single("cursor", func(q *params, e *wire.Errors, at, v string) { q.timetable.After = asMoment(e, at, v) }),
 	}
-	eventQuery = []parameter{
+	// Events have filters of what they have.
+	eventQuery = append([]parameter{
 		{"type", true, func(q *params, e *wire.Errors, at string, values []string) { q.types = asEventTypes(e, at, values) }},
-		topicParam, endpointParam,
-	}
+	}, filterParams([]string{"topic", "id", "uid", "schedule", "reason", "endpoint"})...)
 )
 
 func parameterNames(list []parameter) iter.Seq[string] {

@@ -237,6 +237,9 @@ func (a *app) events() *cobra.Command {
 	cmd.Flags().StringSliceVar(&q.Type, "type", nil, "only events of these types")
 	cmd.Flags().StringVar(&q.Topic, "topic", "", "only of this topic")
 	cmd.Flags().StringVar(&q.Endpoint, "endpoint", "", "only of this endpoint")
+	cmd.Flags().StringVar(&q.ID, "id", "", "only of jobs whose ids begin with this")
+	cmd.Flags().StringVar(&q.Schedule, "schedule", "", "only of this schedule")
+	cmd.Flags().StringVar(&q.Reason, "reason", "", "only with this reason")
 	return cmd
 }
 
