@@ -23,7 +23,7 @@ func (a *api) dead(ctx context.Context, id string) (job.Job, error) {
 
 // eachDead passes the dead letters that a call selects by ids or a filter, until take has taken as
 // many as the call asks for.
-func (a *api) eachDead(c *httpapi.Call, take func(j *job.Job) (bool, error)) (next string, err error) {
+func (a *api) eachDead(c *httpapi.Call, take func(j *job.Job) error) (next string, err error) {
 	wanted, given, err := ids(c, "dlqIds")
 	if err != nil {
 		return "", err
@@ -31,7 +31,7 @@ func (a *api) eachDead(c *httpapi.Call, take func(j *job.Job) (bool, error)) (ne
 	for _, id := range wanted {
 		j, err := a.dead(c.Context(), id)
 		if err == nil {
-			_, err = take(&j)
+			err = take(&j)
 		}
 		if err != nil && !isNotFound(err) {
 			return "", err
@@ -59,11 +59,17 @@ func (a *api) eachDead(c *httpapi.Call, take func(j *job.Job) (bool, error)) (ne
 		if !f.matches(j) {
 			return false, nil
 		}
-		return take(j)
+		err := take(j)
+		if isNotFound(err) { // it is no dead letter any more
+			return false, nil
+		}
+		return err == nil, err
 	})
 }
 
-func isNotFound(err error) bool { return httpapi.AsError(err).Code.Status == http.StatusNotFound }
+func isNotFound(err error) bool {
+	return err != nil && httpapi.AsError(err).Code.Status == http.StatusNotFound
+}
 
 func (a *api) deadLetters(c *httpapi.Call) error {
 	answer := struct {
@@ -71,9 +77,9 @@ func (a *api) deadLetters(c *httpapi.Call) error {
 		Cursor   string     `json:"cursor,omitempty"`
 	}{Messages: []deadView{}}
 	var err error
-	answer.Cursor, err = a.eachDead(c, func(j *job.Job) (bool, error) {
+	answer.Cursor, err = a.eachDead(c, func(j *job.Job) error {
 		answer.Messages = append(answer.Messages, deadViewOf(j))
-		return true, nil
+		return nil
 	})
 	if err != nil {
 		return err
@@ -121,14 +127,12 @@ func (a *api) deleteDeadLetters(c *httpapi.Call) error {
 		Cursor  string `json:"cursor,omitempty"`
 	}{}
 	var err error
-	answer.Cursor, err = a.eachDead(c, func(j *job.Job) (bool, error) {
+	answer.Cursor, err = a.eachDead(c, func(j *job.Job) error {
 		err := a.discard(c.Context(), j)
 		if err == nil {
 			answer.Deleted++
-		} else if isNotFound(err) {
-			return false, nil
 		}
-		return err == nil, err
+		return err
 	})
 	if err != nil {
 		return err
@@ -192,14 +196,12 @@ func (a *api) retryDeadLetters(c *httpapi.Call) error {
 		Cursor    string    `json:"cursor"`
 	}{Responses: []retried{}}
 	var err error
-	answer.Cursor, err = a.eachDead(c, func(j *job.Job) (bool, error) {
+	answer.Cursor, err = a.eachDead(c, func(j *job.Job) error {
 		r, err := a.retry(c, j)
 		if err == nil {
 			answer.Responses = append(answer.Responses, r)
-		} else if isNotFound(err) {
-			return false, nil
 		}
-		return err == nil, err
+		return err
 	})
 	if err != nil {
 		return err

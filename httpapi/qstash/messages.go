@@ -28,18 +28,26 @@ type cancelled struct {
 }
 
 func (a *api) cancel(c *httpapi.Call) error {
-	j, err := a.byID(c.Context(), messagePrefix, c.Param("id"))
-	did := false
-	if err == nil {
-		did, err = a.cancelOne(c.Context(), &j)
+	did, err := a.cancelByID(c.Context(), c.Param("id"))
+	if err == nil && !did {
+		err = notFound("message", c.Param("id"))
 	}
-	switch {
-	case errors.Is(err, store.ErrNotFound) || err == nil && !did:
-		return notFound("message", c.Param("id"))
-	case err != nil:
+	if err != nil {
 		return err
 	}
 	return c.WriteJSON(http.StatusOK, cancelled{1})
+}
+
+// cancelByID cancels a message. It reports false if there is none that has not ended.
+func (a *api) cancelByID(ctx context.Context, id string) (bool, error) {
+	j, err := a.byID(ctx, messagePrefix, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return a.cancelOne(ctx, &j)
 }
 
 // cancelOne cancels a message. It reports false if the message had ended.
@@ -70,12 +78,8 @@ func (a *api) cancelMany(c *httpapi.Call) error {
 	n := 0
 	if given {
 		for _, id := range wanted {
-			j, err := a.byID(c.Context(), messagePrefix, id)
-			did := false
-			if err == nil {
-				did, err = a.cancelOne(c.Context(), &j)
-			}
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
+			did, err := a.cancelByID(c.Context(), id)
+			if err != nil {
 				return err
 			}
 			if did {
