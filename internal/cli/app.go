@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,7 +76,7 @@ func New(o Options) []*cobra.Command {
 	}
 	commands := []*cobra.Command{
 		a.send(), a.get(), a.list(), a.attempts(), a.explain(), a.cancel(), a.run(), a.replay(), a.discard(), a.reschedule(), a.count(),
-		a.dead(), a.topics(), a.topic(), a.endpoints(), a.schedule(), a.calendar(), a.group(), a.alert(), a.op(), a.events(), a.imports(), a.export(),
+		a.dead(), a.topics(), a.topic(), a.endpoints(), a.schedule(), a.calendar(), a.group(), a.alert(), a.op(), a.events(), a.top(), a.imports(), a.export(),
 	}
 	for _, c := range commands {
 		c.GroupID = "client"
@@ -143,10 +144,19 @@ func firstOf(values ...string) string {
 	return ""
 }
 
-// capture has the answers of the API as they came, for --json.
+// capture has the last answer of the API as it came, for --json. Commands that make several calls at
+// once do not read it.
 type capture struct {
+	mu    sync.Mutex
 	last  []byte
 	count int
+}
+
+func (c *capture) keep(data []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = data
+	c.count++
 }
 
 // teeTransport keeps the answers that are JSON.
@@ -168,8 +178,7 @@ func (t *teeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
-	t.to.last = data
-	t.to.count++
+	t.to.keep(data)
 	resp.Body = io.NopCloser(bytes.NewReader(data))
 	return resp, nil
 }
