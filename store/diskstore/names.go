@@ -2,6 +2,7 @@ package diskstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -127,46 +128,35 @@ func (s *Store) Endpoints(ctx context.Context, q store.EndpointQuery) (store.End
 
 // DeadGroups pages through the groups of dead letters.
 func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
-	after, err := listing.ParseDeadCursor(topic, cursor)
-	if err != nil {
-		return store.DeadPage{}, err
-	}
-	var page store.DeadPage
-	last, pre := after, prefixOf(topic)
-	locked := s.locked(ctx, func(job.Instant) {
-		s.dead.Ascend(max(pre, after), func(name string, n int64) bool {
-			switch {
-			case !strings.HasPrefix(name, pre) || err != nil:
-				return false
-			case name == after:
-			case len(page.Groups) == limit:
-				page.Next = listing.DeadCursor(last)
-				return false
-			default:
-				var g store.DeadGroup
-				g, err = s.deadGroup(name, n)
-				page.Groups, last = append(page.Groups, g), name
-			}
-			return true
+	pre := prefixOf(topic)
+	names := func(ctx context.Context, from string, n int) (names []string, err error) {
+		err = s.locked(ctx, func(job.Instant) {
+			s.dead.Ascend(max(pre, from), func(name string, _ int64) bool {
+				if len(names) == n || !strings.HasPrefix(name, pre) {
+					return false
+				}
+				names = append(names, name)
+				return true
+			})
 		})
-	})
-	if locked != nil {
-		return store.DeadPage{}, locked
+		return names, err
 	}
-	return page, err
+	return listing.DeadGroups(ctx, topic, limit, cursor, names, s.deadGroups)
 }
 
-func (s *Store) deadGroup(name string, n int64) (store.DeadGroup, error) {
-	lane, reason, err := listing.ParseDeadName(name)
-	g := store.DeadGroup{Lane: lane, Reason: reason, Count: n}
-	p := prefix(famLetter, name)
-	if err == nil {
-		err = scan(s.db, p, end(p), func(key, _ []byte) bool { g.Oldest, _ = cutTimed(key, len(p)); return false })
-	}
-	if err == nil {
-		err = scanBack(s.db, p, end(p), func(key, _ []byte) bool { g.Newest, _ = cutTimed(key, len(p)); return false })
-	}
-	return g, err
+func (s *Store) deadGroups(ctx context.Context, names []string) ([]store.DeadGroup, error) {
+	groups := make([]store.DeadGroup, len(names))
+	var err error
+	locked := s.locked(ctx, func(job.Instant) {
+		for i, name := range names {
+			g, p := &groups[i], prefix(famLetter, name)
+			g.Count, _ = s.dead.Get(name)
+			err = errors.Join(err,
+				scan(s.db, p, end(p), func(key, _ []byte) bool { g.Oldest, _ = cutTimed(key, len(p)); return false }),
+				scanBack(s.db, p, end(p), func(key, _ []byte) bool { g.Newest, _ = cutTimed(key, len(p)); return false }))
+		}
+	})
+	return groups, errors.Join(locked, err)
 }
 
 // Depth returns the figures of the store.

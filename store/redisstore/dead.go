@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -10,31 +9,20 @@ import (
 	"github.com/duehook/duehook/store/listing"
 )
 
-// DeadGroups pages through the groups of dead letters. A group may have parts on
-// several shards.
+// DeadGroups pages through the groups of dead letters.
 func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
-	after, err := listing.ParseDeadCursor(topic, cursor)
-	if err != nil {
-		return store.DeadPage{}, err
+	names := func(ctx context.Context, from string, n int) ([]string, error) {
+		return s.merged(ctx, n, func(ctx context.Context, sh *shard) ([]string, error) {
+			return s.names(ctx, sh.deadsOf(topic).from(from), n)
+		})
 	}
-	names, err := s.merged(ctx, limit+1, func(ctx context.Context, sh *shard) ([]string, error) {
-		return s.names(ctx, sh.deadsOf(topic).from(after+"\x00"), limit+1)
-	})
-	if err != nil {
-		return store.DeadPage{}, err
-	}
-	var page store.DeadPage
-	if len(names) > limit {
-		names = names[:limit]
-		page.Next = listing.DeadCursor(names[limit-1])
-	}
-	groups := make([]store.DeadGroup, len(names))
-	for i, name := range names {
-		if groups[i].Lane, groups[i].Reason, err = listing.ParseDeadName(name); err != nil {
-			return store.DeadPage{}, err
-		}
-	}
+	return listing.DeadGroups(ctx, topic, limit, cursor, names, s.deadGroups)
+}
+
+// deadGroups reads groups, which may have parts on several shards.
+func (s *Store) deadGroups(ctx context.Context, names []string) ([]store.DeadGroup, error) {
 	perShard, err := gather(ctx, s, func(ctx context.Context, sh *shard) ([]store.DeadGroup, error) { return s.deadParts(ctx, sh, names) })
+	groups := make([]store.DeadGroup, len(names))
 	for _, parts := range perShard {
 		for i, part := range parts {
 			g := &groups[i]
@@ -44,8 +32,7 @@ func (s *Store) DeadGroups(ctx context.Context, topic string, limit int, cursor 
 			g.Count, g.Newest = g.Count+part.Count, max(g.Newest, part.Newest)
 		}
 	}
-	page.Groups = slices.DeleteFunc(groups, func(g store.DeadGroup) bool { return g.Count == 0 }) // emptied meanwhile
-	return page, err
+	return groups, err
 }
 
 // deadParts reads the parts of groups in one shard.
