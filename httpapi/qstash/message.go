@@ -300,7 +300,7 @@ func (m *message) readCallbacks(h http.Header) error {
 func (m *message) callback(h http.Header, name, url string) (*job.CallbackDraft, *job.Retry, error) {
 	url, ok := webURL(url)
 	if !ok {
-		return nil, nil, refused("%s: %s", name, badScheme)
+		return nil, nil, refused("%s: "+badScheme, name)
 	}
 	for _, missing := range []string{"-Delay", "-Timeout"} {
 		if h.Get(name+missing) != "" {

@@ -145,8 +145,14 @@ func authorization(r *http.Request) string {
 	return ""
 }
 
-// refused is an error that the client has to mend.
+// refused is an error that the client has to mend. It repeats no more than the beginning of what
+// the client wrote.
 func refused(format string, args ...any) error {
+	for i, arg := range args {
+		if text, ok := arg.(string); ok {
+			args[i] = httpapi.Shorten(text)
+		}
+	}
 	return &httpapi.Error{Code: httpapi.CodeInvalidRequest, Detail: fmt.Sprintf(format, args...)}
 }
 
@@ -156,7 +162,9 @@ func notFound(what, name string) error {
 
 // unavailable answers a call that cannot be had.
 func unavailable(why string) routed {
-	return func(*httpapi.Call) error { return refused("This call is not available here. %s", why) }
+	return func(*httpapi.Call) error {
+		return &httpapi.Error{Code: httpapi.CodeInvalidRequest, Detail: "This call is not available here. " + why}
+	}
 }
 
 // headerOf are the settings of messages by the fields of the domain.
