@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/duehook/duehook/node"
 	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/node/demo"
+	"github.com/duehook/duehook/node/dev"
 )
 
 // version is set by the linker: -ldflags "-X main.version=1.2.3".
@@ -36,6 +38,7 @@ var testdata embed.FS
 const about = `duehook is a delay scheduler for webhooks.
 
   duehook demo                        two stories with real deliveries, in a minute
+  duehook dev                         a server in memory for tests, with a clock to turn and sinks
   duehook serve                       run the server; duehook serve --help lists its settings
   duehook send URL --in 30m           register a job
   duehook get TOPIC/ID                look at it; duehook explain TOPIC/ID says why it waits
@@ -133,6 +136,7 @@ func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command
 		{Use: "demo", Short: "Run two stories with real deliveries on a fast clock", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			return runDemo(cmd.Context(), stdout)
 		}},
+		devServer(stdout, stderr),
 		withSettings("config", "Print each setting with its origin", environ, stdout, func(_ context.Context, c *config.Config) error { return c.Print(stdout) }),
 		{Use: "apikey new", Short: "Create an API key for the settings of a server", DisableFlagParsing: true, RunE: func(_ *cobra.Command, args []string) error {
 			return apikey(args, stdout)
@@ -269,13 +273,44 @@ func settled(short string, environ []string, stdout io.Writer, do func(*cobra.Co
 	return cmd
 }
 
-func serve(ctx context.Context, c *config.Config, stderr io.Writer) error {
-	node.KeepHeapFloor()
+// devServer takes the settings of serve as flags. It does not read the environment.
+func devServer(stdout, stderr io.Writer) *cobra.Command {
+	var frozen bool
+	cmd := withSettings("dev", "Run a server in memory for tests, with a clock to turn and sinks", nil, stdout, nil)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+			frozen = frozen || arg == "--frozen"
+			return arg == "--frozen"
+		})
+		c, err := dev.Settings(args)
+		switch {
+		case errors.Is(err, config.ErrHelp):
+			return cmd.Help()
+		case err != nil:
+			return err
+		}
+		v := node.Version(version)
+		return node.Run(cmd.Context(), node.Options{
+			Config: c, Logger: logger(c, stderr), Version: v, Dev: dev.New(frozen),
+			Ready: func(base string) { dev.Announce(stdout, v, base) },
+		})
+	}
+	return cmd
+}
+
+// logger is the log of a server.
+func logger(c *config.Config, stderr io.Writer) *slog.Logger {
 	log := node.NewLogger(c, stderr)
 	// What libraries write to the standard log, such as net/http about unsolicited
 	// answers, only matters for debugging.
 	slog.SetLogLoggerLevel(slog.LevelDebug)
 	slog.SetDefault(log)
+	return log
+}
+
+func serve(ctx context.Context, c *config.Config, stderr io.Writer) error {
+	node.KeepHeapFloor()
+	log := logger(c, stderr)
 	v := node.Version(version)
 	return node.Run(ctx, node.Options{
 		Config: c, Logger: log, Version: v,
@@ -284,13 +319,19 @@ func serve(ctx context.Context, c *config.Config, stderr io.Writer) error {
 	})
 }
 
+// demoPause is how long a line of the demo's stories takes on a terminal.
+const demoPause = 250 * time.Millisecond
+
 func runDemo(ctx context.Context, stdout io.Writer) error {
 	jobs, err := fs.Sub(testdata, "testdata/demo")
 	if err != nil {
 		return err
 	}
-	color := node.IsTerminal(stdout) && os.Getenv("NO_COLOR") == ""
-	return demo.Run(ctx, demo.Options{Jobs: jobs, Out: stdout, Color: color, Version: node.Version(version)})
+	o := demo.Options{Jobs: jobs, Out: stdout, Version: node.Version(version)}
+	if node.IsTerminal(stdout) { // somebody reads along
+		o.Color, o.Pause = os.Getenv("NO_COLOR") == "", demoPause
+	}
+	return demo.Run(ctx, o)
 }
 
 // exitCode prints an error and returns the exit code for it.

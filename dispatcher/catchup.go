@@ -105,6 +105,9 @@ func (c *catchUp) run(ctx context.Context) {
 				}
 			}
 		}
+		if len(active) == 0 {
+			c.fresh.Done()
+		}
 	}
 }
 

@@ -76,9 +76,12 @@ func (s *circuits) allow(endpoint string) (done func(health error), wait time.Du
 	if s == nil {
 		return func(error) {}, 0
 	}
-	c := s.acquire(endpoint)
+	c, allowed := s.acquire(endpoint)
 	if c == nil {
 		return func(error) {}, 0
+	}
+	if !allowed {
+		return nil, s.untilHalfOpen(c)
 	}
 	report, err := c.breaker.Allow()
 	if err != nil {
@@ -90,34 +93,47 @@ func (s *circuits) allow(endpoint string) (done func(health error), wait time.Du
 	}, 0
 }
 
-// acquire finds or makes the endpoint's circuit and counts a request. It returns
-// nil if there are too many circuits.
-func (s *circuits) acquire(endpoint string) *circuit {
+// acquire finds or makes the endpoint's circuit, and counts a request unless the circuit is
+// open. It returns nil if there are too many circuits.
+func (s *circuits) acquire(endpoint string) (c *circuit, allowed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, ok := s.known[endpoint]
 	if !ok {
 		if len(s.known) >= s.limit && !s.evict() {
-			return nil
+			return nil, false
 		}
 		c = s.newCircuit(endpoint)
 		s.known[endpoint] = c
 	}
 	s.uses++
 	c.used = s.uses
+	if s.isOpen(c) {
+		return c, false
+	}
+	if c.state == gobreaker.StateOpen { // its time has passed
+		c.state = gobreaker.StateHalfOpen
+	}
 	c.busy++
-	return c
+	return c, true
 }
 
 // refuse ends a request that the breaker did not allow, and returns how long to
 // wait.
 func (s *circuits) refuse(c *circuit, err error) time.Duration {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	c.busy--
+	s.mu.Unlock()
 	if !errors.Is(err, gobreaker.ErrOpenState) {
 		return halfOpenPause
 	}
+	return s.untilHalfOpen(c) // another request has just opened it
+}
+
+// untilHalfOpen is how long a request waits for an open circuit.
+func (s *circuits) untilHalfOpen(c *circuit) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	// A clock that went back must not keep the circuit open for longer.
 	return max(min(c.openUntil.Sub(s.clock.Now()), s.openFor), minOpenPause)
 }
@@ -218,7 +234,9 @@ func (s *circuits) newCircuit(endpoint string) *circuit {
 		// Failures in a row need no window, and one shorter than they take would
 		// never trip.
 		Interval: 0,
-		Timeout:  s.openFor,
+		// The breaker knows only the machine's clock. So it half-opens at once, and acquire
+		// holds requests back until openFor has passed by the injected clock.
+		Timeout: time.Nanosecond,
 		// This callback and the last one run under the breaker's lock.
 		ReadyToTrip: func(n gobreaker.Counts) bool {
 			s.mu.Lock()
@@ -232,8 +250,11 @@ func (s *circuits) newCircuit(endpoint string) *circuit {
 }
 
 // note keeps and reports the new state of a circuit. A half-open one needs no
-// report: the store counts the time itself.
+// report: acquire and the store count the time themselves.
 func (s *circuits) note(c *circuit, to gobreaker.State) {
+	if to == gobreaker.StateHalfOpen {
+		return
+	}
 	s.mu.Lock()
 	c.state = to
 	until := time.Time{}
@@ -242,9 +263,7 @@ func (s *circuits) note(c *circuit, to gobreaker.State) {
 		c.tried, c.openUntil = false, until
 	}
 	s.mu.Unlock()
-	if to != gobreaker.StateHalfOpen {
-		s.changed(c.endpoint, until)
-	}
+	s.changed(c.endpoint, until)
 }
 
 // count counts circuits by their state.

@@ -17,7 +17,7 @@ func settleTimeOf(grace time.Duration) time.Duration { return min(grace/5, 2*tim
 // Dispatcher delivers due jobs.
 type Dispatcher struct {
 	opts      Options
-	transport http.RoundTripper
+	transport http.RoundTripper // the network
 	sender    *sender
 	circuits  *circuits
 	reports   *reports
@@ -94,6 +94,15 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		t.CloseIdleConnections()
 	}
 	return nil
+}
+
+// Settled waits until the circuits that opened or closed are reported to the store, and the
+// retries that a recovery advances are advanced.
+func (d *Dispatcher) Settled(ctx context.Context) error {
+	if err := d.reports.changes.Settled(ctx); err != nil {
+		return err
+	}
+	return d.catchUp.fresh.Settled(ctx)
 }
 
 // stuckAfter is how long pops or claims fail before Stuck reports it.

@@ -71,6 +71,17 @@ type Signer interface {
 	Sign(ctx context.Context, topic, id string, at time.Time, body []byte) (string, error)
 }
 
+// Layer lies between deliveries and the network. The dev server has one, because its clock does
+// not run like that of receivers.
+type Layer interface {
+	// RoundTrip answers a request, or passes it on.
+	RoundTrip(req *http.Request, network http.RoundTripper) (*http.Response, error)
+	// Bound limits an attempt to d, in place of context.WithTimeout.
+	Bound(ctx context.Context, endpoint string, d time.Duration) (context.Context, context.CancelFunc)
+	// Stamp is the webhook-timestamp of an attempt that starts at a time.
+	Stamp(at job.Instant) job.Instant
+}
+
 // Options of a Dispatcher. Only Store has no default.
 type Options struct {
 	Store   Store
@@ -110,6 +121,8 @@ type Options struct {
 
 	// Transport replaces the network and the guard, for simulations. Nil: the network.
 	Transport http.RoundTripper
+	// Layer lies between deliveries and the network; nil: there is none.
+	Layer Layer
 	// Random returns numbers from 0 up to 1 that spread pauses and retries. It is safe
 	// for concurrent use. Nil: math/rand/v2.
 	Random func() float64
@@ -130,8 +143,7 @@ type Options struct {
 	Signer Signer
 
 	// BreakerFailures is the number of failures in a row that opens an endpoint's
-	// circuit. Zero: DefaultBreakerFailures; negative: there are no circuits. They
-	// run by real time, so a scaled clock needs them off.
+	// circuit. Zero: DefaultBreakerFailures; negative: there are no circuits.
 	BreakerFailures int
 	// BreakerOpen is how long a circuit stays open. Zero: DefaultBreakerOpen.
 	BreakerOpen time.Duration

@@ -78,6 +78,7 @@ func (r *reports) run(ctx context.Context) {
 			}
 			r.report(ctx, endpoint, until)
 		}
+		r.changes.Done()
 	}
 }
 

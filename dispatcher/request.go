@@ -32,8 +32,8 @@ const (
 	ownHeaders = 12 // of most requests, with those that have no name here
 )
 
-// newRequest returns the request of an attempt that starts at the time at.
-func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.Instant) (*retryablehttp.Request, error) {
+// newRequest returns the request of an attempt with a timestamp.
+func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, stamp job.Instant) (*retryablehttp.Request, error) {
 	var body any // an empty []byte would be sent as a body of unknown length
 	if len(j.Spec.Body) > 0 {
 		body = j.Spec.Body
@@ -59,7 +59,7 @@ func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, at job.
 	setAll(h, []field{
 		{headerUserAgent, s.agent},
 		{headerID, j.MessageID()},
-		{headerTimestamp, strconv.FormatInt(at.Time().Unix(), 10)},
+		{headerTimestamp, strconv.FormatInt(stamp.Time().Unix(), 10)},
 		{headerTopic, url.PathEscape(j.Topic)}, // headers are ASCII; so are most names, and unchanged
 		{headerJobID, url.PathEscape(j.ID)},
 		{headerAttempt, strconv.Itoa(number)},
@@ -93,15 +93,15 @@ func setAll(h http.Header, fields []field) {
 }
 
 // complete adds the signature and the headers of the job's dialect.
-func (s *sender) complete(ctx context.Context, h http.Header, j *job.Job, number int, at job.Instant) error {
-	if err := s.sign(ctx, h, j, at); err != nil {
+func (s *sender) complete(ctx context.Context, h http.Header, j *job.Job, number int, stamp job.Instant) error {
+	if err := s.sign(ctx, h, j, stamp); err != nil {
 		return err
 	}
 	own := s.dialect(j).Headers
 	if own == nil {
 		return nil
 	}
-	headers, err := own(ctx, j, number, at)
+	headers, err := own(ctx, j, number, stamp)
 	for _, added := range headers {
 		h.Set(added.Name, added.Value)
 	}
@@ -109,11 +109,11 @@ func (s *sender) complete(ctx context.Context, h http.Header, j *job.Job, number
 }
 
 // sign adds the signature, if requests are signed.
-func (s *sender) sign(ctx context.Context, h http.Header, j *job.Job, at job.Instant) error {
+func (s *sender) sign(ctx context.Context, h http.Header, j *job.Job, stamp job.Instant) error {
 	if s.signer == nil {
 		return nil
 	}
-	signature, err := s.signer.Sign(ctx, j.Topic, j.MessageID(), at.Time(), j.Spec.Body)
+	signature, err := s.signer.Sign(ctx, j.Topic, j.MessageID(), stamp.Time(), j.Spec.Body)
 	if err != nil {
 		return err
 	}

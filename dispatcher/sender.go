@@ -36,6 +36,7 @@ type sender struct {
 	steady  func(endpoint string) bool // see connectAgain
 	replay  bool                       // see markReplayable
 	clock   job.Clock
+	layer   Layer // nil: none
 	timeout time.Duration
 	agent   string
 	limits  job.Limits
@@ -52,10 +53,13 @@ type sender struct {
 func newSender(o Options, transport http.RoundTripper) *sender {
 	s := &sender{
 		steady: func(string) bool { return false },
-		replay: o.ConnectRetries > 0, clock: o.Clock, timeout: o.Timeout,
+		replay: o.ConnectRetries > 0, clock: o.Clock, layer: o.Layer, timeout: o.Timeout,
 		agent: "duehook/" + o.Version, limits: o.Limits, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
 		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		render: o.RenderCallback, callbackLimit: o.CallbackResponse, dialect: o.dialectOf,
+	}
+	if o.Layer != nil {
+		transport = layered{o.Layer, transport}
 	}
 	s.client = s.newClient(transport, o.ConnectRetries, o.Random)
 	return s
@@ -74,16 +78,17 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 		attempt.Error = classBadRequest
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errExcluded
 	}
-	timed, cancel := context.WithTimeout(ctx, s.timeoutOf(j))
+	timed, cancel := s.bound(ctx, c.endpoint, s.timeoutOf(j))
 	defer cancel()
 	tr := newTrace(s.clock, c.endpoint)
-	req, err := s.newRequest(tr.attach(timed), j, attempt.Number, attempt.StartedAt)
+	stamp := s.stamp(attempt.StartedAt)
+	req, err := s.newRequest(tr.attach(timed), j, attempt.Number, stamp)
 	if err != nil { // registered under other rules
 		attempt.Error = classBadRequest
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errExcluded
 	}
 	span.inject(req.Header)
-	if err := s.complete(timed, req.Header, j, attempt.Number, attempt.StartedAt); err != nil {
+	if err := s.complete(timed, req.Header, j, attempt.Number, stamp); err != nil {
 		s.log.Error("a request could not be signed", "topic", j.Topic, "id", j.ID, "error", err)
 		return job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnsigned, After: unsignedPause}, errExcluded
 	}
@@ -145,6 +150,22 @@ func healthOf(status int) error {
 		return errEndpoint
 	}
 	return nil
+}
+
+// bound limits an attempt to d.
+func (s *sender) bound(ctx context.Context, endpoint string, d time.Duration) (context.Context, context.CancelFunc) {
+	if s.layer != nil {
+		return s.layer.Bound(ctx, endpoint, d)
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+// stamp is the webhook-timestamp of an attempt.
+func (s *sender) stamp(at job.Instant) job.Instant {
+	if s.layer != nil {
+		return s.layer.Stamp(at)
+	}
+	return at
 }
 
 func (s *sender) timeoutOf(j *job.Job) time.Duration {

@@ -45,6 +45,16 @@ func newTransport(guard *Guard, workers int) *http.Transport {
 	}
 }
 
+// layered is the network below a layer.
+type layered struct {
+	layer   Layer
+	network http.RoundTripper
+}
+
+func (l layered) RoundTrip(req *http.Request) (*http.Response, error) {
+	return l.layer.RoundTrip(req, l.network)
+}
+
 // shielded hides CloseIdleConnections, which the client calls after each failure: one dead
 // endpoint would cost all others their connections. It also sets the headers of requests,
 // because the client copies the headers it sees, for redirects that are never followed.

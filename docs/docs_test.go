@@ -125,6 +125,7 @@ var foreign = []string{
 	"--no-create-home", "--from-literal", "--now", "--set", "--shell", "--system", // useradd, systemctl
 	"--dbname", "--encoding", "--exit-on-error", "--file", "--format", "--rdb", "--single-transaction", "--template", // copies of databases
 	"--add-host", "--build", "--build-arg", "--name", "--network", "--no-deps", "--platform", "--profile", "--push", "--restart", "--rm", "--scale", "--stop-timeout", "--volumes", // docker
+	"--frozen", // duehook dev, in main.go
 }
 
 func TestSettingsExist(t *testing.T) {

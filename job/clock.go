@@ -35,7 +35,7 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d.Millisecond
 func (i Instant) Sub(o Instant) time.Duration { return time.Duration(i-o) * time.Millisecond }
 
 // Clock is the source of time of a process. It is injected so that tests and
-// the demo can run a ladder of hours in seconds. On Redis, the server's TIME
+// duehook dev can run a ladder of hours in seconds. On Redis, the server's TIME
 // decides about jobs instead.
 type Clock interface {
 	Now() time.Time
@@ -62,25 +62,6 @@ func (systemClock) NewTimer(d time.Duration) Timer { return systemTimer{time.New
 type systemTimer struct{ *time.Timer }
 
 func (t systemTimer) C() <-chan time.Time { return t.Timer.C }
-
-// ScaledClock starts at the machine's present and runs factor times as fast, so
-// that thirty minutes pass in seconds.
-func ScaledClock(factor float64) Clock {
-	return &scaledClock{start: time.Now(), factor: factor}
-}
-
-type scaledClock struct {
-	start  time.Time
-	factor float64
-}
-
-func (c *scaledClock) Now() time.Time {
-	return c.start.Add(time.Duration(float64(time.Since(c.start)) * c.factor))
-}
-
-func (c *scaledClock) NewTimer(d time.Duration) Timer {
-	return systemTimer{time.NewTimer(time.Duration(float64(d) / c.factor))}
-}
 
 // Sleep waits for d of the clock's time; it returns early, with the context's
 // error, when ctx ends.

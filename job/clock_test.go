@@ -39,24 +39,6 @@ func TestSystemClock(t *testing.T) {
 	})
 }
 
-func TestScaledClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, start := job.ScaledClock(60), time.Now()
-		if !c.Now().Equal(start) {
-			t.Errorf("a scaled clock starts at %v, want the present, %v", c.Now(), start)
-		}
-		if err := job.Sleep(t.Context(), c, time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		if got := time.Since(start); got != time.Minute {
-			t.Errorf("an hour at factor 60 took %v, want 1m", got)
-		}
-		if got := c.Now().Sub(start); got != time.Hour {
-			t.Errorf("the clock says that %v passed, want 1h", got)
-		}
-	})
-}
-
 func TestSleepEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

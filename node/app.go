@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -23,6 +22,7 @@ import (
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node/config"
+	"github.com/duehook/duehook/node/dev"
 	"github.com/duehook/duehook/node/tracing"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler/topics"
@@ -43,16 +43,14 @@ type Options struct {
 	// yet: err is the reason. Ready follows. Nil: Ready does not wait.
 	Waiting func(base string, err error)
 
-	// Clock replaces the machine's. Speed is how many times as fast it runs; zero: once.
-	// Durations that protect from slow machines and networks, such as leases, are
-	// multiplied by it, so that they last as long in real time.
-	Clock job.Clock
-	Speed float64
+	// Dev has the node run by its clock and serve its calls; nil in production.
+	Dev *dev.Dev
 }
 
 // node is a duehook that is being put together.
 type node struct {
 	Options
+	clock   job.Clock
 	id      string // names this process in the ledger
 	host    string
 	metrics *prometheus.Registry
@@ -81,6 +79,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer n.by.stop()
+	if o.Dev != nil {
+		defer context.AfterFunc(ctx, o.Dev.Close)()
+	}
 	// First, so that a port in use is reported before the store is opened.
 	var listen net.ListenConfig
 	ln, err := listen.Listen(ctx, "tcp", o.Config.Addr)
@@ -91,7 +92,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := access.RequireKeys(ln.Addr().String(), len(o.Config.APIKeys), o.Config.InsecureNoAPIKeys); err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	n.traces, err = tracing.Open(ctx, tracing.Options{Getenv: os.Getenv, Version: n.Version, ID: n.id, Clock: n.Clock, Logger: n.Logger})
+	n.traces, err = tracing.Open(ctx, tracing.Options{Getenv: os.Getenv, Version: n.Version, ID: n.id, Clock: n.clock, Logger: n.Logger})
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
@@ -147,10 +148,11 @@ func (n *node) closeTraces(ctx context.Context) {
 }
 
 func newNode(o Options) (*node, error) {
-	o.Clock = cmp.Or(o.Clock, job.SystemClock())
-	o.Speed = cmp.Or(o.Speed, 1)
-	n := &node{Options: o, metrics: prometheus.NewRegistry(), by: newDeadline(o.Config.DrainDelay + max(o.Config.Grace, leastStop)), signs: make(chan struct{})}
+	n := &node{Options: o, clock: job.SystemClock(), metrics: prometheus.NewRegistry(), by: newDeadline(o.Config.DrainDelay + max(o.Config.Grace, leastStop)), signs: make(chan struct{})}
 	n.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), n.buildInfo())
+	if o.Dev != nil {
+		n.clock = o.Dev.Clock
+	}
 	var err error
 	if n.host, err = os.Hostname(); err != nil {
 		return nil, fmt.Errorf("host name: %w", err)
@@ -162,7 +164,7 @@ func newNode(o Options) (*node, error) {
 		return nil, err
 	}
 	if o.Config.TLSCert != "" {
-		n.cert, err = openCertificate(o.Config.TLSCert, o.Config.TLSKey, o.Clock, o.Logger)
+		n.cert, err = openCertificate(o.Config.TLSCert, o.Config.TLSKey, n.clock, o.Logger)
 	}
 	return n, err
 }
@@ -178,7 +180,7 @@ func (n *node) buildInfo() prometheus.Collector {
 
 // newRecorder counts attempts, together with the other nodes if there can be any.
 func (n *node) newRecorder(s store.Store) *recent.Recorder {
-	o := recent.Options{Clock: n.Clock, Logger: n.Logger}
+	o := recent.Options{Clock: n.clock, Logger: n.Logger}
 	if !n.Config.Embedded() {
 		o.Documents = s
 	}

@@ -126,6 +126,9 @@ func backupStopped(ctx context.Context, c *config.Config, dir string) error {
 // listenControl opens the socket in the data directory, which the store has locked. Without
 // it, the node runs all the same.
 func (n *node) listenControl(ctx context.Context) net.Listener {
+	if n.Config.DataDir == "" { // in memory
+		return nil
+	}
 	path := filepath.Join(n.Config.DataDir, controlSocket)
 	err := os.Remove(path) // of a node that died
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

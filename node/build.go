@@ -18,6 +18,7 @@ import (
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node/dashboard"
+	"github.com/duehook/duehook/node/dev"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/calendars"
 	"github.com/duehook/duehook/scheduler/groups"
@@ -35,7 +36,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	limits, err := topics.New(topics.Options{Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit})
+	limits, err := topics.New(topics.Options{Store: n.store, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit})
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	members := groups.New(n.store, guard.Check, nil)
 	jobLimits := job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout}
 	jobs, err := scheduler.New(scheduler.Options{
-		Store: n.store, Clock: n.Clock, Metrics: n.metrics, Recent: n.recent, Topics: limits, Groups: members, Endpoints: dispatch,
+		Store: n.store, Clock: n.clock, Pace: job.SystemClock(), Metrics: n.metrics, Recent: n.recent, Topics: limits, Groups: members, Endpoints: dispatch,
 		Limits: jobLimits, Policy: n.policy, Guard: guard,
 		Carry: n.carrying(),
 	})
@@ -63,7 +64,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	}
 	dates.For(recurring)
 	bulk, err := operations.New(operations.Options{
-		Store: n.store, Jobs: jobs, ID: n.id, Schedules: recurring, Limits: jobLimits, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics,
+		Store: n.store, Jobs: jobs, ID: n.id, Schedules: recurring, Limits: jobLimits, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics,
 	})
 	if err != nil {
 		return nil, err
@@ -71,6 +72,13 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	carry, err := n.newCarrier(func() bool { return recurring.MayPurge() && bulk.MayPurge() })
 	if err != nil {
 		return nil, err
+	}
+	if n.Dev != nil {
+		parts := dev.Parts{Store: n.store, Depth: n.store.Depth, Carrying: n.carrying(), InFlight: n.disk.InFlight, Schedules: recurring, Deliveries: dispatch}
+		if keyring != nil {
+			parts.Signer = keyring
+		}
+		n.Dev.Attach(parts)
 	}
 	watch, err := n.newAlerts(jobs, limits)
 	if err != nil {
@@ -86,7 +94,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		}
 	}
 	dialects := n.dialects(qstash.Options{
-		Scheduler: jobs, Schedules: recurring, Groups: members, Topics: limits, Keys: keys, Clock: n.Clock,
+		Scheduler: jobs, Schedules: recurring, Groups: members, Topics: limits, Keys: keys, Clock: n.clock,
 	})
 	api, secured, err := n.newAPI(ln, calls, dialects, dispatch.Stuck)
 	if err != nil {
@@ -132,15 +140,15 @@ func (n *node) watchDisk(ctx context.Context) error {
 func (n *node) carrying() store.CarryOptions {
 	c := n.Config
 	return store.CarryOptions{
-		Cap: c.ReadyCap, Visibility: n.stretched(c.Visibility), Longest: n.stretched(max(c.Visibility, c.Lease, c.MaxTimeout+c.LeaseMargin())),
+		Cap: c.ReadyCap, Visibility: c.Visibility, Longest: max(c.Visibility, c.Lease, c.MaxTimeout+c.LeaseMargin()),
 		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: dispatcher.DefaultBreakerProbes, By: n.id,
 	}
 }
 
 func (n *node) newCarrier(mayPurge func() bool) (*carrier.Carrier, error) {
 	return carrier.New(carrier.Options{
-		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, CarryOptions: n.carrying(),
-		LockTTL: n.stretched(carrierLock), Poll: n.stretched(carrierPoll), Housekeeping: n.stretched(carrierHousekeeping),
+		Store: n.store, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, CarryOptions: n.carrying(),
+		LockTTL: carrierLock, Poll: carrierPoll, Housekeeping: carrierHousekeeping,
 		MayPurge: mayPurge,
 	})
 }
@@ -149,8 +157,8 @@ func (n *node) newCarrier(mayPurge func() bool) (*carrier.Carrier, error) {
 func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispatcher.Dispatcher, error) {
 	c := n.Config
 	o := dispatcher.Options{
-		Store: n.store, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
-		Workers: c.Workers, Timeout: c.Timeout, Lease: n.stretched(c.Lease), LeaseMargin: n.stretched(c.LeaseMargin()),
+		Store: n.store, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
+		Workers: c.Workers, Timeout: c.Timeout, Lease: c.Lease, LeaseMargin: c.LeaseMargin(),
 		Policy: n.policy, Grace: c.DrainDelay + n.drainTime(), AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxRounds: orOff(c.MaxRounds)}, CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
@@ -164,12 +172,15 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispa
 	if keyring != nil {
 		o.Signer = keyring
 	}
+	if n.Dev != nil {
+		o.Layer = n.Dev
+	}
 	return dispatcher.New(o)
 }
 
 func (n *node) newSchedules(jobs *scheduler.Scheduler, dates schedules.Calendars) (*schedules.Manager, error) {
 	o := schedules.Options{
-		Store: n.store, Jobs: jobs, Calendars: dates, ID: n.id, Alone: n.Config.Embedded(), Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
+		Store: n.store, Jobs: jobs, Calendars: dates, ID: n.id, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
 	}
 	if n.ledger != nil {
 		o.Ledger = n.ledger
@@ -188,7 +199,7 @@ func (n *node) comingHerds(ctx context.Context, now job.Instant) ([]herds.Herd, 
 func (n *node) newAlerts(jobs *scheduler.Scheduler, limits *topics.Manager) (*alerts.Manager, error) {
 	o := alerts.Options{
 		Store: n.store, Jobs: jobs, Counts: n.counts, Topics: limits, ID: n.id, Alone: n.Config.Embedded(),
-		Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Every: n.stretched(alerts.DefaultEvery),
+		Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Every: alerts.DefaultEvery,
 		Herds: n.comingHerds,
 	}
 	if n.ledger != nil {
@@ -200,8 +211,8 @@ func (n *node) newAlerts(jobs *scheduler.Scheduler, limits *topics.Manager) (*al
 // newAPI returns the server, and the parts for its keys and certificate.
 func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dialect, stuck func() string) (*httpapi.Server, []part, error) {
 	o := httpapi.Options{
-		Ready: n.store.Ping, Stuck: stuck, Clock: n.Clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
-		DrainDelay: n.stretched(n.Config.DrainDelay), DrainTimeout: n.drainTime(),
+		Ready: n.store.Ping, Stuck: stuck, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
+		DrainDelay: n.Config.DrainDelay, DrainTimeout: n.drainTime(),
 	}
 	if n.ledger != nil {
 		calls.Restoring = n.ledger
@@ -221,6 +232,9 @@ func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dial
 		return nil, nil, err
 	}
 	o.Dialects = append(dialects, own)
+	if n.Dev != nil {
+		o.Dialects = append(o.Dialects, n.Dev.Dialect())
+	}
 	api, err := httpapi.New(o)
 	return api, secured, err
 }
@@ -261,7 +275,7 @@ func (n *node) secure(o *httpapi.Options, calls *v1.Options, ln net.Listener) ([
 		return parts, nil
 	}
 	keys, err := access.New(access.Options{
-		Namespace: c.Namespace, Keys: c.APIKeys, Store: n.store, Clock: n.Clock, Logger: n.Logger, Rate: c.APIRate,
+		Namespace: c.Namespace, Keys: c.APIKeys, Store: n.store, Clock: n.clock, Logger: n.Logger, Rate: c.APIRate,
 	})
 	if err != nil {
 		return nil, err
@@ -270,17 +284,12 @@ func (n *node) secure(o *httpapi.Options, calls *v1.Options, ln net.Listener) ([
 	return append(parts, part{"keys", keys.Run}), nil
 }
 
-// Defaults of the carrier. Other parts need them, too, and the demo stretches them.
+// Defaults of the carrier.
 const (
 	carrierLock         = 15 * time.Second
 	carrierPoll         = time.Second
 	carrierHousekeeping = 30 * time.Second
 )
-
-// stretched returns d on a clock that runs n.Speed times as fast as the machine's.
-func (n *node) stretched(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * n.Speed)
-}
 
 // orOff turns "0: off" of a setting into an option's form of it.
 func orOff(n int) int {

@@ -171,7 +171,7 @@ func (d *doctor) space(check, dir string) {
 
 // nodeOf is a node that is not started.
 func (d *doctor) nodeOf(log *slog.Logger) *node {
-	return &node{Options: Options{Config: d.c, Clock: d.clock, Logger: log}}
+	return &node{Options: Options{Config: d.c, Logger: log}, clock: d.clock}
 }
 
 func (d *doctor) masterKey() {

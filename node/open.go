@@ -32,8 +32,8 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 		}
 		s = durable
 	}
-	n.events = events.New(events.Options{Bus: s, Clock: n.Clock, Logger: n.Logger})
-	n.counts = alerts.NewCounts(s, n.Clock, n.Logger)
+	n.events = events.New(events.Options{Bus: s, Clock: n.clock, Logger: n.Logger})
+	n.counts = alerts.NewCounts(s, n.clock, n.Logger)
 	n.recent = n.newRecorder(s)
 	callbacks, err := metered.Callbacks(n.metrics)
 	if err != nil {
@@ -47,6 +47,9 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if n.Dev != nil {
+		return n.Dev.Watch(failing), nil
+	}
 	return failing, nil
 }
 
@@ -55,7 +58,7 @@ func (n *node) openLedger(ctx context.Context, inner store.Restorable) (store.St
 	c := n.Config
 	s, err := ledger.Open(ctx, ledger.Options{
 		URL: c.LedgerURL, Namespace: c.Namespace, Store: inner,
-		Clock: n.Clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
+		Clock: n.clock, Host: n.host, Logger: n.Logger, Metrics: n.metrics,
 		StoreRetention: storeRetention(c), Retention: max(c.LedgerRetention, job.KeepOccurrence),
 		BeforeRestore: n.restoreLimits,
 	})
@@ -87,7 +90,7 @@ func storeRetention(c *config.Config) time.Duration {
 // is too old or has another layout is an error.
 func (n *node) openInner(ctx context.Context) (store.Restorable, error) {
 	if n.Config.Embedded() {
-		s, err := diskstore.Open(diskstore.Options{Dir: n.Config.DataDir, Clock: n.Clock, Retention: n.Config.Retention, Logger: n.Logger})
+		s, err := diskstore.Open(diskstore.Options{Dir: n.Config.DataDir, Clock: n.clock, Retention: n.Config.Retention, Logger: n.Logger})
 		n.disk = s
 		return s, err
 	}

@@ -17,7 +17,7 @@ func (n *node) tell(base string) []part {
 	}
 	n.Waiting(base, n.away)
 	return []part{{"start", func(ctx context.Context) error {
-		pings := outage.New("reaching the store", n.Clock, slog.New(slog.DiscardHandler), rand.Float64) // already reported
+		pings := outage.New("reaching the store", n.clock, slog.New(slog.DiscardHandler), rand.Float64) // already reported
 		for {
 			err := n.store.Ping(ctx)
 			if err == nil {

@@ -24,7 +24,7 @@ func VerifyLedger(ctx context.Context, c *config.Config, w io.Writer) (differenc
 		return 0, errNoLedger
 	}
 	// The store logs nothing: its errors contain the same.
-	n := &node{Options: Options{Config: c, Logger: slog.New(slog.DiscardHandler), Clock: job.SystemClock()}}
+	n := &node{Options: Options{Config: c, Logger: slog.New(slog.DiscardHandler)}, clock: job.SystemClock()}
 	s, err := n.openInner(ctx)
 	if err != nil {
 		return 0, err

@@ -79,7 +79,7 @@ func (o *overviews) get(ctx context.Context, clock job.Clock, count func(context
 // Overview returns the figures of the store and of recent attempts, which may be up
 // to a minute old.
 func (s *Scheduler) Overview(ctx context.Context) (Overview, error) {
-	return s.overviews.get(ctx, s.o.Clock, s.countOverview)
+	return s.overviews.get(ctx, s.o.Pace, s.countOverview)
 }
 
 func (s *Scheduler) countOverview(ctx context.Context) (*Overview, error) {

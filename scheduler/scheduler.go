@@ -27,9 +27,10 @@ type Store interface {
 // Options are the settings of a Scheduler. Only Store is required.
 type Options struct {
 	Store Store
-	// Clock dates uids and paces overviews; nil is the machine's. The store's clock decides
-	// about jobs.
+	// Clock dates uids; nil is the machine's. The store's clock decides about jobs.
 	Clock job.Clock
+	// Pace is the clock by which overviews are shown for a while; nil is Clock.
+	Pace job.Clock
 	// NewUID makes the uid of a job with this key; one without an id gets the uid as
 	// its id. Nil: ULIDs that increase.
 	NewUID func(key job.Key) (string, error)
@@ -66,6 +67,7 @@ func New(o Options) (*Scheduler, error) {
 		return nil, errors.New("scheduler: Options.Store is missing")
 	}
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Pace = cmp.Or(o.Pace, o.Clock)
 	if o.NewUID == nil {
 		o.NewUID = newUIDs(o.Clock).next
 	}

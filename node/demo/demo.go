@@ -3,21 +3,20 @@ package demo
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/duehook/duehook/job"
 )
 
-// DefaultLimit is how long the demo may take, in real time. A run takes half a minute; the
-// limit ends those that hang, not those on a slow machine.
-const DefaultLimit = 5 * time.Minute
+// limit is how long the demo may take, in the machine's time. It ends a run that hangs.
+const limit = 2 * time.Minute
 
 // ErrFailed is wrapped by the error of a demo whose expectations did not hold.
 var ErrFailed = errors.New("the demo did not go as expected")
@@ -26,24 +25,14 @@ var ErrFailed = errors.New("the demo did not go as expected")
 type Options struct {
 	// Jobs holds order-timeout.json and payment-notify.json.
 	Jobs fs.FS
-	// Out gets the timeline, coloured if Color is set.
+	// Out gets the timeline, coloured if Color is set. Each line of a story takes Pause.
 	Out     io.Writer
 	Color   bool
+	Pause   time.Duration
 	Version string // of duehook
-	// Limit is how long it may take, in real time; zero means DefaultLimit.
-	Limit time.Duration
 }
 
-// show is one run of the demo.
-type show struct {
-	Options
-	*timeline
-	*checks
-	dir string
-	log *slog.Logger
-}
-
-// Run plays the stories and checks them. What went wrong is told in Out; the
+// Run plays the stories and checks them. What went wrong is written to Out; the
 // error then wraps ErrFailed.
 func Run(ctx context.Context, o Options) (err error) {
 	clock := job.SystemClock()
@@ -53,80 +42,67 @@ func Run(ctx context.Context, o Options) (err error) {
 		return fmt.Errorf("demo: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if o.Limit == 0 {
-		o.Limit = DefaultLimit
-	}
-	ctx, cancel := context.WithTimeout(ctx, o.Limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	t := &timeline{out: o.Out, color: o.Color, pause: o.Pause}
+	t.printf("%s\n%s\n", t.paint(bold, "duehook, a demonstration in two stories"),
+		t.paint(dim, "Everything runs in this process. The calls and deliveries are real HTTP; only the clock jumps."))
 
-	var log logBuffer
-	w := &show{
-		Options: o, timeline: &timeline{out: o.Out, color: o.Color},
-		dir: dir, log: slog.New(slog.NewTextHandler(&log, nil)),
-	}
-	w.printf("%s\n%s\n", w.paint(bold, "duehook, a demonstration in two stories"),
-		w.paint(dim, "Everything runs in this process; the calls and callbacks are real HTTP, only the clocks run fast."))
-
-	failed := 0
-	for _, story := range []func(context.Context, *show) error{tellOrders, tellPayments} {
-		w.checks = &checks{}
-		if err := story(ctx, w); err != nil {
-			w.print(w.timeline)
-			log.print(w.timeline)
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) { // whatever it waited for
-				err = fmt.Errorf("stopped after %v, its limit: %w", o.Limit, err)
-			}
-			return fmt.Errorf("%w: %w", ErrFailed, err)
-		}
-		w.print(w.timeline)
-		failed += w.failed()
-	}
+	var log bytes.Buffer
+	checked, err := play(ctx, &o, t, dir, slog.New(slog.NewTextHandler(&log, nil)))
 	took := clock.Now().Sub(began).Round(100 * time.Millisecond)
-	if failed > 0 {
-		log.print(w.timeline)
-		w.printf("\n%s\n", w.paint(red, fmt.Sprintf("%d expectations did not hold (%s)", failed, took)))
-		return ErrFailed
+	failed := checked.failed()
+	if err == nil && failed == 0 {
+		t.printf("\n%s\n", t.paint(green, fmt.Sprintf("All expectations held (%s).", took)))
+		t.printf("Next: duehook dev, and register a job of your own.\n")
+		return nil
 	}
-	w.printf("\n%s\n", w.paint(green, fmt.Sprintf("All expectations held (%s).", took)))
-	w.printf("Next: duehook serve --allow-cidrs 127.0.0.0/8, and register a job of your own.\n")
+	t.printf("\nWhat duehook logged meanwhile:\n%s", log.String())
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	t.printf("\n%s\n", t.paint(red, fmt.Sprintf("%d expectations did not hold (%s)", failed, took)))
+	return ErrFailed
+}
+
+// play plays both stories on one stage.
+func play(ctx context.Context, o *Options, t *timeline, dir string, log *slog.Logger) (all *checks, err error) {
+	all = &checks{}
+	var orders ordersFile
+	var payments paymentsFile
+	if err := errors.Join(read(o.Jobs, "order-timeout.json", &orders), read(o.Jobs, "payment-notify.json", &payments)); err != nil {
+		return all, err
+	}
+	if len(orders.Orders) == 0 || len(payments.Payments) == 0 {
+		return all, errors.New("demo: a story has no jobs")
+	}
+	s, err := openStage(ctx, o, t, dir, log)
+	if err != nil {
+		return all, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	for _, story := range []func(context.Context, *stage) error{orders.play, payments.play} {
+		s.checks, s.start = &checks{}, s.dev.Clock.Now()
+		err := story(ctx, s)
+		s.checks.print(t)
+		all.list = append(all.list, s.checks.list...)
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// read reads a file of definitions.
+func read(files fs.FS, name string, into any) error {
+	content, err := fs.ReadFile(files, name)
+	if err != nil {
+		return fmt.Errorf("demo: %w", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return fmt.Errorf("demo: %s: %w", name, err)
+	}
 	return nil
-}
-
-// finish closes the stage; a story counts as failed if that does.
-func (s *stage) finish(err *error) {
-	if closing := s.close(); closing != nil {
-		*err = errors.Join(*err, fmt.Errorf("demo: shutting down: %w", closing))
-	}
-}
-
-// clockNote explains a story's clock.
-func clockNote(speed float64) string {
-	return fmt.Sprintf("One second here is %s there; times count from the start of the story.",
-		job.FormatDuration(time.Duration(speed*float64(time.Second))))
-}
-
-// logBuffer keeps the last of what duehook logs.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// maxLog is more than a demo logs that goes well.
-const maxLog = 64 << 10
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if over := b.buf.Len() + len(p) - maxLog; over > 0 {
-		b.buf.Next(over)
-	}
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) print(t *timeline) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.buf.Len() > 0 {
-		t.printf("\nWhat duehook logged meanwhile:\n%s", b.buf.String())
-	}
 }

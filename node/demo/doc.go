@@ -1,4 +1,4 @@
-// Package demo shows duehook at work and checks what it shows. Two stories run
-// on whole duehooks within the process, over the real HTTP API and with real
-// callbacks, on clocks that run faster than the machine's.
+// Package demo shows duehook at work and checks what it shows. Two stories run on a duehook in the
+// process, with its store on disk, over the real HTTP API and with real deliveries. The clock of
+// package dev jumps from one event to the next.
 package demo

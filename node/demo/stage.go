@@ -4,145 +4,208 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/duehook/duehook/client"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node"
-	"github.com/duehook/duehook/node/config"
+	"github.com/duehook/duehook/node/dev"
 )
 
-// pollEvery is how often a story asks the API for something to come, in real
-// time.
-const pollEvery = 5 * time.Millisecond
+// answer is what the receiver answers to a delivery.
+type answer struct {
+	Status int    `json:"status"`
+	Body   string `json:"body"`
+}
 
-// stage is what a story plays on: a duehook of its own, a receiver, and a
-// clock that both go by.
+func (a answer) String() string { return fmt.Sprintf("%d %q", a.Status, a.Body) }
+
+// delivery is one that the receiver got.
+type delivery struct {
+	id, webhookID, body string
+	attempt             int
+	due, at             time.Time // at: by the clock of duehook
+	answer              answer
+}
+
+// stage is what the stories play on: a duehook, its clock, and a receiver.
 type stage struct {
 	*timeline
 	*checks
-	api      *client
-	receiver *receiver
-	clock    job.Clock
+	dev      *dev.Dev
+	api      *client.Client
+	receiver string // its URL
 	start    time.Time
-	config   *config.Config
+	stop     func() error
 
-	stopNode context.CancelFunc
-	nodeDone chan error
+	mu      sync.Mutex
+	answers map[string][]answer // by the id of a job: before its last answer, which is left
+	got     []delivery
+	told    int // of got
 }
 
-// openStage starts everything that a story needs. The story's clock is speed
-// times as fast as the machine's.
-func openStage(ctx context.Context, w *show, name string, speed float64, decide func(*stage, delivery) answer) (*stage, error) {
-	if speed < 1 {
-		return nil, fmt.Errorf("demo: %s: a speed of %v would take too long", name, speed)
-	}
-	s := &stage{timeline: w.timeline, checks: w.checks, clock: job.ScaledClock(speed), nodeDone: make(chan error, 1)}
-	var err error
-	if s.receiver, err = startReceiver(ctx, s.clock, func(d delivery) answer { return decide(s, d) }); err != nil {
+// openStage starts duehook and the receiver.
+func openStage(ctx context.Context, o *Options, t *timeline, dir string, log *slog.Logger) (*stage, error) {
+	config, err := dev.Settings([]string{"--addr=127.0.0.1:0"})
+	if err != nil {
 		return nil, err
 	}
-	if err := s.startNode(ctx, w, name, speed); err != nil {
-		return nil, errors.Join(err, s.receiver.stop())
+	config.DataDir = dir // on disk, as a server
+	s := &stage{timeline: t, dev: dev.New(true), answers: map[string][]answer{}}
+	var listen net.ListenConfig
+	ln, err := listen.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("demo: the receiver cannot listen: %w", err)
 	}
-	s.start = s.clock.Now()
+	s.receiver = "http://" + ln.Addr().String()
+	receiver := &http.Server{Handler: s, ReadHeaderTimeout: limit}
+	received, ran, ready := make(chan error, 1), make(chan error, 1), make(chan string, 1)
+	go func() { received <- receiver.Serve(ln) }()
+	nodeCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		ran <- node.Run(nodeCtx, node.Options{
+			Config: config, Logger: log, Version: o.Version, Dev: s.dev, Ready: func(base string) { ready <- base },
+		})
+	}()
+	s.stop = func() error {
+		stop()
+		err := errors.Join(<-ran, receiver.Close())
+		if served := <-received; !errors.Is(served, http.ErrServerClosed) {
+			err = errors.Join(err, served)
+		}
+		return err
+	}
+	select {
+	case base := <-ready:
+		s.api, err = client.New(base)
+	case err = <-ran:
+		ran <- nil
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("demo: duehook did not start: %w", err), s.stop())
+	}
 	return s, nil
 }
 
-func (s *stage) startNode(ctx context.Context, w *show, name string, speed float64) error {
-	var err error
-	s.config, err = config.Load([]string{
-		"--addr=127.0.0.1:0",
-		"--data-dir=" + filepath.Join(w.dir, name),
-		"--allow-cidrs=127.0.0.0/8", // the receiver is on this machine
-		"--retry-jitter=0",          // so that the ladder can be read off
-		"--breaker-failures=0",      // a merchant that fails is the story
-		"--retention=30d",           // the stories last hours
-	}, nil)
+func (s *stage) close() error {
+	s.api.Close()
+	return s.stop()
+}
+
+// ServeHTTP is the receiver.
+func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d := delivery{id: r.Header.Get("Duehook-Job-Id"), webhookID: r.Header.Get("Webhook-Id"), at: s.dev.Clock.Now()}
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
+		return // the connection broke
+	}
+	d.body = string(body)
+	// What cannot be read stays zero, and fails the checks.
+	d.attempt, _ = strconv.Atoi(r.Header.Get("Duehook-Attempt"))
+	d.due, _ = time.Parse(time.RFC3339, r.Header.Get("Duehook-Due-At"))
+	s.mu.Lock()
+	d.answer = answer{http.StatusNotFound, "no such job"}
+	if left := s.answers[d.id]; len(left) > 0 {
+		d.answer = left[0]
+		if len(left) > 1 {
+			s.answers[d.id] = left[1:]
+		}
+	}
+	s.got = append(s.got, d)
+	s.mu.Unlock()
+	w.WriteHeader(d.answer.Status)
+	_, _ = io.WriteString(w, d.answer.Body) // a broken connection shows as a failed attempt
+}
+
+// deliveries are those of a job, in the order of their arrival.
+func (s *stage) deliveries(id string) []delivery {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.got), func(d delivery) bool { return d.id != id })
+}
+
+// action is what somebody does in a story.
+type action struct {
+	at time.Duration
+	do func(ctx context.Context) error
+}
+
+// act does the actions at their times, and has the clock run to the end. tell shows the deliveries.
+func (s *stage) act(ctx context.Context, end time.Duration, actions []action, tell func(context.Context, *delivery) error) error {
+	actions = append(actions, action{end, func(context.Context) error { return nil }})
+	slices.SortStableFunc(actions, func(a, b action) int { return int(a.at - b.at) })
+	for _, a := range actions {
+		for done := false; !done; {
+			next, err := s.dev.Next(ctx)
+			if err != nil {
+				return err
+			}
+			at := job.InstantOf(s.start.Add(a.at))
+			if done = next == 0 || next >= at; done {
+				next = at
+			}
+			if err := s.advance(ctx, next, tell); err != nil {
+				return err
+			}
+		}
+		if err := a.do(ctx); err != nil {
+			return err
+		}
+		if err := s.advance(ctx, 0, tell); err != nil { // what is due at once
+			return err
+		}
+	}
+	return nil
+}
+
+// advance moves the clock to a time, unless that is past, and shows the deliveries until then.
+func (s *stage) advance(ctx context.Context, to job.Instant, tell func(context.Context, *delivery) error) error {
+	if _, err := s.dev.Advance(ctx, to.Time()); err != nil {
 		return err
 	}
-	// It is stopped by close, also when ctx has ended: in order, and last.
-	nodeCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	s.stopNode = stop
-	ready := make(chan string, 1)
-	go func() {
-		s.nodeDone <- node.Run(nodeCtx, node.Options{
-			Config: s.config, Logger: w.log.With("story", name), Version: w.Version,
-			Clock: s.clock, Speed: speed, Ready: func(base string) { ready <- base },
-		})
-	}()
-	select {
-	case base := <-ready:
-		s.api = newClient(base)
-		return nil
-	case err := <-s.nodeDone:
-		stop()
-		return fmt.Errorf("demo: duehook did not start: %w", err)
+	s.mu.Lock()
+	fresh := slices.Clone(s.got[s.told:])
+	s.told = len(s.got)
+	s.mu.Unlock()
+	for i := range fresh {
+		if err := tell(ctx, &fresh[i]); err != nil {
+			return err
+		}
 	}
+	return nil
 }
-
-// close stops duehook as a SIGTERM would, and then the receiver.
-func (s *stage) close() error {
-	s.stopNode()
-	err := <-s.nodeDone
-	s.api.close()
-	return errors.Join(err, s.receiver.stop())
-}
-
-// since is the story's time of t, from its start.
-func (s *stage) since(t time.Time) time.Duration { return t.Sub(s.start) }
 
 // tell prints a line of the story at its present.
 func (s *stage) tell(who string, st style, format string, args ...any) {
-	s.at(s.since(s.clock.Now()), who, st, format, args...)
+	s.at(s.dev.Clock.Now().Sub(s.start), who, st, format, args...)
 }
 
-// waitFor waits until the story's clock has passed at.
-func (s *stage) waitFor(ctx context.Context, at time.Duration) error {
-	return job.Sleep(ctx, s.clock, at-s.since(s.clock.Now()))
+// register registers a job whose receiver gives answers.
+func (s *stage) register(ctx context.Context, r client.Registration, answers []answer) (client.RegisteredJob, error) {
+	s.mu.Lock()
+	s.answers[r.ID] = answers
+	s.mu.Unlock()
+	r.URL = strings.ReplaceAll(r.URL, "{receiver}", s.receiver)
+	return s.api.Register(ctx, r)
 }
 
-// jobInState waits until the API shows the job in the state.
-func (s *stage) jobInState(ctx context.Context, d *definition, state job.State) (jobView, error) {
-	for {
-		j, err := s.api.job(ctx, d.Topic, d.ID)
-		if err != nil {
-			return j, err
-		}
-		if j.State == state.String() {
-			return j, nil
-		}
-		if job.Sleep(ctx, job.SystemClock(), pollEvery) != nil {
-			return j, fmt.Errorf("demo: %s is still %s, not %s, at the end of the time", d.ID, j.State, state)
-		}
+// checkCounts expects the API to count the topic's jobs by state as want does.
+func (s *stage) checkCounts(ctx context.Context, topic string, want map[client.State]int64) error {
+	t, err := s.api.Topic(ctx, topic)
+	if err != nil {
+		return err
 	}
-}
-
-// loggedAttempt waits until the API shows the n-th attempt of the job, and
-// gives it with a time of the story at which it had been written down.
-func (s *stage) loggedAttempt(ctx context.Context, d *definition, n int) (attemptView, time.Time, error) {
-	for {
-		attempts, err := s.api.attempts(ctx, d.Topic, d.ID)
-		if err != nil {
-			return attemptView{}, time.Time{}, err
-		}
-		if len(attempts) >= n {
-			return attempts[n-1], s.clock.Now(), nil
-		}
-		if job.Sleep(ctx, job.SystemClock(), pollEvery) != nil {
-			return attemptView{}, time.Time{}, fmt.Errorf("demo: attempt %d of %s was not stored in time", n, d.ID)
-		}
+	same := s.expect("the API counts the same")
+	for state, n := range t.States {
+		same(n == want[state], "%d %s, not %d", n, state, want[state])
 	}
+	return nil
 }
-
-// within reports whether t, cut to milliseconds, lies between what from and
-// to are when moved by d. Both are times of the same clock as t, taken before
-// and after it, so load on the machine cannot make it fail.
-func within(t, from, to time.Time, d time.Duration) bool {
-	at := job.InstantOf(t)
-	return job.InstantOf(from).Add(d) <= at && at <= job.InstantOf(to).Add(d)
-}
-
-// before reports whether a comes before b, both cut to milliseconds.
-func before(a, b time.Time) bool { return job.InstantOf(a) < job.InstantOf(b) }

@@ -1,10 +1,13 @@
 package demo
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"sync"
 	"time"
+
+	"github.com/duehook/duehook/job"
 )
 
 // timeline prints what happens, when it happens.
@@ -12,6 +15,7 @@ type timeline struct {
 	mu    sync.Mutex
 	out   io.Writer
 	color bool
+	pause time.Duration // after each line of a story
 }
 
 // style is an ANSI escape sequence.
@@ -47,6 +51,7 @@ func (t *timeline) title(text, below string) {
 // at prints a line of the story: when, who and what.
 func (t *timeline) at(since time.Duration, who string, s style, format string, args ...any) {
 	t.printf("  %s  %-9s %s\n", t.paint(dim, clockText(since)), who, t.paint(s, fmt.Sprintf(format, args...)))
+	_ = job.Sleep(context.Background(), job.SystemClock(), t.pause)
 }
 
 // clockText is a time of the story as hours, minutes and seconds.

@@ -50,7 +50,8 @@ type engine struct {
 	kick signal.Signal
 
 	mu      sync.Mutex
-	changed map[string]bool // names; "" is all of them
+	changed map[string]bool      // names; "" is all of them
+	waiting []chan<- job.Instant // calls of Settle
 
 	// The rest belongs to Run.
 	entries map[string]*entry
@@ -96,6 +97,22 @@ func (e *engine) hasChanged() bool {
 	return len(e.changed) > 0
 }
 
+// ask has Run answer, when nothing is due, with the time of the next look.
+func (e *engine) ask(answer chan<- job.Instant) {
+	e.mu.Lock()
+	e.waiting = append(e.waiting, answer)
+	e.mu.Unlock()
+	e.kick.Set()
+}
+
+func (e *engine) takeWaiting() []chan<- job.Instant {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	waiting := e.waiting
+	e.waiting = nil
+	return waiting
+}
+
 func (e *engine) takeChanged() map[string]bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -117,10 +134,15 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	outage := outage.New("executing schedules", m.clock, m.log, nil)
 	leading := false
+	var waiting []chan<- job.Instant
 	for ctx.Err() == nil {
+		waiting = append(waiting, m.engine.takeWaiting()...)
 		pause, leads, err := m.round(ctx, lead, leading)
 		if err == nil {
 			outage.Worked()
+			if pause > 0 {
+				waiting = m.answer(waiting)
+			}
 		} else {
 			outage.Note(ctx, err)
 			m.mayPurge.Store(false)
@@ -134,6 +156,41 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	if leading {
 		lead.Resign(ctx)
+	}
+	return nil
+}
+
+// Settle waits until everything that is due by now is registered, with the changes made before
+// the call. It returns when something is due next; zero: never. Only a node without others can
+// tell.
+func (m *Manager) Settle(ctx context.Context) (next job.Instant, err error) {
+	answer := make(chan job.Instant, 1)
+	m.engine.ask(answer)
+	select {
+	case next = <-answer:
+		return next, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// answer answers calls of Settle.
+func (m *Manager) answer(waiting []chan<- job.Instant) []chan<- job.Instant {
+	if len(waiting) == 0 {
+		return nil
+	}
+	var next time.Time
+	for _, n := range m.engine.entries {
+		if !n.at.IsZero() {
+			next = earlier(next, n.at)
+		}
+	}
+	at := job.Instant(0)
+	if !next.IsZero() {
+		at = job.InstantOf(next)
+	}
+	for _, w := range waiting {
+		w <- at
 	}
 	return nil
 }

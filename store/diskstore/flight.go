@@ -123,3 +123,10 @@ func (f *flight) readClaim(b []byte) error {
 func (f *flight) heldBy(nonce string, now job.Instant) bool {
 	return f != nil && f.claimed && !f.ready && f.until > now && f.claim.nonce == nonce
 }
+
+// InFlight counts the jobs in flight.
+func (s *Store) InFlight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.flights)
+}

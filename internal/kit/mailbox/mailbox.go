@@ -2,6 +2,7 @@
 package mailbox
 
 import (
+	"context"
 	"sync"
 
 	"github.com/duehook/duehook/internal/kit/signal"
@@ -14,6 +15,8 @@ type Mailbox[V any] struct {
 
 	mu     sync.Mutex
 	values map[string]V
+	taken  bool          // the goroutine works on values
+	idle   chan struct{} // closed when there is nothing to do; nil while nobody waits
 }
 
 // New returns an empty Mailbox.
@@ -35,7 +38,39 @@ func (b *Mailbox[V]) Take() map[string]V {
 	defer b.mu.Unlock()
 	values := b.values
 	b.values = map[string]V{}
+	b.taken = true
 	return values
+}
+
+// Done says that the values taken so far have had their effect.
+func (b *Mailbox[V]) Done() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taken = false
+	if len(b.values) == 0 && b.idle != nil {
+		close(b.idle)
+		b.idle = nil
+	}
+}
+
+// Settled waits until all values have had their effect, or ctx ends.
+func (b *Mailbox[V]) Settled(ctx context.Context) error {
+	b.mu.Lock()
+	if len(b.values) == 0 && !b.taken {
+		b.mu.Unlock()
+		return nil
+	}
+	if b.idle == nil {
+		b.idle = make(chan struct{})
+	}
+	idle := b.idle
+	b.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Has reports whether there is a value of a name.
