@@ -247,13 +247,16 @@ func (a *audit) judgeDeliveries(o *told, deliveries []receiver.Delivery) {
 	}
 }
 
+// resumes is how long after a fault a node may take to reach the store again.
+const resumes = 5 * time.Second
+
 // askedFor reports whether the answer to a delivery led to a due time. If a fault kept the
 // answer from the store beyond the time that it asks for, the job is due when the store
 // gets it.
 func askedFor(p receiver.Delivery, due time.Time, cuts []rig.Cut) bool {
 	at := rescheduledTo(p)
 	return due.Equal(at) || due.After(at) && slices.ContainsFunc(cuts, func(c rig.Cut) bool {
-		return c.From.Before(at) && c.To.After(p.Answered)
+		return c.From.Before(at) && c.To.Add(resumes).After(p.Answered)
 	})
 }
 

@@ -93,16 +93,6 @@ func (c *call) submit(w write) (done <-chan error) { return c.s.committer.submit
 // commit queues a write and waits for the commit.
 func (c *call) commit(w write) error { return <-c.submit(w) }
 
-// commitWithin is commit that does not wait longer than ctx. It may be written later.
-func (c *call) commitWithin(ctx context.Context, w write) error {
-	select {
-	case err := <-c.submit(w):
-		return err
-	case <-ctx.Done():
-		return unavailable(ctx.Err())
-	}
-}
-
 // owe queues a change that the store has made. While commits fail no caller waits, so the
 // room alone bounds the queue: without room the change is dropped, and the next pass writes
 // it.

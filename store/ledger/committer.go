@@ -95,8 +95,13 @@ func (s *Store) flush(ctx context.Context) error {
 
 // await commits a write. It does not wait longer than ctx.
 func (s *Store) await(ctx context.Context, add func(*group)) error {
+	return within(ctx, s.committer.submit(&queued{write: write{add: add}}))
+}
+
+// within waits for a commit, but not longer than ctx. It may succeed later.
+func within(ctx context.Context, done <-chan error) error {
 	select {
-	case err := <-s.committer.submit(&queued{write: write{add: add}}):
+	case err := <-done:
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%w: it does not answer: %w", store.ErrLedgerDown, ctx.Err())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,10 +30,7 @@ const (
 func (s *Store) repairAll(ctx context.Context, p *progressReport, found []finding) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(repairers)
-	for len(found) > 0 {
-		n := min(len(found), repairPage)
-		page := found[:n]
-		found = found[n:]
+	for page := range slices.Chunk(found, repairPage) {
 		group.Go(func() error { return s.repair(ctx, p, page) })
 	}
 	return group.Wait()
@@ -170,28 +168,18 @@ func overtake(r *store.RestoredJob, standing store.Standing) {
 func (s *Store) restoreSpread(ctx context.Context, jobs []store.RestoredJob) (int64, error) {
 	// The calls end soon: jobs read now must not be restored much later.
 	group, ctx := errgroup.WithContext(ctx)
-	share := (len(jobs) + restorers - 1) / restorers
-	counts := make([]int, restorers)
-	for i := range counts {
-		n := min(len(jobs), share)
-		part := jobs[:n]
-		jobs = jobs[n:]
-		if n > 0 {
-			group.Go(func() (err error) {
-				counts[i], err = s.inner.Restore(ctx, part)
-				return err
-			})
-		}
+	var total atomic.Int64
+	for part := range slices.Chunk(jobs, max(1, (len(jobs)+restorers-1)/restorers)) {
+		group.Go(func() error {
+			n, err := s.inner.Restore(ctx, part)
+			total.Add(int64(n))
+			return err
+		})
 	}
-	err := group.Wait()
-	var total int64
-	for _, n := range counts {
-		total += int64(n)
+	if err := group.Wait(); err != nil {
+		return total.Load(), fmt.Errorf("put jobs back: %w", err)
 	}
-	if err != nil {
-		return total, fmt.Errorf("put jobs back: %w", err)
-	}
-	return total, nil
+	return total.Load(), nil
 }
 
 // catchUp writes the store's version of jobs to the ledger, with the attempts missing
@@ -228,13 +216,13 @@ func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, e
 		if len(jobs) == 0 {
 			continue
 		}
-		err := c.commitWithin(ctx, write{rows: rows, add: func(g *group) {
+		err := within(ctx, c.submit(write{rows: rows, add: func(g *group) {
 			for i := range jobs {
 				// If equal versions differ, the store's has ended.
 				c := g.rewritten(&jobs[i].message)
 				c.holds, c.log, c.countKeys = true, jobs[i].log, jobs[i].countKeys
 			}
-		}})
+		}}))
 		if err != nil {
 			return caught, err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -66,22 +67,6 @@ type verification struct {
 }
 
 func (v *verification) run(ctx context.Context) error {
-	if err := v.read(ctx); err != nil {
-		return err
-	}
-	w := walkers{
-		compare: v.compare, checked: func(n int) { v.Checked += int64(n) }, settle: v.settle,
-		bad:   func(...unreadable) {}, // read has reported them
-		pause: func(context.Context) error { return nil },
-	}
-	if err := w.ledger(ctx); err != nil {
-		return err
-	}
-	return w.store(ctx)
-}
-
-// read reads the whole ledger, and reports unreadable jobs.
-func (v *verification) read(ctx context.Context) error {
 	bad, err := v.compare.allUnreadable(ctx)
 	if err != nil {
 		return err
@@ -92,7 +77,15 @@ func (v *verification) read(ctx context.Context) error {
 			Difference: UnreadableInLedger, Key: u.key, Ledger: &store.Standing{UID: u.uid, State: u.state}, Err: u.err,
 		})
 	}
-	return nil
+	w := walkers{
+		compare: v.compare, checked: func(n int) { v.Checked += int64(n) }, settle: v.settle,
+		bad:   func(...unreadable) {}, // they are reported
+		pause: func(context.Context) error { return nil },
+	}
+	if err := w.ledger(ctx); err != nil {
+		return err
+	}
+	return w.store(ctx)
 }
 
 func (v *verification) report(d Disagreement) {
@@ -110,26 +103,20 @@ func (v *verification) settle(ctx context.Context, found []finding) error {
 	if err := job.Sleep(ctx, job.SystemClock(), v.o.SecondLook); err != nil {
 		return err
 	}
-	for len(found) > 0 {
-		n := min(len(found), repairPage)
-		still, _, err := v.compare.again(ctx, found[:n])
+	for page := range slices.Chunk(found, repairPage) {
+		still, _, err := v.compare.again(ctx, page)
 		if err != nil {
 			return err
 		}
-		found = found[n:]
-		for i := range still {
-			if e := still[i].entry; e == nil || !v.bad.has(e.seq) {
-				v.report(still[i].disagreement())
+		for _, f := range still {
+			d := Disagreement{Difference: f.difference, Key: f.key, Store: f.standing}
+			if e := f.entry; e != nil {
+				d.Ledger = &store.Standing{UID: e.uid, State: e.state, Version: e.version, Token: e.token, CreatedAt: e.created}
+			}
+			if f.entry == nil || !v.bad.has(f.entry.seq) {
+				v.report(d)
 			}
 		}
 	}
 	return nil
-}
-
-func (f *finding) disagreement() Disagreement {
-	d := Disagreement{Difference: f.difference, Key: f.key, Store: f.standing}
-	if e := f.entry; e != nil {
-		d.Ledger = &store.Standing{UID: e.uid, State: e.state, Version: e.version, Token: e.token, CreatedAt: e.created}
-	}
-	return d
 }
