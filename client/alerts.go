@@ -9,11 +9,16 @@ import (
 
 // RuleDraft is an alert rule to put.
 type RuleDraft struct {
-	Metric        string   `json:"metric"`
-	By            string   `json:"by,omitempty"`
-	Topic         string   `json:"topic,omitempty"`
-	Endpoint      string   `json:"endpoint,omitempty"`
-	Above         *float64 `json:"above,omitempty"`
+	Metric   string   `json:"metric"`
+	By       string   `json:"by,omitempty"`
+	Topic    string   `json:"topic,omitempty"`
+	Endpoint string   `json:"endpoint,omitempty"`
+	Above    *float64 `json:"above,omitempty"`
+	AlertTerms
+}
+
+// AlertTerms is when an alert fires, and who is notified.
+type AlertTerms struct {
 	Window        Duration `json:"window,omitzero"`
 	MinAttempts   int      `json:"min_attempts,omitempty"`
 	For           Duration `json:"for,omitzero"`

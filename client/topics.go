@@ -55,17 +55,12 @@ type TopicSettings struct {
 
 // Thresholds are the alert thresholds of a topic.
 type Thresholds struct {
-	Failures      *float64 `json:"failures,omitempty"`
-	FailureRate   *float64 `json:"failure_rate,omitempty"`
-	DeadLetters   *float64 `json:"dead_letters,omitempty"`
-	Backlog       *float64 `json:"backlog,omitempty"`
-	OldestDue     Duration `json:"oldest_due,omitzero"`
-	Window        Duration `json:"window,omitzero"`
-	MinAttempts   int      `json:"min_attempts,omitempty"`
-	For           Duration `json:"for,omitzero"`
-	KeepFiringFor Duration `json:"keep_firing_for,omitzero"`
-	Repeat        Duration `json:"repeat,omitzero"`
-	URL           string   `json:"url,omitempty"`
+	Failures    *float64 `json:"failures,omitempty"`
+	FailureRate *float64 `json:"failure_rate,omitempty"`
+	DeadLetters *float64 `json:"dead_letters,omitempty"`
+	Backlog     *float64 `json:"backlog,omitempty"`
+	OldestDue   Duration `json:"oldest_due,omitzero"`
+	AlertTerms
 }
 
 // TopicQuery is a list of topics.
