@@ -276,25 +276,18 @@ func settled(short string, environ []string, stdout io.Writer, do func(*cobra.Co
 // devServer takes the settings of serve as flags. It does not read the environment.
 func devServer(stdout, stderr io.Writer) *cobra.Command {
 	var frozen bool
-	cmd := withSettings("dev", "Run a server in memory for tests, with a clock to turn and sinks", nil, stdout, nil)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		args = slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
-			frozen = frozen || arg == "--frozen"
-			return arg == "--frozen"
-		})
-		c, err := dev.Settings(args)
-		switch {
-		case errors.Is(err, config.ErrHelp):
-			return cmd.Help()
-		case err != nil:
+	cmd := withSettings("dev", "Run a server in memory for tests, with a clock to turn and sinks", dev.Environ, stdout, func(ctx context.Context, c *config.Config) error {
+		if err := dev.Complete(c); err != nil {
 			return err
 		}
 		v := node.Version(version)
-		return node.Run(cmd.Context(), node.Options{
+		return node.Run(ctx, node.Options{
 			Config: c, Logger: logger(c, stderr), Version: v, Dev: dev.New(frozen),
 			Ready: func(base string) { dev.Announce(stdout, v, base) },
 		})
-	}
+	})
+	cmd.Long = "With --frozen, the clock stands still until it is moved. The environment and data directories are not read.\n\n"
+	cmd.Flags().BoolVar(&frozen, "frozen", false, "the clock stands still until it is moved")
 	return cmd
 }
 

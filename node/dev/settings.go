@@ -18,21 +18,29 @@ var Secret = "whsec_" + base64.StdEncoding.EncodeToString([]byte("duehook-dev-se
 // would have to end.
 const forever = 10 * 365 * 24 * time.Hour
 
-// Settings are those of a dev server: the settings of serve with other defaults, and everything in
-// memory. environ is not read: variables of a server may be set.
+// Environ are the settings that a dev server has by default, in place of those of the environment: variables of a
+// server may be set there.
+var Environ = []string{
+	"DUEHOOK_ALLOW_CIDRS=127.0.0.0/8,::1/128",
+	"DUEHOOK_RETRY_JITTER=0", // so that tests know the times
+	"DUEHOOK_RETENTION=30d",
+	"DUEHOOK_CATCH_UP_RATE=100000",
+	"DUEHOOK_LOG_LEVEL=warn",
+}
+
+// Settings are those of a dev server with flags of serve.
 func Settings(args []string) (*config.Config, error) {
-	c, err := config.Load(args, []string{
-		"DUEHOOK_ALLOW_CIDRS=127.0.0.0/8,::1/128",
-		"DUEHOOK_RETRY_JITTER=0", // so that tests know the times
-		"DUEHOOK_RETENTION=30d",
-		"DUEHOOK_CATCH_UP_RATE=100000",
-		"DUEHOOK_LOG_LEVEL=warn",
-	})
+	c, err := config.Load(args, Environ)
 	if err != nil {
 		return nil, err
 	}
+	return c, Complete(c)
+}
+
+// Complete has a server with settings, read with Environ, keep everything in memory.
+func Complete(c *config.Config) error {
 	if !c.Embedded() || !c.Open() || c.LedgerURL != "" || c.DataDir != config.Default().DataDir {
-		return nil, &config.UsageError{Message: "duehook dev keeps everything in memory and needs no keys: leave out --redis-url, --ledger-url, --data-dir and --api-keys"}
+		return &config.UsageError{Message: "duehook dev keeps everything in memory and needs no keys: leave out --redis-url, --ledger-url, --data-dir and --api-keys"}
 	}
 	if c.Signed() {
 		c.SigningSecret = cmp.Or(c.SigningSecret, Secret)
@@ -40,7 +48,7 @@ func Settings(args []string) (*config.Config, error) {
 	}
 	c.DataDir = "" // in memory
 	c.Lease, c.Visibility = forever, forever
-	return c, nil
+	return nil
 }
 
 // Announce writes what to do next.
