@@ -95,7 +95,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "variables of commands", args: []string{"config"}, environ: []string{"DUEHOOK_URL=http://a.example", "DUEHOOK_TOKEN=t"}, code: 0, stdout: "workers"},
 		{name: "key", args: []string{"apikey", "new", "--scope=read"}, code: 0, stdout: "token dh_"},
 		{name: "help of apikey", args: []string{"apikey", "--help"}, code: 0, stdout: "--expires"},
-		{name: "key without a scope", args: []string{"apikey", "new"}, code: 2, stderr: "--scope must be read, write or admin"},
+		{name: "key without a scope", args: []string{"apikey", "new"}, code: 2, stderr: "--scope must be read, write, admin or consume"},
 		{name: "no key", args: []string{"apikey"}, code: 2, stderr: "duehook apikey new"},
 		{name: "beyond loopback without keys", args: []string{"serve", "--addr=0.0.0.0:0"}, code: 2, stderr: "duehook apikey new --scope admin"},
 		{name: "certificate missing", args: []string{"serve", "--tls-cert=none.pem", "--tls-key=none.pem"}, code: 1, stderr: "--tls-cert: open none.pem"},

@@ -26,13 +26,14 @@ func (s State) Final() bool {
 	return s == StateDelivered || s == StateDead || s == StateCancelled || s == StateExpired
 }
 
-// Registration is a job to register. URL or Group is required.
+// Registration is a job to register. URL, Group or Pull is required.
 type Registration struct {
 	Topic       string            `json:"topic,omitempty"` // "default" if empty
 	ID          string            `json:"id,omitempty"`    // made by the client if empty
 	BizKey      string            `json:"biz_key,omitempty"`
 	OrderKey    string            `json:"order_key,omitempty"`
 	URL         string            `json:"url,omitempty"`
+	Pull        bool              `json:"pull,omitempty"` // consumers fetch the job, see Client.Pull
 	Group       string            `json:"group,omitempty"`
 	FilterLabel string            `json:"filter_label,omitempty"`
 	Method      string            `json:"method,omitempty"` // POST if empty
@@ -130,8 +131,9 @@ type Job struct {
 	OrderKey    string            `json:"order_key"`
 	Labels      map[string]string `json:"labels"`
 	Dialect     string            `json:"dialect"` // of the API that registered it; empty: v1
-	URL         string            `json:"url"`
-	Method      string            `json:"method"`
+	URL         string            `json:"url"`     // empty for a job that consumers fetch
+	Method      string            `json:"method"`  // empty for a job that consumers fetch
+	Pull        bool              `json:"pull"`    // consumers fetch the job
 	State       State             `json:"state"`
 	Priority    int               `json:"priority"`
 	DueAt       time.Time         `json:"due_at"`

@@ -38,6 +38,8 @@ const (
 	classAgainLimit   = "again_limit"
 	classBlocked      = job.ReasonBlocked // the API has one word for it
 	classBadRequest   = "invalid_request"
+	classLeaseEnded   = job.ReasonLeaseExpired // of a fetched job
+	classNacked       = job.ErrorNacked
 )
 
 // classify returns the class of an error of a request with context ctx that reached a

@@ -23,6 +23,7 @@ var classNames = map[string]string{
 	"classTooLarge": classTooLarge, "classInvalid": classInvalid, "classUnexpected": classUnexpected,
 	"classBadSnooze": classBadSnooze, "classSnoozeLimit": classSnoozeLimit, "classBadAt": classBadAt, "classAtLimit": classAtLimit,
 	"classBadAgain": classBadAgain, "classAgainBody": classAgainBody, "classAgainRefused": classAgainRefused, "classAgainLimit": classAgainLimit, "classBlocked": classBlocked, "classBadRequest": classBadRequest,
+	"classLeaseEnded": classLeaseEnded, "classNacked": classNacked,
 }
 
 // TestClassesAreDocumented: clients rely on the set being closed.

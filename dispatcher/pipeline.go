@@ -284,6 +284,9 @@ func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 	if o := c.Job.Before(c.From, c.instant(now)); o != nil {
 		return *o
 	}
+	if c.Job.Spec.Destination.Pulled() { // a consumer died before it had the lease
+		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonLeaseExpired}
+	}
 	if ph.take.Err() != nil {
 		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown}
 	}

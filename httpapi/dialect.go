@@ -37,7 +37,7 @@ type Route struct {
 	// Calls for the {topic} of their path need not say so: the server checks it. All other
 	// calls are refused to keys that are restricted to topics.
 	OwnTopics bool
-	// Safe says that a POST changes nothing. The audit log leaves it out.
+	// Safe says that the audit log leaves a POST out: it changes nothing, or delivers jobs.
 	Safe bool
 	// Registers says that the call registers jobs. It gets a span.
 	Registers bool

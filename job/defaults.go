@@ -42,7 +42,7 @@ func (v *Defaults) Apply(d *Draft, s *Spec) {
 	if d.Retry == nil {
 		s.Retry = v.Retry
 	}
-	if s.Timeout == 0 {
+	if s.Timeout == 0 && !s.Destination.Pulled() {
 		s.Timeout = v.Timeout
 	}
 	if s.TTL == 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Destination is the URL of a callback. Check defines the valid URLs.
+// Destination is the URL of a callback, or PullQueue. Check defines the valid URLs.
 type Destination string
 
 // Endpoint is the scheme://host:port of the destination: the unit of circuits and
@@ -14,6 +14,9 @@ type Destination string
 // shortest form of an IPv6 address and with the default port written out, so
 // that one receiver is one endpoint. The destination must be valid.
 func (d Destination) Endpoint() (string, error) {
+	if d.Pulled() {
+		return string(d), nil
+	}
 	scheme, rest, _ := strings.Cut(string(d), "://")
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
 		rest = rest[:end]

@@ -13,6 +13,7 @@ type Draft struct {
 	BizKey      *string
 	OrderKey    *string
 	Destination *Destination
+	Pull        *bool   // instead of Destination: consumers fetch the job
 	Group       *string // instead of Destination: a job for each of its members
 	FilterLabel *string // only for members with this label
 	Method      *string
@@ -50,6 +51,9 @@ func (j *Job) Draft() *Draft {
 		ContentType: given(s.ContentType), Headers: headerMap(s.Headers), Retry: s.Retry,
 		Timeout: given(s.Timeout), TTL: given(s.TTL), Expect: given(s.ExpectBody), Labels: labelMap(s.Labels),
 		Priority: new(s.Priority.Number()), Callbacks: s.Callbacks.Draft(), AgainBody: given(s.AgainBody), Dialect: s.Dialect,
+	}
+	if s.Destination.Pulled() {
+		d.Destination, d.Method, d.Pull = nil, nil, new(true)
 	}
 	if d.Retry == nil {
 		d.Retry = &Retry{}

@@ -216,7 +216,7 @@ func ParseLadder(s string) ([]time.Duration, error) {
 	for i, w := range words {
 		d, err := ParseDuration(w)
 		if err == nil {
-			err = checkStep(d)
+			err = checkStep(time.Millisecond, d)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("step %d, %.40q, %w", i+1, w, err)

@@ -138,6 +138,7 @@ const (
 	ReasonRetryLimit   = "retry_limit"         // the last step of the ladder failed
 	ReasonGone         = "receiver_gone"       // the receiver answered 410
 	ReasonAborted      = "aborted_by_receiver" // webhook-delivery: abort-message
+	ReasonRejected     = "rejected"            // a consumer gave it up
 	ReasonBlocked      = "destination_blocked" // the address guard refused the target
 	ReasonLeaseExpired = "lease_expired"       // many leases in a row expired, the last ones alone
 	ReasonTTL          = "ttl_passed"          // expired
@@ -341,6 +342,8 @@ type Outcome struct {
 	// OutcomeSnoozed, too (zero makes it a failure; otherwise it could repeat
 	// forever), and for OutcomeReleased the delay.
 	After time.Duration
+	// Named: After is the wait of OutcomeFailed even if it is zero.
+	Named bool
 	// At is the time of the next attempt, for OutcomeRescheduled.
 	At Instant
 	// Reason is set for OutcomeRefused and OutcomeReleased. For OutcomeExpired, empty
@@ -448,6 +451,8 @@ func (j *Job) Before(from State, now Instant) *Outcome {
 		return &Outcome{Kind: OutcomeLeaseExpired}
 	case j.ExpiresAt != 0 && j.ExpiresAt <= now:
 		return &Outcome{Kind: OutcomeExpired}
+	case from == Running && j.Spec.Destination.Pulled():
+		return j.leaseEnded(now)
 	case from == Running && j.Suspect():
 		return &Outcome{Kind: OutcomeReleased, Reason: ReasonQuarantined, After: j.quarantine()}
 	}
@@ -494,7 +499,7 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 		switch {
 		case !more:
 			s.To, s.Reason = Dead, ReasonRetryLimit
-		case o.After > 0:
+		case o.After > 0 || o.Named:
 			s.To, s.Reason, s.Delay = Retrying, ReasonRetryAfter, o.After
 		default:
 			s.To, s.Reason, s.Delay = Retrying, ReasonLadder, delay

@@ -12,7 +12,7 @@ import (
 // does not change j, and does not check whether j may change.
 func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 	var f Findings
-	for _, field := range d.Given("topic", "id", "order_key", "on_conflict", "group", "filter_label") {
+	for _, field := range d.Given("topic", "id", "order_key", "on_conflict", "group", "filter_label", "pull") {
 		f.Add(field, "cannot be changed; cancel the job and register another")
 	}
 	if len(f.fields) == 0 && len(d.Changes()) == 0 {
@@ -22,6 +22,9 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 		for _, field := range d.Given("body", "body_text", "body_base64", "content_type", "callbacks") {
 			f.Add(field, "cannot be changed: the job is a callback")
 		}
+	}
+	if j.Spec.Destination.Pulled() {
+		f.pushFields(d)
 	}
 	s := j.Spec
 	w := f.when(d, now)
@@ -36,7 +39,7 @@ func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
 		w.Spread = spread
 		s.When = *w
 	}
-	if d.Destination != nil {
+	if d.Destination != nil && !j.Spec.Destination.Pulled() {
 		f.Check("url", d.Destination.Check())
 		s.Destination = *d.Destination
 	}
@@ -61,6 +64,7 @@ var gives = map[Field]func(d *Draft) bool{
 	"on_conflict":  func(d *Draft) bool { return d.OnConflict != nil },
 	"group":        func(d *Draft) bool { return d.Group != nil },
 	"filter_label": func(d *Draft) bool { return d.FilterLabel != nil },
+	"pull":         func(d *Draft) bool { return d.Pull != nil },
 	"delay":        func(d *Draft) bool { return d.Delay != nil },
 	"at":           func(d *Draft) bool { return d.At != nil },
 	"spread":       func(d *Draft) bool { return d.Spread != nil },

@@ -44,10 +44,13 @@ func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
 	var f Findings
 	r := f.request(d, l, now)
 	switch {
+	case r.Spec.Destination.Pulled():
+		f.pushFields(d)
+		return f.valid(r)
 	case d.Group != nil:
 		f.Add("group", "is not possible here: a single job needs a url")
 	case d.Destination == nil:
-		f.Add("url", "is required")
+		f.Add("url", `is required, unless the job has "pull": true`)
 	case f.Check("url", d.Destination.Check()):
 		r.Spec.Destination = *d.Destination
 	}
@@ -63,6 +66,9 @@ func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
 func (d *Draft) ForGroup(l Limits, now Instant) (Request, error) {
 	var f Findings
 	r := f.request(d, l, now)
+	if r.Spec.Destination.Pulled() {
+		f.Add("pull", "must not be combined with group, whose members have urls")
+	}
 	r.Spec.Group = &Membership{Group: f.name("group", d.Group, ""), Headers: len(r.Spec.Headers)}
 	if d.FilterLabel != nil {
 		f.Check("filter_label", CheckFilterLabel(*d.FilterLabel))
@@ -88,6 +94,9 @@ func (f *Findings) request(d *Draft, l Limits, now Instant) Request {
 		OnConflict: f.onConflict(d.OnConflict),
 		Spec:       Spec{OrderKey: f.name("order_key", d.OrderKey, "")},
 	}
+	if d.Pull != nil && *d.Pull {
+		r.Spec.Destination = PullQueue
+	}
 	f.content(d, &r.Spec, l)
 	if w := f.when(d, now); w != nil {
 		r.Spec.When = *w
@@ -111,7 +120,11 @@ func (f *Findings) content(d *Draft, s *Spec, l Limits) {
 		s.Headers = f.headers(d.Headers)
 	}
 	if d.Retry != nil {
-		s.Retry = f.retry(d.Retry)
+		least := time.Millisecond
+		if s.Destination.Pulled() {
+			least = 0 // no receiver is called too often
+		}
+		s.Retry = f.retryFrom(least, d.Retry)
 	}
 	if d.Timeout != nil {
 		s.Timeout = f.Duration("timeout", d.Timeout, 0, MinTimeout, l.MaxTimeout)
@@ -201,7 +214,10 @@ func (f *Findings) ttl(d *Draft) time.Duration {
 }
 
 // retry is nil if the server's policy applies.
-func (f *Findings) retry(r *Retry) *Retry {
+func (f *Findings) retry(r *Retry) *Retry { return f.retryFrom(time.Millisecond, r) }
+
+// retryFrom is retry with steps of at least a duration.
+func (f *Findings) retryFrom(least time.Duration, r *Retry) *Retry {
 	if r == nil || r.Steps == nil && r.Limit == nil {
 		return nil
 	}
@@ -209,7 +225,7 @@ func (f *Findings) retry(r *Retry) *Retry {
 		f.Check("retry.steps", checkStepCount(len(r.Steps)))
 	}
 	for i, step := range r.Steps[:min(len(r.Steps), MaxRetrySteps)] {
-		if err := checkStep(step); err != nil {
+		if err := checkStep(least, step); err != nil {
 			f.Add(Field("retry.steps").In(strconv.Itoa(i)), err.Error())
 		}
 	}
@@ -226,9 +242,9 @@ func checkStepCount(n int) error {
 	return nil
 }
 
-func checkStep(d time.Duration) error {
-	if d < time.Millisecond || d > MaxRetryStep {
-		return fmt.Errorf("must be from %s to %s", FormatDuration(time.Millisecond), FormatDuration(MaxRetryStep))
+func checkStep(least, d time.Duration) error {
+	if d < least || d > MaxRetryStep {
+		return fmt.Errorf("must be from %s to %s", FormatDuration(least), FormatDuration(MaxRetryStep))
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/duehook/duehook/scheduler/calendars"
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/scheduler/operations"
+	"github.com/duehook/duehook/scheduler/pulls"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
@@ -84,7 +85,13 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	calls := v1.Options{Scheduler: jobs, Operations: bulk, Schedules: recurring, Groups: members, Calendars: dates, Alerts: watch, Events: n.events}
+	fetch, err := pulls.New(pulls.Options{
+		Store: n.store, ID: n.id, Policy: n.policy, TopicLimits: c.TopicConcurrency, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	calls := v1.Options{Scheduler: jobs, Operations: bulk, Schedules: recurring, Groups: members, Calendars: dates, Pulls: fetch, Alerts: watch, Events: n.events}
 	if keyring == nil {
 		close(n.signs)
 	} else {
@@ -122,7 +129,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 			working = append(working, part{"control", func(ctx context.Context) error { return n.control(ctx, ln) }})
 		}
 	}
-	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"attempts", n.recent.Run})
+	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run})
 	return [][]part{working, needed}, nil
 }
 

@@ -68,12 +68,15 @@ func (p Policy) MaxAttempts() int { return p.Limit + 1 }
 // Next is the delay between the failure of the n-th counted attempt and the
 // attempt after it, or false if n was the last. rnd returns numbers from 0 up
 // to 1; it is not called without jitter. The delay is whole milliseconds, at
-// least one.
+// least one unless the step is zero.
 func (p Policy) Next(n int, rnd func() float64) (time.Duration, bool) {
 	if n > p.Limit || len(p.Steps) == 0 {
 		return 0, false
 	}
 	delay := p.step(n)
+	if delay == 0 {
+		return 0, true
+	}
 	if p.Jitter > 0 {
 		delay += time.Duration(float64(delay) * p.Jitter * (2*rnd() - 1))
 	}

@@ -5,8 +5,10 @@ import "github.com/duehook/duehook/job"
 // checkDestinations checks the destination of a job, and those of its callbacks. The field is
 // that of the job.
 func (s *Scheduler) checkDestinations(field job.Field, spec *job.Spec) error {
-	if err := s.CheckDestination(job.Field("url").Within(field), spec.Destination); err != nil {
-		return err
+	if !spec.Destination.Pulled() {
+		if err := s.CheckDestination(job.Field("url").Within(field), spec.Destination); err != nil {
+			return err
+		}
 	}
 	return s.checkCallbacks(field, spec.Callbacks)
 }

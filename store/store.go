@@ -326,6 +326,11 @@ type CarryOptions struct {
 	AwaitWhole bool
 	// By names the carrier in the ledger.
 	By string
+	// Pull, unless nil, has up to Cap jobs that wait in the pull queues of these topics carried,
+	// instead of others. They do not go to the ready list: the caller claims them by the hints of
+	// the result. CarryResult.Wait is then about these queues. Without Pull, of a pull queue
+	// only jobs whose lease or visibility deadline has passed are carried.
+	Pull []string
 }
 
 // CarryResult is the result of a call of Carry.

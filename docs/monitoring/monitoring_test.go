@@ -360,7 +360,7 @@ var forDetails = []string{
 	"duehook_connect_retries_total", "duehook_dials_total", "duehook_http_request_seconds",
 	"duehook_operation_ended_total", "duehook_operation_working", "duehook_restore_last_pass_timestamp_seconds",
 	"duehook_restore_pass_seconds", "duehook_restore_repaired_total", "duehook_schedule_decision_delay_seconds",
-	"duehook_settle_stale_total", "duehook_topics_set",
+	"duehook_settle_stale_total", "duehook_topics_set", "duehook_pull_leases_total", "duehook_pull_answers_total", "duehook_pull_waiting",
 }
 
 // What is wrong is found.

@@ -118,18 +118,21 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 	a := newKeyedAPI(t)
 	read, readKey := a.newKey("--scope=read")
 	write, writeKey := a.newKey("--scope=write")
+	consume, consumeKey := a.newKey("--scope=consume")
 	foreign, foreignKey := a.newKey("--scope=admin", "--namespace=other")
 	late, lateKey := a.newKey("--scope=admin", "--expires=1h")
 	wrong, _ := a.newKey("--scope=admin")
-	ring := a.keyring(a.admin, readKey, writeKey, foreignKey, lateKey)
+	ring := a.keyring(a.admin, readKey, writeKey, consumeKey, foreignKey, lateKey)
 	if _, err := ring.List(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	a.keys.Keyring = ring
 	a.clock.Advance(time.Hour)
 
-	tooSmall := map[access.Scope][]string{access.Write: {read}, access.Admin: {read, write}}
-	enough := map[access.Scope]string{access.Read: read, access.Write: write, access.Admin: a.token}
+	tooSmall := map[access.Scope][]string{
+		access.Read: {consume}, access.Consume: {read}, access.Write: {read, consume}, access.Admin: {read, consume, write},
+	}
+	enough := map[access.Scope]string{access.Read: read, access.Consume: consume, access.Write: write, access.Admin: a.token}
 	public := []string{}
 	var calls []httpapi.Route
 	for _, r := range a.server.Routes() {
@@ -189,7 +192,7 @@ func TestScopesAreAsDocumented(t *testing.T) {
 	_, section, _ := strings.Cut(string(page), "\n## Scopes\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	exceptions := map[string]access.Scope{}
-	names := map[string]access.Scope{"none": access.Public, "read": access.Read, "write": access.Write, "admin": access.Admin}
+	names := map[string]access.Scope{"none": access.Public, "read": access.Read, "write": access.Write, "admin": access.Admin, "consume": access.Consume}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([^`|]+)`[^|]*\\| `?([a-z]+)`? \\|").FindAllStringSubmatch(section, -1) {
 		scope, ok := names[row[2]]
 		if !ok {

@@ -157,6 +157,32 @@ var clientCalls = []clientCall{
 	{"GET /v1/alerts/rules", func(ctx ctx, c *client.Client) (any, error) { return firstOf(c.Rules(ctx, client.Paging{})) }, nil, ""},
 	{"DELETE /v1/alerts/rules/{rule}", func(ctx ctx, c *client.Client) (any, error) { return one(c.DeleteRule(ctx, "r")) }, nil, ""},
 	{"GET /v1/alerts", func(ctx ctx, c *client.Client) (any, error) { return firstOf(c.Alerts(ctx, client.Paging{})) }, nil, ""},
+	{"POST /v1/topics/{topic}/pull", func(ctx ctx, c *client.Client) (any, error) {
+		jobs, err := c.Pull(ctx, client.PullRequest{Topics: []string{"pulled"}})
+		return struct {
+			Jobs []client.LeasedJob `json:"jobs"`
+		}{jobs}, err
+	}, nil, ""},
+	{"POST /v1/pull", func(ctx ctx, c *client.Client) (any, error) {
+		_, err := c.Pull(ctx, client.PullRequest{Topics: []string{"t", "u"}})
+		return nil, err
+	}, client.PullRequest{}, ""},
+	{"POST /v1/pull/ack", func(ctx ctx, c *client.Client) (any, error) {
+		results, err := c.Ack(ctx, []string{"r"})
+		return struct {
+			Results []client.ReceiptResult `json:"results"`
+		}{results}, err
+	}, nil, ""},
+	{"POST /v1/pull/nack", func(ctx ctx, c *client.Client) (any, error) {
+		_, err := c.Nack(ctx, []client.Nack{{Receipt: "r"}})
+		return nil, err
+	}, struct {
+		Receipts []client.Nack `json:"receipts"`
+	}{}, ""},
+	{"POST /v1/pull/extend", func(ctx ctx, c *client.Client) (any, error) {
+		_, err := c.Extend(ctx, []string{"r"}, time.Minute)
+		return nil, err
+	}, nil, ""},
 	{"GET /v1/whoami", func(ctx ctx, c *client.Client) (any, error) { return one(c.WhoAmI(ctx)) }, nil, ""},
 	{"POST /v1/keys", func(ctx ctx, c *client.Client) (any, error) {
 		return one(c.CreateKey(ctx, client.KeyDraft{Name: "k", Scope: "read"}))

@@ -45,6 +45,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverSigning(a)
 	coverTopics(a)
 	coverGroups(a)
+	coverPulls(a)
 	coverCalendars(a)
 	coverOperations(a)
 	coverSchedules(a)
@@ -428,10 +429,14 @@ func coverFaults(a *keyedAPI) {
 		"PATCH " + calendarPath: `{}`,
 		"PATCH " + schedulePath: `{}`,
 
-		"PUT " + groupPath:    `{"members":[]}`,
-		"PUT " + calendarPath: `{"dates":[]}`,
-		"PUT " + schedulePath: `{"every":"1h","job":{"url":"https://shop.example/hook"}}`,
-		"POST " + previewPath: `{"every":"1h"}`,
+		"PUT " + groupPath:             `{"members":[]}`,
+		"PUT " + calendarPath:          `{"dates":[]}`,
+		"PUT " + schedulePath:          `{"every":"1h","job":{"url":"https://shop.example/hook"}}`,
+		"POST " + pullPath:             `{"topics":["t"]}`,
+		"POST " + pullPath + "/ack":    `{"receipts":["MSAxIHQvd2FpdHM"]}`,
+		"POST " + pullPath + "/nack":   `{"receipts":[{"receipt":"MSAxIHQvd2FpdHM"}]}`,
+		"POST " + pullPath + "/extend": `{"receipts":["MSAxIHQvd2FpdHM"]}`,
+		"POST " + previewPath:          `{"every":"1h"}`,
 	}
 	for _, fault := range []struct {
 		code httpapi.Code

@@ -20,6 +20,7 @@ var (
 		"group":        func(d *job.Draft, f wire.Field) { d.Group = f.Text() },
 		"filter_label": func(d *job.Draft, f wire.Field) { d.FilterLabel = f.Text() },
 		"url":          func(d *job.Draft, f wire.Field) { d.Destination = (*job.Destination)(f.Text()) },
+		"pull":         func(d *job.Draft, f wire.Field) { d.Pull = new(f.Boolean()) },
 		"method":       func(d *job.Draft, f wire.Field) { d.Method = f.Text() },
 		"delay":        func(d *job.Draft, f wire.Field) { d.Delay = f.Duration() },
 		"at":           func(d *job.Draft, f wire.Field) { d.At = f.Instant() },

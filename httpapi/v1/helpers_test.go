@@ -102,7 +102,7 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 	a.recent, a.endpoints = recent.New(recent.Options{}), &fakeEndpoints{faults: a.faults}
 	o := testOptions{
 		Options: Options{
-			Restoring: a.restoring, Signing: a.signing, Events: faultyEvents{a.events, a.faults},
+			Pulls: a.newPulls(), Restoring: a.restoring, Signing: a.signing, Events: faultyEvents{a.events, a.faults},
 		},
 		serverOptions: serverOptions{Logger: slog.New(slog.DiscardHandler)},
 		jobsOptions:   jobsOptions{Recent: a.recent, Endpoints: a.endpoints, Topics: settings, Policy: retrypolicy.Default()},

@@ -30,6 +30,7 @@ type Options struct {
 	Schedules  Schedules
 	Groups     *groups.Manager
 	Calendars  *calendars.Manager
+	Pulls      Pulls
 	Alerts     Alerts
 	Events     Events
 	// Access manages the API keys; nil: the server has no keys.

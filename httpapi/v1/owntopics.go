@@ -20,7 +20,9 @@ var ownTopics = map[string]bool{
 	"POST " + schedulePath + "/pause": true, "POST " + schedulePath + "/resume": true,
 	"POST " + schedulePath + "/skip": true, "POST " + schedulePath + "/unskip": true, "GET " + calendarsPath: true, "GET " + calendarPath: true,
 	"POST " + schedulePath + "/run": true, "POST " + schedulePath + "/backfill": true,
-	"POST /v1/endpoints/test": true, "GET " + eventsPath: true, "GET /v1/whoami": true,
+	"POST /v1/endpoints/test": true, "GET " + eventsPath: true,
+	"POST " + pullPath: true, "POST " + pullPath + "/ack": true, "POST " + pullPath + "/nack": true, "POST " + pullPath + "/extend": true,
+	"GET /v1/whoami": true,
 }
 
 const operationPath = "/v1/operations/{id}"

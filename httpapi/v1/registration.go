@@ -34,6 +34,7 @@ func writeRegistration(w *jsonout.Writer, d *job.Draft) {
 	jsonout.IfGiven("biz_key", d.BizKey, w.Text)
 	jsonout.IfGiven("order_key", d.OrderKey, w.Text)
 	jsonout.IfGiven("url", (*string)(d.Destination), w.Text)
+	jsonout.IfGiven("pull", d.Pull, w.Boolean)
 	jsonout.IfGiven("method", d.Method, w.Text)
 	jsonout.IfGiven("at", d.At, w.Instant)
 	jsonout.IfGiven("delay", d.Delay, w.Duration)

@@ -179,7 +179,7 @@ func TestDetails(t *testing.T) {
 	want["count"] = map[string]any{"count": 0.0, "target": 2.0, "at_deadline": "fire", "fired": false}
 	for name := range draftFields {
 		switch _, given := want[name]; {
-		case name == "body" || name == "body_base64" || name == "at" || name == "on_conflict" || name == "group" || name == "filter_label":
+		case name == "body" || name == "body_base64" || name == "at" || name == "on_conflict" || name == "group" || name == "pull" || name == "filter_label":
 		case !given:
 			t.Errorf("%s is not in this test", name)
 		}

@@ -21,6 +21,7 @@ const (
 	eventsPath = "/v1/events"
 	groupsPath = "/v1/groups"
 	groupPath  = groupsPath + "/{group}"
+	pullPath   = "/v1/pull"
 )
 
 // route is one call of the API.
@@ -98,6 +99,11 @@ var routes = []route{
 	{http.MethodPost, "/v1/topics/{topic}/pause", access.Write, bodyOptionalJSON, nil, setState(topics.Paused, pauseFields)},
 	{http.MethodPost, "/v1/topics/{topic}/drain", access.Write, bodyOptionalJSON, nil, setState(topics.Draining, drainFields)},
 	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, bodyEmptyJSON, nil, setState(topics.Active, wire.FieldSet[job.Pause]{})},
+	{http.MethodPost, "/v1/topics/{topic}/pull", access.Consume, bodyOptionalJSON, nil, (*API).pullTopic},
+	{http.MethodPost, pullPath, access.Consume, bodyJSON, nil, (*API).pullTopics},
+	{http.MethodPost, pullPath + "/ack", access.Consume, bodyJSON, nil, (*API).ackPulled},
+	{http.MethodPost, pullPath + "/nack", access.Consume, bodyJSON, nil, (*API).nackPulled},
+	{http.MethodPost, pullPath + "/extend", access.Consume, bodyJSON, nil, (*API).extendPulled},
 	{http.MethodGet, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, signed((*API).getSecret)},
 	{http.MethodPut, "/v1/topics/{topic}/signing", access.Admin, bodyJSON, nil, signed((*API).putSecret)},
 	{http.MethodDelete, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, signed((*API).deleteSecret)},
@@ -162,9 +168,9 @@ func (s *API) dialect() httpapi.Dialect {
 		d.Routes[i] = httpapi.Route{
 			Method: rt.method, Path: rt.path, Scope: rt.scope,
 			OwnTopics: ownTopics[rt.method+" "+rt.path],
-			Safe:      rt.path == planPath || rt.path == previewPath,
+			Safe:      rt.path == planPath || rt.path == previewPath || rt.scope == access.Consume,
 			Registers: rt.method == http.MethodPost && (rt.path == jobsPath || rt.path == batchPath),
-			Stream:    rt.path == eventsPath,
+			Stream:    rt.path == eventsPath || rt.path == pullPath || rt.path == "/v1/topics/{topic}/pull", // the wait is theirs
 			Handle:    func(c *httpapi.Call) error { return s.serve(&request{Call: c, row: &rt}, names) },
 		}
 	}

@@ -27,6 +27,10 @@ func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.C
 			t.afterStep(o.Longest)
 		}
 		c := carrying{txn: t, o: o, room: min(o.Cap-len(s.ready), maxCarry), met: map[string]struct{}{}}
+		if o.Pull != nil {
+			result = c.pull()
+			return
+		}
 		result = c.run()
 	})
 	if err != nil {
@@ -150,6 +154,12 @@ func (c *carrying) visit(run *rules.Run, v *rules.Visit, l *lane) {
 	}
 	most := run.Most(v)
 	taken := c.again(most, l)
+	if l.Pulled() { // the others wait for consumers
+		c.room -= taken
+		run.Took(v, taken)
+		c.s.queue(l, l.head(c.txn, 0))
+		return
+	}
 	taken += c.take(min(most-taken, run.Free(v, c.s.inFlight(l))), l)
 	c.room -= taken
 	run.Took(v, taken)
@@ -204,7 +214,9 @@ func (c *carrying) take(n int, l *lane) (taken int) {
 
 func (c *carrying) push(l *lane, id string, from job.State) {
 	hint := store.Hint{Lane: l.Lane, ID: id}
-	c.s.ready = append(c.s.ready, hint)
+	if c.o.Pull == nil {
+		c.s.ready = append(c.s.ready, hint)
+	}
 	c.carried = append(c.carried, store.Carried{Hint: hint, From: from})
 }
 

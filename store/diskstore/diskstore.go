@@ -81,6 +81,7 @@ type Store struct {
 	pushed    chan struct{}              // closed when hints arrive; nil while nobody waits
 	wakers    map[chan struct{}]struct{} // one for each caller of Wakeups
 	inboxes   map[*inbox]struct{}        // one for each caller of Listen
+	pulls     map[string]job.Instant     // of topics: when consumers of pull queues may find jobs, since the lock was taken
 	earlier   bool                       // the line got an earlier head since the lock was taken
 	lock      lock
 	epoch     string      // of SwapEpoch
@@ -120,6 +121,7 @@ func Open(o Options) (*Store, error) {
 		ranked:    map[string]*ranked{},
 		line:      btree.NewBTreeGOptions(byLook, btree.Options{NoLocks: true}),
 		wakers:    map[chan struct{}]struct{}{},
+		pulls:     map[string]job.Instant{},
 		inboxes:   map[*inbox]struct{}{},
 	}
 	var err error
@@ -188,8 +190,13 @@ func (s *Store) enter(ctx context.Context) (job.Instant, error) {
 	return now, nil
 }
 
-// leave wakes the carriers if the call made a lane the earliest, and unlocks the store.
+// leave wakes the carriers if the call made a lane the earliest, and consumers of pull queues,
+// and unlocks the store.
 func (s *Store) leave() {
+	for topic, at := range s.pulls {
+		s.publish(store.PullChannel, []byte(store.PullMessage(topic, at)))
+	}
+	clear(s.pulls)
 	if s.earlier {
 		for w := range s.wakers {
 			select {

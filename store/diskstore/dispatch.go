@@ -209,6 +209,8 @@ func (t *txn) settle(st *job.Settlement) store.Settled {
 		return store.Settled{Status: store.Missing, Now: t.now}
 	case rec.Token != st.Token:
 		return store.Settled{Status: store.Stale, Now: t.now}
+	case st.Extends():
+		return t.extendLease(rec, st.Delay)
 	case rec.State == job.Running:
 		return t.apply(rec, st)
 	case st.Token != 0 && rec.settledBy == st.Token:

@@ -126,11 +126,15 @@ func parseEntry(key, value []byte, n int) entry {
 	return entry{at: at, id: id, state: job.State(value[0]), place: parsePlace(value[1:]), size: int(size)}
 }
 
-// head is when the bucket next needs attention; waiting jobs do not before limited.
+// head is when the bucket next needs attention of a carrier; waiting jobs do not before limited,
+// nor those of a pull queue.
 func (l *lane) head(t *txn, limited job.Instant) job.Instant {
 	at := parkedAt
 	if f, ok := l.flights.Min(); ok {
 		at = f.until
+	}
+	if l.Pulled() {
+		return at
 	}
 	if e, ok := l.first(t); ok {
 		at = min(at, max(e.at, limited))
@@ -203,6 +207,11 @@ func (t *txn) look(l *lane) {
 		t.s.unqueue(l)
 		t.s.stopWaiting(l)
 		return
+	}
+	if l.Pulled() {
+		if e, ok := l.first(t); ok {
+			t.s.tellConsumers(l.Topic, max(e.at, l.limited))
+		}
 	}
 	at := max(l.head(t, l.limited), l.endpoint.circuit.OpenUntil)
 	if l.queued && (at == l.wake || at <= t.now && l.wake <= t.now) {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"slices"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -74,6 +75,9 @@ const rowsPerSettlement = 2
 // Settle settles in the store, and answers after the commit to the ledger, or the first try:
 // the store has the outcome.
 func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
+	if !slices.ContainsFunc(settlements, func(t job.Settlement) bool { return !t.Extends() }) {
+		return s.inner.Settle(ctx, settlements) // the attempts go on
+	}
 	keys, following := keysOfSettlements(settlements)
 	c, err := s.begin(ctx, false, rowsPerSettlement*len(settlements)+rowsPerRegistration*following, keys...)
 	if err != nil {

@@ -38,6 +38,9 @@ func lineOf(answer []string) ([]inLine, error) {
 // one command.
 func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.CarryResult, error) {
 	sh := s.shards[n]
+	if o.Pull != nil {
+		return s.carryFrom(ctx, n, pullLanes(o.Pull), o)
+	}
 	line, now, err := s.earliestLanes(ctx, sh)
 	if err != nil {
 		return store.CarryResult{}, err
@@ -61,6 +64,17 @@ func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.C
 	// Lanes of one endpoint take its last places in turn.
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] }) //nolint:gosec // no secret
 	return s.carryFrom(ctx, n, due, o)
+}
+
+// pullLanes are the names of all lanes that the pull queues of topics may have.
+func pullLanes(topics []string) []string {
+	var names []string
+	for _, topic := range topics {
+		for _, l := range job.PullLanes(topic) {
+			names = append(names, l.String())
+		}
+	}
+	return names
 }
 
 // earliestLanes returns the earliest lanes and the time. If lanes that the last plan left

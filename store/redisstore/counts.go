@@ -184,7 +184,9 @@ func (s *Store) depthOf(ctx context.Context, sh *shard) (d store.Depth, err erro
 	d.ReadyList, d.OpenCircuits = ready.Val(), openAt(circuits.Val(), d.Now)
 	d.OrderKeys, d.Behind = orderKeys.Val(), behind.Val()
 	if len(head.Val()) > 0 {
-		d.OldestDue = job.Instant(head.Val()[0].Score)
+		if at := job.Instant(head.Val()[0].Score); at < parked {
+			d.OldestDue = at
+		}
 	}
 	return d, nil
 }

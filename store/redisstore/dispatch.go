@@ -227,6 +227,9 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 			out[i] = applied(&all[i], all[i].Change(false), now)
 			out[i].UID, out[i].Version = ulid.ULID([]byte(uid)).String(), uint64(version)
 			continue
+		case version == -2:
+			out[i] = store.Settled{Status: store.Stale, Now: now}
+			continue
 		case version < 0:
 			apart[i] = true
 		}

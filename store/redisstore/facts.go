@@ -25,7 +25,10 @@ type facts struct {
 }
 
 // laneCounts counts jobs of a lane.
-type laneCounts struct{ again, waiting, inFlight int }
+type laneCounts struct {
+	again, waiting, inFlight int
+	next                     job.Instant // when the first waiting job that is not due yet is due; of a pull queue
+}
 
 // readFacts reads the facts about lanes of the n-th shard, of which some are due. If all are,
 // it looks for their rivals.
@@ -46,7 +49,7 @@ func (s *Store) readFacts(ctx context.Context, n int, names []string, due int, o
 		}
 		ordered = ordered || f.Lanes[i].Ordered
 	}
-	reply, err := s.askFacts(ctx, sh, names, o.EndpointLimit > 0, due == len(names), ordered && o.AwaitWhole)
+	reply, err := s.askFacts(ctx, sh, names, o.EndpointLimit > 0, o.Pull == nil && due == len(names), ordered && o.AwaitWhole)
 	if err != nil {
 		return nil, err
 	}
@@ -63,10 +66,19 @@ func (s *Store) readFacts(ctx context.Context, n int, names []string, due int, o
 	f.addEndpoints(listOf(reply[5]))
 	for i, answer := range listOf(reply[7]) {
 		of := listOf(answer)
-		if len(of) != 3 {
+		if len(of) < 3 {
 			return nil, fmt.Errorf("redisstore: facts answered %d values for a lane", len(of))
 		}
-		c := laneCounts{intOf(of[0]), intOf(of[1]), intOf(of[2])}
+		c := laneCounts{again: intOf(of[0]), waiting: intOf(of[1]), inFlight: intOf(of[2])}
+		switch {
+		case o.Pull != nil: // carriers see to leases that have ended
+			c.again = 0
+			if len(of) > 3 {
+				c.next = job.Instant(intOf(of[3]))
+			}
+		case f.Lanes[i].Pulled():
+			c.waiting = 0
+		}
 		f.lanes = append(f.lanes, c)
 		f.own[f.Lanes[i].Plain()] += c.inFlight
 	}
@@ -116,6 +128,23 @@ func (f *facts) addEndpoints(answers []any) {
 		}
 		f.Circuits[of[0]] = c
 	}
+}
+
+// onlyDue leaves out lanes without due jobs, so that they have no share, and returns when the first
+// waiting job that is not due yet is due; 0: never.
+func (f *facts) onlyDue() (next job.Instant) {
+	due := 0
+	for i, has := range f.lanes {
+		if has.next != 0 && (next == 0 || has.next < next) {
+			next = has.next
+		}
+		if has.waiting > 0 {
+			f.Lanes[due], f.names[due], f.lanes[due] = f.Lanes[i], f.names[i], has
+			due++
+		}
+	}
+	f.Lanes, f.names, f.lanes, f.Due = f.Lanes[:due], f.names[:due], f.lanes[:due], due
+	return next
 }
 
 // inFlight counts the jobs in flight that may limit a lane.

@@ -34,6 +34,9 @@ func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) err
 		if err := s.callLanes(ctx, sh, sh.lanesOf(topic)); err != nil {
 			return err
 		}
+		if err := s.db.Publish(ctx, sh.wake+pullChannel, store.PullMessage(topic, 0)).Err(); err != nil {
+			return s.wrap(err)
+		}
 	}
 	return nil
 }

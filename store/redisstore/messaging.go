@@ -13,6 +13,9 @@ import (
 // subscriptionPing is after how long a silent subscription is checked.
 const subscriptionPing = 30 * time.Second
 
+// pullChannel ends the name of the channel of a shard for store.PullChannel, see lua/lib/lanes.lua.
+const pullChannel = ":pull"
+
 // channel is the name of a channel in Redis. Each node of a Cluster has it.
 func (s *Store) channel(name string) string { return s.shards[0].prefix + "channel:" + name }
 
@@ -26,7 +29,14 @@ func (s *Store) Publish(ctx context.Context, channel string, message []byte) err
 
 // Listen receives messages.
 func (s *Store) Listen(ctx context.Context, channel string, receive func(message []byte)) error {
-	return s.subscribe(ctx, []string{s.channel(channel)}, func(_ string, m *redis.Message) {
+	names := []string{s.channel(channel)}
+	if channel == store.PullChannel { // the scripts of each shard publish there
+		names = names[:0]
+		for _, sh := range s.shards {
+			names = append(names, sh.wake+pullChannel)
+		}
+	}
+	return s.subscribe(ctx, names, func(_ string, m *redis.Message) {
 		if m == nil {
 			receive(nil)
 			return

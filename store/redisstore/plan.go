@@ -31,19 +31,50 @@ func (s *Store) carryFrom(ctx context.Context, n int, names []string, o store.Ca
 			names = append(names, f.rivals...)
 			continue
 		}
+		if o.Pull != nil {
+			r, ok, err := s.pull(ctx, sh, f)
+			if err != nil || ok {
+				return r, err
+			}
+			continue
+		}
 		if f.ready >= o.Cap {
 			return store.CarryResult{Full: true}, nil
 		}
-		keys, args := sh.moves(f)
+		keys, args, _ := sh.moves(f)
 		reply, err := s.eval(ctx, carryScript, keys, args)
 		if err != nil {
 			return store.CarryResult{}, err
 		}
 		if len(reply) > 1 {
-			return sh.carried(reply, o.Cap)
+			return sh.carried(reply, o)
 		}
 	}
 	return store.CarryResult{}, nil // other nodes keep changing the facts: the next round makes another plan
+}
+
+// pull carries from pull queues. It returns false if the facts are old.
+func (s *Store) pull(ctx context.Context, sh *shard, f *facts) (r store.CarryResult, ok bool, err error) {
+	later := f.onlyDue()
+	f.ready = 0
+	keys, args, next := sh.moves(f)
+	if len(keys) > len(sh.own[carryScript]) { // something is due
+		reply, err := s.eval(ctx, carryScript, keys, args)
+		if err != nil || len(reply) <= 1 {
+			return r, false, err
+		}
+		if r, err = sh.carried(reply, f.Options); err != nil {
+			return r, false, err
+		}
+	}
+	if next == 0 || later != 0 && later < next {
+		next = later
+	}
+	r.Wait, r.Full = -1, false
+	if next != 0 {
+		r.Wait = max(0, next.Sub(f.Now))
+	}
+	return r, true, nil
 }
 
 // moves is one plan in the arguments of lua/carry.lua, list by list.
@@ -53,6 +84,14 @@ type moves struct {
 	keys                            []string
 	limited, closed, waiting, lanes []any
 	numbers                         map[int]int // of lanes in lanes, from 1, by their numbers in the facts
+	next                            job.Instant // when consumers may find more in a pull queue; 0: unknown
+}
+
+// note notes when consumers may find more.
+func (m *moves) note(at job.Instant) {
+	if m.next == 0 || at < m.next {
+		m.next = at
+	}
 }
 
 // Values of a lane's next visit that are not times.
@@ -62,21 +101,31 @@ const (
 	lookNow      = "0"
 )
 
-// moves makes a plan, and returns the keys and arguments of the script that executes it.
-func (sh *shard) moves(f *facts) ([]string, []any) {
+// moves makes a plan, and returns the keys and arguments of the script that executes it, and when
+// consumers may find more in a pull queue.
+func (sh *shard) moves(f *facts) ([]string, []any, job.Instant) {
 	plan := rules.MakePlan(&f.Facts)
 	m := moves{facts: f, run: plan.Run(min(maxBatch, f.Options.Cap-f.ready)), keys: sh.own[carryScript], numbers: map[int]int{}}
 	for i := range plan.Visits {
 		if m.run.Room() == 0 {
+			m.note(f.Now)
 			break // the others keep their places in line
 		}
 		v := &plan.Visits[i]
+		if f.Options.Pull != nil && v.PutOff != 0 {
+			m.note(v.PutOff)
+			continue
+		}
 		m.numbers[v.Lane] = len(m.numbers) + 1
 		m.keys = append(m.keys, sh.bucket(f.names[v.Lane]))
 		m.visit(v)
 	}
 	tokens := map[string]string{}
-	m.run.Slots(func(v *rules.Visit, at job.Instant) { m.setLook(v, at) },
+	m.run.Slots(func(v *rules.Visit, at job.Instant) {
+		if m.note(at); f.Options.Pull == nil {
+			m.setLook(v, at)
+		}
+	},
 		func(topic string, p rules.Pace) { tokens[topic] = strconv.FormatFloat(p.Next, 'f', 3, 64) })
 	for i := range plan.Topics {
 		if t := &plan.Topics[i]; t.Limit > 0 || tokens[t.Name] != "" {
@@ -86,14 +135,14 @@ func (sh *shard) moves(f *facts) ([]string, []any) {
 	for _, endpoint := range f.closed {
 		m.closed = append(m.closed, endpoint)
 	}
-	args := []any{f.plan, millis(f.Options.Visibility)}
+	args := []any{f.plan, millis(f.Options.Visibility), f.Options.Pull != nil}
 	for _, list := range []struct {
 		items []any
 		each  int
 	}{{m.limited, 3}, {m.closed, 1}, {m.waiting, 4}, {m.lanes, argsOfLane}} {
 		args = append(append(args, len(list.items)/list.each), list.items...)
 	}
-	return m.keys, args
+	return m.keys, args, m.next
 }
 
 // argsOfLane is the number of arguments of a lane. The last is its next visit.
@@ -122,25 +171,40 @@ func (m *moves) visit(v *rules.Visit) {
 		return
 	}
 	wait := m.run.Rest(v, again+fresh, m.inFlight(l))
+	if m.Options.Pull != nil {
+		if !wait.Paced {
+			m.note(wait.Pull(m.Now))
+		}
+		if wait.Called {
+			m.await(v, wait)
+		}
+		add(again, fresh, lookAsNeeded)
+		return
+	}
 	switch {
 	case wait.Paced, wait.Cut: // it gets a slot, or keeps its place in line
 		add(again, fresh, lookStays)
 	case wait.Limit == 0:
 		add(again, fresh, lookNow) // to the end of the line
 	case wait.Called:
-		name := m.names[v.Lane]
-		if wait.Own {
-			name = "=" + name
-		}
-		m.waiting = append(m.waiting, m.numbers[v.Lane], name, wait.Limit, int64(wait.Look))
+		m.await(v, wait)
 		add(again, fresh, lookStays)
 	default:
 		add(again, fresh, int64(wait.Look))
 	}
 }
 
+// await has a lane called when a place becomes free.
+func (m *moves) await(v *rules.Visit, wait rules.Wait) {
+	name := m.names[v.Lane]
+	if wait.Own {
+		name = "=" + name
+	}
+	m.waiting = append(m.waiting, m.numbers[v.Lane], name, wait.Limit, int64(wait.Look))
+}
+
 // carried reads the answer to a plan that was executed.
-func (sh *shard) carried(reply []any, most int) (store.CarryResult, error) {
+func (sh *shard) carried(reply []any, o store.CarryOptions) (store.CarryResult, error) {
 	if len(reply) < 3 || len(reply)%2 != 1 {
 		return store.CarryResult{}, fmt.Errorf("redisstore: carry answered %d values", len(reply))
 	}
@@ -153,8 +217,10 @@ func (sh *shard) carried(reply []any, most int) (store.CarryResult, error) {
 	if len(line) > 0 {
 		r.Wait = max(0, line[0].look.Sub(now))
 	}
-	sh.line.Store(&line)
-	r.Full = r.Wait == 0 && intOf(reply[1]) >= most
+	if o.Pull == nil {
+		sh.line.Store(&line)
+	}
+	r.Full = r.Wait == 0 && intOf(reply[1]) >= o.Cap
 	for i := 3; i < len(reply); i += 2 {
 		raw, _ := reply[i].(string)
 		hint, err := parseHint(raw)

@@ -285,6 +285,9 @@ func (m *maker) setTerms(v *Visit) (weight int) {
 }
 
 func (m *maker) endpointPlaces(l job.Lane, circuit store.Circuit) Places {
+	if l.Pulled() {
+		return Places{} // the limit protects a receiver from calls
+	}
 	limit, pause := EndpointLimit(&m.Options, l.Topic, m.Shards), limitPause
 	if most := CircuitLimit(circuit, &m.Options, m.Shards, m.Now); most > 0 && (limit == 0 || most < limit) {
 		limit, pause = most, restraintPause

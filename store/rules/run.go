@@ -3,6 +3,7 @@ package rules
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/duehook/duehook/job"
 )
@@ -137,6 +138,17 @@ func (r *Run) Rest(v *Visit, took int, n InFlight) Wait {
 	}
 	return Wait{Cut: r.cut}
 }
+
+// Pull is when consumers look again at a pull queue that has more due jobs, unless Paced. Who
+// frees a place tells them, but may miss a consumer that has just begun to wait.
+func (w Wait) Pull(now job.Instant) job.Instant {
+	if w.Limit == 0 {
+		return now
+	}
+	return min(w.Look, now.Add(pullLook))
+}
+
+const pullLook = time.Second
 
 // await queues a visit for a slot. Visits arrive by rank. Within a rank, visits without a
 // carried job go first.

@@ -91,7 +91,7 @@ var (
 	written = slices.Concat(nameCases, groupCases, occurrenceCases, callbackCases, countCases, documentCases)
 	kept    = slices.Concat(
 		registerCases, conflictCases, updateCases, replayCases, readCases, carryCases, claimCases, leaseCases, settleCases, staleCases,
-		deadCases, keepCases, capacityCases, twiceCases, closeCases,
+		deadCases, keepCases, pullCases, capacityCases, twiceCases, closeCases,
 	)
 	scheduled = slices.Concat(
 		laneCases, turnCases, turnCasesOverShards, topicCases, outlookCases, listCases, cursorCases, lookUpCases, orderCases, endpointCases, dueCases, pressureCases,

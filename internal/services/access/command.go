@@ -13,14 +13,15 @@ import (
 
 // CommandUsage is the help text of Command.
 const CommandUsage = `Usage:
-  duehook apikey new --scope read|write|admin [flags]
+  duehook apikey new --scope read|write|admin|consume [flags]
 
 Creates an API key and stores it nowhere. It prints the token, which the client
 sends as "Authorization: Bearer <token>", and the line of the key for --api-keys
 of the nodes.
 
 Flags:
-  --scope <scope>      read, write or admin; each includes the ones before it
+  --scope <scope>      read, write or admin, each of which includes the ones
+                       before it; or consume, to fetch jobs from pull queues
   --name <name>        a label for the key
   --namespace <name>   namespace of the nodes that accept the key (default: default)
   --expires <time>     a time such as 2027-01-31T00:00:00Z, or a duration from
@@ -56,7 +57,7 @@ func Command(args []string, clock job.Clock, out io.Writer) error {
 	case err != nil:
 		return &UsageError{err.Error()}
 	case flags.NArg() != 1 || flags.Arg(0) != "new":
-		return &UsageError{"the command is duehook apikey new --scope read|write|admin"}
+		return &UsageError{"the command is duehook apikey new --scope read|write|admin|consume"}
 	}
 	now := job.InstantOf(clock.Now())
 	if d.ExpiresAt = expires; expires != "" {

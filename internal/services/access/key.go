@@ -70,7 +70,7 @@ func (k *Key) Line() string {
 // that begin with # are comments. A key consists of name=value fields, separated by
 // spaces, in any order:
 //
-//	scope      read, write or admin; required
+//	scope      read, write, admin or consume; required
 //	id, sha256 the key's id and the SHA-256 of its token in hexadecimal, or
 //	token      the token itself instead of these two
 //	name       a label

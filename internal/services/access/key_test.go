@@ -78,7 +78,7 @@ func TestParseKeysTellsWhatIsWrong(t *testing.T) {
 		{"an unknown field", "scope=read secret=" + token, "key 1: field 2 is none of"},
 		{"a field twice", "scope=read scope=write token=" + token, "scope is given twice"},
 		{"no scope", "token=" + token, "scope=admin is missing"},
-		{"another scope", "scope=root token=" + token, "scope must be read, write or admin"},
+		{"another scope", "scope=root token=" + token, "scope must be read, write, admin or consume"},
 		{"the scope of nobody", "scope=none token=" + token, "scope must be"},
 		{"no secret", "scope=read id=aaaaaaaa", "give id and sha256, or token"},
 		{"no id", "scope=read sha256=" + someDigest, "give id and sha256, or token"},

@@ -71,7 +71,7 @@ func TestCreateTellsAllThatIsWrong(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	want := []job.FieldError{
-		{Field: "scope", Message: "must be read, write or admin"},
+		{Field: "scope", Message: "must be read, write, admin or consume"},
 		{Field: "name", Message: "may contain letters, digits and . _ : @ - only"},
 		{Field: "rate", Message: errRate.Error()},
 		{Field: "expires_at", Message: "must be in the future"},

@@ -5,10 +5,11 @@ import (
 	"fmt"
 )
 
-// Scope is what a key permits, and what a call requires. A scope includes all lower ones.
+// Scope is what a key permits, and what a call requires. A scope includes all lower ones;
+// Consume stands aside.
 type Scope uint8
 
-// The scopes. Keys have Read, Write or Admin.
+// The scopes. Keys have Read, Write, Admin or Consume.
 const (
 	// Nobody is the zero value. A call whose scope was forgotten is refused to everybody.
 	Nobody Scope = iota
@@ -21,9 +22,12 @@ const (
 	Write
 	// Admin permits what gives access or brings data back: keys, signing secrets and restoring.
 	Admin
+	// Consume permits fetching jobs from pull queues and answering for them, and nothing else.
+	// Write includes it, Read does not.
+	Consume
 )
 
-var scopeNames = map[Scope]string{Nobody: "none", Public: "public", Read: "read", Write: "write", Admin: "admin"}
+var scopeNames = map[Scope]string{Nobody: "none", Public: "public", Read: "read", Write: "write", Admin: "admin", Consume: "consume"}
 
 func (s Scope) String() string {
 	if name, ok := scopeNames[s]; ok {
@@ -35,16 +39,26 @@ func (s Scope) String() string {
 // MarshalText returns the name of the scope.
 func (s Scope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads the scope of a key: read, write or admin.
+// UnmarshalText reads the scope of a key: read, write, admin or consume.
 func (s *Scope) UnmarshalText(name []byte) error {
-	for _, known := range []Scope{Read, Write, Admin} {
+	for _, known := range []Scope{Read, Write, Admin, Consume} {
 		if string(name) == known.String() {
 			*s = known
 			return nil
 		}
 	}
 	*s = Nobody
-	return errors.New("must be read, write or admin")
+	return errors.New("must be read, write, admin or consume")
 }
 
-func (s Scope) includes(need Scope) bool { return need != Nobody && s >= need }
+func (s Scope) includes(need Scope) bool {
+	switch {
+	case need == Nobody:
+		return false
+	case s == Consume:
+		return need == Consume || need == Public
+	case need == Consume:
+		return s >= Write
+	}
+	return s >= need
+}

@@ -63,14 +63,18 @@ func CallbackBody(policy retrypolicy.Policy) func(callback *job.Job) ([]byte, er
 	}
 }
 
+// RequestHeaders are the headers of a job's request that its registration gave.
+func RequestHeaders(s *job.Spec) []job.Header {
+	if s.ContentType == "" {
+		return s.Headers
+	}
+	return append(slices.Clip(s.Headers), job.Header{Name: "Content-Type", Value: s.ContentType})
+}
+
 // writeRequest writes the headers and the body that a job sends.
 func writeRequest(w *jsonout.Writer, s *job.Spec) {
-	headers := s.Headers
-	if s.ContentType != "" {
-		headers = append(slices.Clip(headers), job.Header{Name: "Content-Type", Value: s.ContentType})
-	}
 	w.In("request", func() {
-		w.Headers("headers", headers)
+		w.Headers("headers", RequestHeaders(s))
 		w.Base64("body_base64", s.Body)
 	})
 }

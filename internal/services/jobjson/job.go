@@ -21,8 +21,14 @@ func WriteJob(w *jsonout.Writer, j *job.Job, policy retrypolicy.Policy) {
 	w.TextIfAny("order_key", s.OrderKey)
 	w.Labels("labels", s.Labels)
 	w.TextIfAny("dialect", s.DialectName())
-	w.URL("url", string(s.Destination))
-	w.Text("method", s.HTTPMethod())
+	if s.Destination.Pulled() {
+		w.Null("url")
+		w.Null("method")
+		w.Boolean("pull", true)
+	} else {
+		w.URL("url", string(s.Destination))
+		w.Text("method", s.HTTPMethod())
+	}
 	w.Text("state", j.State.String())
 	w.Integer("priority", s.Priority.Number())
 	w.Instant("due_at", j.DueAt)

@@ -1,7 +1,8 @@
 -- Carries a plan out: moves due jobs to the ready list. They stay in their buckets until
 -- their visibility deadline, so a lost hint loses nothing. The script decides nothing.
 -- KEYS own, then each lane's bucket
--- ARGV plan (its number, see facts.lua), visibility, then lists behind their lengths:
+-- ARGV plan (its number, see facts.lua), visibility, pulled (1: the caller claims the jobs
+--      itself, and nothing goes to the ready list), then lists behind their lengths:
 --      topics with limits: name, new token ('': as it was), most jobs in flight (0: any number)
 --      endpoints whose stored circuits have closed
 --      lanes that wait for a place: number, name in places, most jobs in flight, look
@@ -9,13 +10,13 @@
 --      the bucket needs one, '-': as it was)
 -- Returns now, and nothing else if the plan is old. Otherwise now, the length of the ready
 --   list, the first lanes with their looks, then hint and state of each carried job.
-local visibility, now = tonumber(ARGV[2]), now_ms()
+local visibility, pulled, now = tonumber(ARGV[2]), ARGV[3] == '1', now_ms()
 if (redis.call('GET', plan) or '0') ~= ARGV[1] then
   return { now }
 end
 
 -- list reads the next list. Each item has so many arguments.
-local read = 2
+local read = 3
 local function list(each)
   local items, length = {}, tonumber(ARGV[read + 1])
   for n = 1, length do
@@ -44,6 +45,9 @@ local function take(lane, key, low, high, n)
   end
   if #found > 0 then
     redis.call('ZADD', key, unpack(rescored))
+    if pulled then
+      redis.call('ZADD', lanes, 'LT', text(now + visibility), lane)
+    end
   end
 end
 
@@ -62,7 +66,7 @@ for n, l in ipairs(given) do
   if fresh ~= '0' then
     take(lane, key, '0', now + 1, fresh)
   end
-  needs[n] = next_look(key)
+  needs[n] = next_look(key, lane)
   if not needs[n] then
     without_jobs[#without_jobs + 1] = lane
   elseif look == '' then
@@ -115,6 +119,6 @@ end
 if #hints > 0 then
   redis.call('INCR', plan)
 end
-reply[2] = #hints > 0 and redis.call('RPUSH', ready, unpack(hints)) or redis.call('LLEN', ready)
+reply[2] = #hints > 0 and not pulled and redis.call('RPUSH', ready, unpack(hints)) or redis.call('LLEN', ready)
 reply[3] = redis.call('ZRANGE', lanes, '0', text(AT_ONCE - 1), 'WITHSCORES')
 return reply

@@ -137,7 +137,7 @@ for n, j in ipairs(jobs) do
       local new = claimed(h, from, lease_expired)
       write_part(j, j.field, new.text .. '\n' .. (progress and string.sub(progress, #h.text + 2) or uid))
       write('ZADD', j.lane.bucket, score(RUNNING, till), j.id)
-      look_at(j.lane.name, till)
+      look_at(j.lane.name, till, true)
       count(j.lane.name, state, -1)
       count(j.lane.name, RUNNING, 1)
       answer(n, j, from, new)

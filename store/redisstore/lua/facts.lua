@@ -6,7 +6,8 @@
 -- Returns now, the number of the plan, the length of the ready list, 1 if the shard is whole;
 --   a list for each topic with limits: its name, limits, token and jobs in flight; for each
 --   endpoint: its name, circuit and jobs in flight; the rivals; for each lane: its jobs in
---   flight that are due again, its waiting jobs that are due, all its jobs in flight. With
+--   flight that are due again, its waiting jobs that are due, all its jobs in flight, and
+--   when the first waiting job after those is due, of a lane of a pull queue. With
 --   rivals the lanes are left out: they are counted together.
 local now = now_ms()
 local given = { unpack(ARGV, 4) }
@@ -124,6 +125,14 @@ local function wake(lane, key)
   redis.call('ZREM', calls, unpack(called))
 end
 
+-- next_in is when the first of a bucket's jobs that are not due yet is due; of a lane of a pull queue.
+local function next_in(lane, key)
+  if is_pulled(lane) then
+    local first = redis.call('ZRANGE', key, text(now + 1), '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+    return first and math.floor(tonumber(first)) or nil
+  end
+end
+
 -- count_lane counts a lane's jobs. A bucket of a few entries is read at once.
 local FEW, LAST_OF_FEW = 3, '3'
 local function count_lane(key)
@@ -164,6 +173,7 @@ for n, lane in ipairs(#rivals == 0 and given or {}) do
     wake(lane, key)
   end
   of_lanes[n] = count_lane(key)
+  of_lanes[n][4] = next_in(lane, key)
 end
 local is_whole = ARGV[3] == '1' and lacks_none(whole)
 return { now, redis.call('GET', plan) or '0', redis.call('LLEN', ready), is_whole and 1 or 0, of_topics, of_endpoints, rivals, of_lanes }

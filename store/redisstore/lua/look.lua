@@ -19,7 +19,7 @@ for n = OWN_KEYS + 1, #KEYS do
       left = left - #nearer / 2
     end
   end
-  local look = next_look(bucket)
+  local look = next_look(bucket, lane)
   if look then
     redis.call('ZADD', lanes, 'XX', 'LT', text(math.max(now, look)), lane)
   end

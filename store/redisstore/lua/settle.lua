@@ -7,7 +7,7 @@
 --      each job: outcome (its number, from 1) attempt, created ("<created> <order key>" with
 --      one), names (numbers of its indexes, 0 for none)
 -- Returns now, then for each job its new version and its uid; -1 for the version of a job on
---   which Go decides, 0 for one that is for another call.
+--   which Go decides, -2 for one whose lease cannot be extended, 0 for one that is for another call.
 local forget, max_log, max_bytes = ARGV[2] == '1', tonumber(ARGV[3]), tonumber(ARGV[4])
 local SETTLED = '+' -- in the nonce's place: the holder of the token has settled
 local now = now_ms()
@@ -90,6 +90,19 @@ local function pass_turn(j, state, key, uid)
   end
 end
 
+-- extend gives a claim with a current token a new end.
+local function extend(j, h, progress, outcome)
+  if not h or h.token ~= outcome.token or h.state ~= RUNNING or not j.score then
+    return answer(-2)
+  end
+  local till = now + outcome.delay
+  write('ZADD', j.lane.bucket, score(RUNNING, till), j.id)
+  look_at(j.lane.name, till, true)
+  count(j.lane.name, place(j.score), -1)
+  count(j.lane.name, RUNNING, 1)
+  answer(tonumber(h.version), uid_of(h, progress))
+end
+
 for _, j in ipairs(jobs) do
   local a, lane, progress = j.args, j.lane, stored[j.field]
   local outcome, attempt, created = outcomes[tonumber(ARGV[a + 1])], ARGV[a + 2], ARGV[a + 3]
@@ -100,6 +113,8 @@ for _, j in ipairs(jobs) do
   local h = progress and head_of(progress)
   if progress == nil then
     answer(0)
+  elseif outcome.state == RUNNING then
+    extend(j, h, progress, outcome)
   elseif not h or h.token ~= outcome.token or h.state ~= RUNNING or h.cancel ~= '' then
     answer(-1)
   else

@@ -69,6 +69,11 @@ local function ordered(lane)
   return string.find(lane, ORDERED) ~= nil
 end
 
+-- is_pulled reports whether a lane is a part of a pull queue.
+local function is_pulled(lane)
+  return string.sub(lane, -#PULLED) == PULLED
+end
+
 -- plain_of is the lane of the same topic and endpoint with the default priority.
 local function plain_of(lane)
   return (string.gsub(lane, '|%a|', '|M|', 1))

@@ -4,9 +4,15 @@
 -- the lanes with a priority, the ZSET places lanes that wait because as many jobs of their
 -- topic are in flight as may be; one that waits for a place of its own stands there as =lane.
 
--- look_at schedules a look at a lane, at ms or earlier. A batch writes its looks once.
-local earlier = {}
-local function look_at(lane, ms)
+-- look_at schedules a look at a lane, at ms or earlier. A batch writes its looks once. Carriers
+-- look at a lane of a pull queue only when a lease of it ends: without leased, consumers look.
+local earlier, pulls = {}, {}
+local function look_at(lane, ms, leased)
+  if not leased and is_pulled(lane) then
+    local topic = topic_of(lane)
+    pulls[topic] = math.min(pulls[topic] or ms, ms)
+    ms = NEVER
+  end
   if not earlier[lane] or ms < earlier[lane] then
     earlier[lane] = ms
   end
@@ -65,7 +71,8 @@ end
 
 -- write_lanes writes the gathered looks. A carrier hears of it on the channel if the earliest
 -- look of all moved. Without a channel the looks are ends of leases. A script without places
--- frees none, and one without index has no new lane.
+-- frees none, and one without index has no new lane. Consumers hear of a pull queue on a channel
+-- of their own.
 local function write_lanes(channel, now)
   local any_open = channel and redis.call('EXISTS', circuits, places or circuits) > 0
   if any_open and places and redis.call('EXISTS', places) == 1 then
@@ -73,6 +80,9 @@ local function write_lanes(channel, now)
   end
   if not next(earlier) then
     return
+  end
+  for topic, ms in pairs(channel and pulls or {}) do
+    redis.call('PUBLISH', channel .. PULL_CHANNEL, text(ms) .. ' ' .. topic)
   end
   local looks, first = {}, nil
   for lane, ms in pairs(earlier) do
@@ -91,8 +101,13 @@ local function write_lanes(channel, now)
   end
 end
 
--- next_look is when a bucket next needs a look; nil when it is empty.
-local function next_look(bucket)
+-- next_look is when the bucket of a lane next needs a look; nil when it is empty.
+local function next_look(bucket, lane)
+  if is_pulled(lane) then
+    local first = redis.call('ZRANGE', bucket, '0', '0', 'WITHSCORES')[2]
+    local state, ms = place(tonumber(first or 0))
+    return first and (state < READY and NEVER or ms)
+  end
   local some = redis.call('ZRANGE', bucket, '0', '3', 'WITHSCORES')
   local first = nil
   for i = 2, #some, 2 do
@@ -139,7 +154,7 @@ local function leave_lanes(left, now)
     if redis.call('EXISTS', bucket) == 0 then
       gone[#gone + 1] = lane.name
     elseif not ordered(lane.name) then
-      local look = now and next_look(bucket)
+      local look = now and next_look(bucket, lane.name)
       if look and look > now then
         redis.call('ZADD', lanes, 'XX', 'GT', look, lane.name)
       end

@@ -1,0 +1,219 @@
+package pulls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/job/contract"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/successors"
+)
+
+// Result is what became of a receipt.
+type Result string
+
+// The results.
+const (
+	OK      Result = "ok"
+	Stale   Result = "stale"   // the job was leased again or has ended since; nothing changed
+	Unknown Result = "unknown" // no receipt of a job that is known
+)
+
+// Nack gives a job up, or puts its next attempt off.
+type Nack struct {
+	Receipt string
+	Delay   *time.Duration // to the next attempt; nil: that of the ladder
+	Error   string         // for the log of attempts
+	Dead    bool           // no attempt can succeed
+}
+
+// May says whether the caller may consume a topic.
+type May func(topic string) error
+
+// Ack ends jobs as delivered.
+func (q *Queue) Ack(ctx context.Context, may May, receipts []string) ([]Result, error) {
+	return q.settle(ctx, may, receipts, func(_ int, j *job.Job, a *job.Attempt) job.Settlement {
+		return q.settlement(j, job.Outcome{Kind: job.OutcomeDelivered, Attempt: a})
+	})
+}
+
+// Nack ends attempts as failed.
+func (q *Queue) Nack(ctx context.Context, may May, nacks []Nack) ([]Result, error) {
+	receipts := make([]string, len(nacks))
+	for i := range nacks {
+		receipts[i] = nacks[i].Receipt
+	}
+	return q.settle(ctx, may, receipts, func(i int, j *job.Job, a *job.Attempt) job.Settlement {
+		n := &nacks[i]
+		a.Error, a.ResponseBody = job.ErrorNacked, contract.Excerpt([]byte(n.Error))
+		o := job.Outcome{Kind: job.OutcomeFailed, Attempt: a}
+		switch {
+		case n.Dead:
+			o.Kind, o.Reason = job.OutcomeRefused, job.ReasonRejected
+		case n.Delay != nil:
+			o.Named, o.After = true, *n.Delay
+		}
+		return q.settlement(j, o)
+	})
+}
+
+// Extend gives leases a new end: lease from now.
+func (q *Queue) Extend(ctx context.Context, may May, receipts []string, lease time.Duration) ([]Result, error) {
+	return q.settle(ctx, may, receipts, func(_ int, j *job.Job, _ *job.Attempt) job.Settlement { return j.Extend(lease) })
+}
+
+// settle settles the jobs of receipts as decide says.
+func (q *Queue) settle(ctx context.Context, may May, receipts []string, decide func(i int, j *job.Job, a *job.Attempt) job.Settlement) ([]Result, error) {
+	jobs, err := q.find(ctx, may, receipts)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]Result, len(receipts))
+	var settlements []job.Settlement
+	var of []int // their receipts
+	first := map[string]int{}
+	for i := range receipts {
+		results[i] = Unknown
+		switch j := jobs[i]; {
+		case j == nil:
+		case j.Token != mustParse(receipts[i]).token:
+			results[i] = Stale
+		default:
+			if _, twice := first[receipts[i]]; !twice {
+				first[receipts[i]] = i
+				settlements, of = append(settlements, decide(i, j, q.attempt(receipts[i], j))), append(of, i)
+			}
+		}
+	}
+	if len(settlements) > 0 {
+		settled, err := successors.Settle(ctx, q.o.Store, settlements)
+		if err != nil {
+			return nil, err
+		}
+		for n, i := range of {
+			results[i] = q.resultOf(&settlements[n], &settled[n], receipts[i])
+		}
+	}
+	for i, r := range receipts { // one that is given twice
+		if at, ok := first[r]; ok {
+			results[i] = results[at]
+		}
+		q.metrics.results[results[i]].Inc()
+	}
+	return results, nil
+}
+
+// resultOf is the result of a settlement. A repetition that wanted something else than the call
+// before is stale.
+func (q *Queue) resultOf(s *job.Settlement, r *store.Settled, receipt string) Result {
+	if !s.Extends() {
+		q.leased.forget(receipt)
+	}
+	switch {
+	case r.Status == store.Missing:
+		return Unknown
+	case r.Status == store.Stale, r.Repeated && r.To != s.To:
+		return Stale
+	}
+	return OK
+}
+
+func mustParse(s string) receipt {
+	r, _ := parseReceipt(s)
+	return r
+}
+
+// attempt is the log entry of a receipt that is answered now.
+func (q *Queue) attempt(of string, j *job.Job) *job.Attempt {
+	r := mustParse(of)
+	return &job.Attempt{Number: j.Attempts + 1, StartedAt: r.at, Duration: max(0, q.lines.now().Sub(r.at)), Version: j.Version}
+}
+
+// findsAtOnce bounds the concurrent reads of a call.
+const findsAtOnce = 16
+
+// find returns the jobs of receipts, nil for those of no job. It reads what this node has not leased
+// itself, or what has callbacks: they need the whole job.
+func (q *Queue) find(ctx context.Context, may May, receipts []string) ([]*job.Job, error) {
+	jobs := make([]*job.Job, len(receipts))
+	var unknown []int
+	for i, text := range receipts {
+		r, ok := parseReceipt(text)
+		if !ok {
+			continue
+		}
+		if err := may(r.key.Topic); err != nil {
+			return nil, err
+		}
+		if jobs[i] = q.leased.get(text); jobs[i] == nil {
+			unknown = append(unknown, i)
+		}
+	}
+	read := func(i int) error {
+		j, err := q.o.Store.Get(ctx, mustParse(receipts[i]).key)
+		switch {
+		case err == nil:
+			jobs[i] = &j
+		case !errors.Is(err, store.ErrNotFound):
+			return fmt.Errorf("find the job of a receipt: %w", err)
+		}
+		return nil
+	}
+	if len(unknown) == 1 {
+		return jobs, read(unknown[0])
+	}
+	var group errgroup.Group
+	group.SetLimit(findsAtOnce)
+	for _, i := range unknown {
+		group.Go(func() error { return read(i) })
+	}
+	return jobs, group.Wait()
+}
+
+// maxLeased bounds the leased jobs that a node remembers. What it has forgotten, it reads.
+const maxLeased = 10_000
+
+// leased remembers leased jobs without their bodies, by receipt.
+type leased struct {
+	mu    sync.Mutex
+	jobs  map[string]*job.Job
+	order []string // a ring of receipts
+	next  int
+}
+
+func newLeased() *leased {
+	return &leased{jobs: map[string]*job.Job{}, order: make([]string, maxLeased)}
+}
+
+// keep remembers a job that can be settled without its body.
+func (l *leased) keep(receipt string, j *job.Job) {
+	if j.Spec.Callbacks != nil {
+		return
+	}
+	short := *j
+	short.Spec.Body, short.Spec.Headers, short.LastAttempt = nil, nil, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.jobs, l.order[l.next])
+	l.order[l.next] = receipt
+	l.next = (l.next + 1) % maxLeased
+	l.jobs[receipt] = &short
+}
+
+func (l *leased) get(receipt string) *job.Job {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.jobs[receipt]
+}
+
+func (l *leased) forget(receipt string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.jobs, receipt)
+}

@@ -1,0 +1,217 @@
+package pulls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/duehook/duehook/internal/testing/testenv"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/diskstore"
+)
+
+// counting counts the calls that reach the store.
+type counting struct {
+	*diskstore.Store
+	calls atomic.Int64
+	mute  bool // no message arrives
+}
+
+func (c *counting) Listen(ctx context.Context, channel string, receive func([]byte)) error {
+	if c.mute {
+		return errors.New("no messages")
+	}
+	return c.Store.Listen(ctx, channel, receive)
+}
+
+func (c *counting) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
+	c.calls.Add(1)
+	return c.Store.Carry(ctx, shard, o)
+}
+
+// node runs queues on one store until the test ends.
+type node struct {
+	t      *testing.T
+	store  *counting
+	queues []*Queue
+}
+
+func newNodes(t *testing.T, n int) *node {
+	t.Helper()
+	s := &counting{Store: testenv.Store(t, diskstore.Options{Clock: job.SystemClock(), Retention: time.Hour})}
+	all := &node{t: t, store: s}
+	all.add(n)
+	return all
+}
+
+// add adds n queues.
+func (n *node) add(queues int) {
+	n.t.Helper()
+	ctx, stop := context.WithCancel(n.t.Context())
+	var running sync.WaitGroup
+	for i := range queues {
+		q, err := New(Options{Store: n.store, ID: fmt.Sprint("node", i), Policy: retrypolicy.Default()})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		n.queues = append(n.queues, q)
+		running.Go(func() { _ = q.Run(ctx) })
+	}
+	n.t.Cleanup(func() { stop(); running.Wait() })
+	synctest.Wait()
+}
+
+func (n *node) register(topic, id string, delay time.Duration) {
+	n.t.Helper()
+	key := job.Key{Topic: topic, ID: id}
+	_, err := n.store.Register(n.t.Context(), []store.Registration{{
+		Key: key, UID: store.BindUID(fmt.Sprintf("%026d", uids.Add(1)), key), Spec: job.Spec{Destination: job.PullQueue, When: job.When{Delay: delay}},
+	}})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+var uids atomic.Int64
+
+// 1,000 calls wait at two nodes. Each job that becomes due reaches one of them at once, and waiting
+// costs the store nothing.
+func TestWaitingConsumers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 2)
+		const consumers, jobs = 1_000, 50
+		late := make(chan time.Duration, jobs)
+		ctx, stop := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for i := range consumers {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					got, err := n.queues[i%2].Pull(ctx, Request{Topics: []string{"t"}, Max: 1, Wait: 20 * time.Second, Lease: time.Minute})
+					if err != nil {
+						t.Error(err)
+					}
+					for _, l := range got {
+						late <- time.Since(l.Job.DueAt.Time())
+						if r, err := n.queues[i%2].Ack(ctx, everything, []string{l.Receipt}); err != nil || r[0] != OK {
+							t.Error(r, err)
+						}
+					}
+				}
+			})
+		}
+		synctest.Wait()
+		for i := range jobs {
+			n.register("t", fmt.Sprint(i), time.Duration(i%10)*time.Minute+time.Duration(i)*time.Millisecond)
+		}
+		for range jobs {
+			if d := <-late; d > 10*time.Millisecond {
+				t.Errorf("a job was %v late", d)
+			}
+		}
+		synctest.Wait()
+		before := n.store.calls.Load()
+		_ = job.Sleep(t.Context(), job.SystemClock(), 10*time.Minute)
+		if calls := n.store.calls.Load() - before; calls > 10*2*2 { // at each node, once a minute in case a message was lost
+			t.Errorf("%d looks in ten minutes without jobs", calls)
+		}
+		stop()
+		all.Wait()
+	})
+}
+
+func everything(string) error { return nil }
+
+// A call that has left does not take the wake of another one with it.
+func TestWakesArePassedOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 1)
+		q := n.queues[0]
+		first := &waiter{topics: []string{"t"}, woken: make(chan struct{}, 1)}
+		if _, err := q.lines.enter(first); err != nil {
+			t.Fatal(err)
+		}
+		q.lines.looks([]string{"t"})
+		got := make(chan []Leased)
+		go func() {
+			jobs, err := q.Pull(t.Context(), Request{Topics: []string{"t"}, Max: 1, Wait: time.Minute, Lease: time.Minute})
+			if err != nil {
+				t.Error(err)
+			}
+			got <- jobs
+		}()
+		synctest.Wait()
+		n.register("t", "a", 0)
+		synctest.Wait() // the first is woken, and does not look
+		q.lines.leave(first)
+		if jobs := <-got; len(jobs) != 1 {
+			t.Errorf("got %d jobs", len(jobs))
+		}
+	})
+}
+
+// Without messages, a waiting consumer looks once a second.
+func TestDeafNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 0)
+		n.store.mute = true
+		n.add(1)
+		got := make(chan []Leased)
+		go func() {
+			jobs, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: 1, Wait: time.Minute, Lease: time.Minute})
+			if err != nil {
+				t.Error(err)
+			}
+			got <- jobs
+		}()
+		synctest.Wait()
+		began := time.Now()
+		n.register("t", "a", 0)
+		if jobs := <-got; len(jobs) != 1 || time.Since(began) > deaf {
+			t.Errorf("got %d jobs after %v", len(jobs), time.Since(began))
+		}
+	})
+}
+
+func TestReceipts(t *testing.T) {
+	want := receipt{key: job.Key{Topic: "öffentlich:1", ID: "a.b"}, token: 1 << 60, at: 1_900_000_000_000}
+	if got, ok := parseReceipt(want.String()); !ok || got != want {
+		t.Errorf("got %v, %v", got, ok)
+	}
+	for _, bad := range []string{"", "x", "MSAx", "MSAxIHQ", "MSAxIC8", want.String() + "=", string(make([]byte, 1<<20))} {
+		if r, ok := parseReceipt(bad); ok {
+			t.Errorf("%.20q was read as %v", bad, r)
+		}
+	}
+}
+
+// Receipts are good at any node, also at one that has forgotten them; an answer that comes after
+// another lease changes nothing.
+func TestAnswersAtAnotherNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 2)
+		n.register("t", "a", 0)
+		n.register("t", "b", 0)
+		got, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: 2, Lease: time.Minute})
+		if err != nil || len(got) != 2 {
+			t.Fatal(got, err)
+		}
+		results, err := n.queues[1].Ack(t.Context(), everything, []string{got[0].Receipt, got[1].Receipt, got[0].Receipt, "?"})
+		if err != nil || fmt.Sprint(results) != "[ok ok ok unknown]" {
+			t.Error(results, err)
+		}
+		results, err = n.queues[0].Nack(t.Context(), everything, []Nack{{Receipt: got[0].Receipt}})
+		if err != nil || results[0] != Stale {
+			t.Error(results, err)
+		}
+		if j, err := n.store.Get(t.Context(), got[0].Job.Key); err != nil || j.State != job.Delivered || j.Attempts != 1 {
+			t.Error(j, err)
+		}
+	})
+}
