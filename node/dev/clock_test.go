@@ -139,7 +139,9 @@ func TestCutOff(t *testing.T) {
 
 func TestSinksAreBounded(t *testing.T) {
 	s := newSinks(newClock(time.Now(), true))
-	s.Put("b", nil)
+	if _, err := s.Put("b", nil); err != nil {
+		t.Fatal(err)
+	}
 	for i := range maxRequests + 1 {
 		if _, err := s.take([]string{"a", "b"}[i%2], Request{Method: "POST"}); err != nil {
 			t.Fatal(err)
