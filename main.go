@@ -71,14 +71,20 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 func commands(environ []string, stdout, stderr io.Writer) *cobra.Command {
 	v := node.Version(version)
 	root := &cobra.Command{
-		Use: "duehook", Version: node.VersionDetails(v), SilenceErrors: true, SilenceUsage: true,
+		Use: "duehook", SilenceErrors: true, SilenceUsage: true,
 		Args: unknownCommand,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := io.WriteString(stdout, about)
-			return err
-		},
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
+	// Cobra's own flag needs a template, whose calls by name make the linker keep every
+	// method of the program.
+	tellVersion := root.Flags().BoolP("version", "v", false, "version for duehook")
+	root.RunE = func(*cobra.Command, []string) error {
+		text := about
+		if *tellVersion {
+			text = node.VersionDetails(v) + "\n"
+		}
+		_, err := io.WriteString(stdout, text)
+		return err
+	}
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddGroup(&cobra.Group{ID: "server", Title: "The server:"}, &cobra.Group{ID: "client", Title: "Calls of a running server:"}, &cobra.Group{ID: "tools", Title: "Tools:"})
@@ -147,8 +153,8 @@ func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command
 		withSettings("reshard", "Move the jobs on Redis to another number of shards; stop all nodes first", environ, stdout, func(ctx context.Context, c *config.Config) error {
 			return node.Reshard(ctx, c, stdout)
 		}),
-		{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(stdout, cmd.Root().Version)
+		{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(stdout, node.VersionDetails(node.Version(version)))
 			return err
 		}},
 	}
