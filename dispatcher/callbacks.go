@@ -8,23 +8,29 @@ import (
 	"github.com/duehook/duehook/job/contract"
 )
 
-var errNoRenderer = errors.New("dispatcher: Options has no RenderCallback")
+var errNoRenderer = errors.New("dispatcher: Options has no RenderCallback, or no AllEnded")
 
 // rendered returns the job with the body of its request, which a callback does not have yet.
-func (s *sender) rendered(j *job.Job) (*job.Job, error) {
-	if j.Spec.Reports == "" {
+func (s *sender) rendered(c *claim) (*job.Job, error) {
+	j, body := &c.Job, c.body
+	switch {
+	case j.Spec.Reports == "":
 		return j, nil
-	}
-	render := s.render
-	if own := s.dialect(j).RenderCallback; own != nil {
-		render = own
-	}
-	if render == nil {
+	case body != nil:
+	case j.Spec.Reports == job.CallbackAllEnded:
 		return j, errNoRenderer
-	}
-	body, err := render(j)
-	if err != nil {
-		return j, err
+	default:
+		render := s.render
+		if own := s.dialect(j).RenderCallback; own != nil {
+			render = own
+		}
+		if render == nil {
+			return j, errNoRenderer
+		}
+		var err error
+		if body, err = render(j); err != nil {
+			return j, err
+		}
 	}
 	with := *j
 	with.Spec.Body = body

@@ -72,7 +72,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 	attempt := &job.Attempt{Number: j.Attempts + 1, StartedAt: c.instant(started), Version: j.Version}
 	span := s.spans.begin(ctx, j, attempt)
 	defer func() { span.end(&o) }()
-	j, err := s.rendered(j)
+	j, err := s.rendered(c)
 	if err != nil {
 		s.log.Error("the body of a callback cannot be made", "topic", j.Topic, "id", j.ID, "error", err)
 		attempt.Error = classBadRequest

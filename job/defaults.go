@@ -30,7 +30,7 @@ func (d *Draft) Defaults(l Limits) (Defaults, error) {
 		Headers:   f.headers(d.Headers),
 		Priority:  f.priority("priority", d.Priority),
 		Spread:    f.spread(d),
-		Callbacks: f.callbacks(d.Callbacks),
+		Callbacks: f.callbacks(d.Callbacks, false),
 	}
 	return v, f.Err()
 }

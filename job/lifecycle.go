@@ -154,6 +154,7 @@ const (
 	ReasonRescheduled  = "rescheduled"         // the receiver set the time; the attempt counts
 	ReasonShutdown     = "shutdown"            // the node stopped; no attempt used
 	ReasonCircuitOpen  = "circuit_open"        // the endpoint's circuit is open; no attempt used
+	ReasonMembersGone  = "members_missing"     // the callback of a group waits for jobs that are not registered yet; no attempt used
 	ReasonQuarantined  = "quarantined"         // a suspect waits to be sent alone; no attempt used
 )
 
@@ -307,7 +308,8 @@ func (j *Job) ReplayAs(s Spec, w *When, now Instant) error {
 		return ErrStripped
 	}
 	j.Spec = s
-	j.Spec.Callbacks = s.Callbacks.replayed()
+	j.keepEnd()
+	j.Spec.Callbacks = j.Spec.Callbacks.replayed()
 	j.State, j.Reason = Waiting, ""
 	j.Attempts, j.Snoozes, j.ExpiredLeases = 0, 0, 0
 	j.CancelRequested = false
@@ -331,6 +333,7 @@ func (j *Job) Discard(now Instant) error {
 	if j.State != Dead {
 		return ErrNotDead
 	}
+	j.keepEnd()
 	j.State, j.Reason, j.EndedAt = Cancelled, ReasonDiscarded, max(now, j.EndedAt)
 	return nil
 }
@@ -526,7 +529,7 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 	case OutcomeExpired:
 		s.To, s.Reason = Expired, cmp.Or(o.Reason, ReasonTTL)
 	case OutcomeCancelled:
-		s.To, s.Reason = Cancelled, ReasonCancelled
+		s.To, s.Reason = Cancelled, cmp.Or(o.Reason, ReasonCancelled)
 	case OutcomeLeaseExpired:
 		s.ExpiredLeases = j.ExpiredLeases
 		s.To, s.Reason = Dead, ReasonLeaseExpired

@@ -154,9 +154,9 @@ func (f *Findings) content(d *Draft, s *Spec, l Limits) {
 		s.Dialect = f.dialect(d.Dialect)
 	}
 	if d.Callbacks != nil {
-		c := f.callbacks(d.Callbacks)
+		c := f.callbacks(d.Callbacks, d.Group != nil || s.Group != nil)
 		if c != nil && s.Callbacks != nil {
-			c.Replays = s.Callbacks.Replays // the number of the job's rounds stays
+			c.Replays, c.Ended = s.Callbacks.Replays, s.Callbacks.Ended // the number of the job's rounds stays
 		}
 		s.Callbacks = c
 	}

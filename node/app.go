@@ -25,6 +25,7 @@ import (
 	"github.com/duehook/duehook/node/dev"
 	"github.com/duehook/duehook/node/tracing"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
@@ -60,6 +61,7 @@ type node struct {
 	store   store.Store
 	disk    *diskstore.Store // the embedded store; nil on Redis
 	ledger  *ledger.Store    // nil: there is none
+	jobs    *scheduler.Scheduler
 	events  *events.Hub
 	counts  *alerts.Counts
 	recent  *recent.Recorder

@@ -27,6 +27,7 @@ import (
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/successors"
 )
 
 // build returns the parts, in the stages in which they stop: first the ones that accept,
@@ -50,15 +51,20 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	guard := scheduler.Guard(n.guard.CheckURL)
 	members := groups.New(n.store, guard.Check, nil)
 	jobLimits := job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout}
-	jobs, err := scheduler.New(scheduler.Options{
+	o := scheduler.Options{
 		Store: n.store, Clock: n.clock, Pace: job.SystemClock(), Metrics: n.metrics, Recent: n.recent, Topics: limits, Groups: members, Endpoints: dispatch,
 		Limits: jobLimits, Policy: n.policy, Guard: guard,
 		Carry: n.carrying(),
-	})
+	}
+	if n.ledger != nil {
+		o.Journal = n.ledger
+	}
+	jobs, err := scheduler.New(o)
 	if err != nil {
 		return nil, err
 	}
 	dates := calendars.New(n.store, nil)
+	n.jobs = jobs
 	recurring, err := n.newSchedules(jobs, dates)
 	if err != nil {
 		return nil, err
@@ -160,6 +166,27 @@ func (n *node) newCarrier(mayPurge func() bool) (*carrier.Carrier, error) {
 	})
 }
 
+// allEndedPause is the pause before a callback of a group that could not be decided about.
+const allEndedPause = 5 * time.Second
+
+// allEnded decides about the callback of a group, see dispatcher.Options.
+func (n *node) allEnded(ctx context.Context, callback *job.Job, now job.Instant) ([]byte, *job.Outcome) {
+	report, err := successors.Report(callback)
+	if err != nil {
+		n.Logger.Error("the callback of a group cannot be read", "topic", callback.Topic, "id", callback.ID, "error", err)
+		return nil, &job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonAborted}
+	}
+	all, o, err := n.jobs.AllEnded(ctx, &report.Job, now)
+	switch {
+	case err != nil:
+		n.Logger.Warn("the callback of a group waits: its jobs cannot be read", "topic", callback.Topic, "id", callback.ID, "error", err)
+		return nil, &job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonMembersGone, After: allEndedPause}
+	case o != nil:
+		return nil, o
+	}
+	return jobjson.AllEndedBody(callback, &report.Job, all), nil
+}
+
 // newDispatcher returns the dispatcher; a nil keyring signs nothing.
 func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispatcher.Dispatcher, error) {
 	c := n.Config
@@ -169,7 +196,7 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispa
 		Policy: n.policy, Grace: c.DrainDelay + n.drainTime(), AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxRounds: orOff(c.MaxRounds)}, CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
-		RenderCallback: jobjson.CallbackBody(n.policy), CallbackResponse: orOff(c.CallbackResponse),
+		RenderCallback: jobjson.CallbackBody(n.policy), AllEnded: n.allEnded, CallbackResponse: orOff(c.CallbackResponse),
 		// Also without --dialects: other nodes may have registered their jobs.
 		Dialects: map[string]*dispatcher.Dialect{qstash.Name: {
 			Headers: qstash.Headers(keys), Judge: qstash.Judge, RenderCallback: qstash.RenderCallback,

@@ -50,6 +50,12 @@ type Options struct {
 	Groups    *groups.Manager  // nil: there are none
 	Endpoints Deliverer        // nil: calls that try or test an endpoint fail
 	Recent    *recent.Recorder // nil: no attempts are known
+	Journal   Journal          // nil: there is none
+}
+
+// Journal knows jobs that the store may have lost.
+type Journal interface {
+	RestoreJob(ctx context.Context, key job.Key) (j job.Job, restored bool, err error)
 }
 
 // Scheduler does what clients ask for. It is safe for concurrent use.

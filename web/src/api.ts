@@ -29,7 +29,9 @@ export interface Attempt {
 }
 
 export const callbackEvents = ['delivered', 'dead', 'expired', 'cancelled', 'attempt_failed'] as const;
-export type CallbackEvent = (typeof callbackEvents)[number];
+/** The events of callbacks, with that of a group, which no form has. */
+export const reportedEvents = [...callbackEvents, 'all_ended'] as const;
+export type CallbackEvent = (typeof reportedEvents)[number];
 
 export type Callbacks = Partial<Record<CallbackEvent, { url: string; method?: string; headers?: Record<string, string> } | null>> & {
   retry?: { steps?: string[] | null; limit?: number | null } | null;
