@@ -50,7 +50,7 @@ func TestDialects(t *testing.T) {
 		t.Errorf("outcome %+v with %s", o, o.Attempt.Error)
 	}
 	callback := job.Job{Spec: job.Spec{Destination: job.Destination(url), Dialect: j.Spec.Dialect, Reports: job.CallbackDead}}
-	if with, err := s.rendered(&callback); err != nil || string(with.Spec.Body) != "theirs" {
+	if with, err := s.rendered(claimOf(callback)); err != nil || string(with.Spec.Body) != "theirs" {
 		t.Errorf("rendered %q, %v", with.Spec.Body, err)
 	}
 
