@@ -90,7 +90,12 @@ func newServer(t *testing.T) *server {
 	go func() {
 		done <- node.Run(ctx, node.Options{Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test", Ready: func(base string) { ready <- base }})
 	}()
-	t.Cleanup(func() { stop(); <-done })
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 	select {
 	case s.base = <-ready:
 	case err := <-done:

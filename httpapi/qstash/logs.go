@@ -147,7 +147,7 @@ func (a *api) events(c *httpapi.Call) error {
 	cursor, skipped, _ := strings.Cut(q.Get("cursor"), cursorDivision)
 	skip, _ := strconv.Atoi(skipped)
 	var found []event
-	next := ""
+	var next string
 	for {
 		var jobs []job.Job
 		if jobs, next, err = a.someJobs(c.Context(), &f, cursor); err != nil {

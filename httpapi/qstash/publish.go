@@ -148,7 +148,6 @@ type result struct {
 	group    bool
 	err      error
 
-	fan  *scheduler.FanOut
 	jobs int // how many are registered for it
 }
 
@@ -191,12 +190,13 @@ func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []res
 			r.err = failed
 			continue
 		}
+		m := messages[i]
 		for k := range registered[:r.jobs] {
-			r.take(&registered[k], messages[i].dedup != "")
+			r.take(&registered[k], m.dedup != "")
 		}
 		registered = registered[r.jobs:]
 		if r.err == nil && len(r.messages) == 0 {
-			r.err = refused("the url group %s has no endpoints", *messages[i].draft.Group)
+			r.err = refused("the url group %s has no endpoints", *m.draft.Group)
 		}
 	}
 	return results

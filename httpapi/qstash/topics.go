@@ -50,10 +50,10 @@ func flowTopic(key string) string {
 // flowKeyOf is the reverse of flowTopic; false for other topics.
 func flowKeyOf(topic string) (key string, ok bool) {
 	rest, ok := strings.CutPrefix(topic, flowPrefix)
-	for ok && rest != "" {
+	for ok {
 		plain, escaped, more := strings.Cut(rest, ":")
 		key += plain
-		if rest = ""; !more {
+		if !more {
 			break
 		}
 		if len(escaped) < 2 {

@@ -25,7 +25,7 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *wire.Errors, fro
 	r.Target = job.Key{Topic: f.Topic, ID: f.ID}.String()
 	register := s.Scheduler.RegisterGroup
 	if r.query.dryRun {
-		register = func(ctx context.Context, f *scheduler.FanOut) ([]store.Registered, error) {
+		register = func(_ context.Context, f *scheduler.FanOut) ([]store.Registered, error) {
 			return s.registerAll(r, f.Jobs...)
 		}
 	}

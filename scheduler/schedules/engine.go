@@ -141,7 +141,8 @@ func (m *Manager) Run(ctx context.Context) error {
 		if err == nil {
 			outage.Worked()
 			if pause > 0 {
-				waiting = m.answer(waiting)
+				m.answer(waiting)
+				waiting = nil
 			}
 		} else {
 			outage.Note(ctx, err)
@@ -175,9 +176,9 @@ func (m *Manager) Settle(ctx context.Context) (next job.Instant, err error) {
 }
 
 // answer answers calls of Settle.
-func (m *Manager) answer(waiting []chan<- job.Instant) []chan<- job.Instant {
+func (m *Manager) answer(waiting []chan<- job.Instant) {
 	if len(waiting) == 0 {
-		return nil
+		return
 	}
 	var next time.Time
 	for _, n := range m.engine.entries {
@@ -192,7 +193,6 @@ func (m *Manager) answer(waiting []chan<- job.Instant) []chan<- job.Instant {
 	for _, w := range waiting {
 		w <- at
 	}
-	return nil
 }
 
 // round does what there is to do now, and returns how long to rest.

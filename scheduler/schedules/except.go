@@ -92,8 +92,8 @@ func (m *Manager) checkCalendars(ctx context.Context, f *job.Findings, name stri
 			return nil, err
 		}
 	}
-	if wrong := f.Err() != nil; wrong || len(names) == 0 || rules == nil {
-		return rules, nil
+	if len(names) == 0 || rules == nil || f.Err() != nil {
+		return rules, nil //nolint:nilerr // the caller reports the findings
 	}
 	return m.compiling()(ctx, name, &record{Def: *d})
 }

@@ -269,7 +269,7 @@ func (b *backend) execOn(t testing.TB, server *testenv.SQLServer, statements ...
 
 func execAll(t testing.TB, db *sql.DB, statements []string) {
 	t.Helper()
-	defer db.Close() //nolint:errcheck // it only read, or reported the error
+	defer db.Close()
 	for _, s := range statements {
 		_, err := db.ExecContext(context.Background(), s)
 		noError(t, s, err)
@@ -281,10 +281,10 @@ func (b *backend) Query(t testing.TB, ledger, text string, args ...any) []string
 	t.Helper()
 	db, err := b.Open(ledger)
 	noError(t, "open", err)
-	defer db.Close() //nolint:errcheck // it only read
+	defer db.Close()
 	rows, err := db.QueryContext(context.Background(), text, args...)
 	noError(t, text, err)
-	defer rows.Close() //nolint:errcheck // rows.Err reports it
+	defer rows.Close()
 	var column []string
 	for rows.Next() {
 		var v sql.NullString

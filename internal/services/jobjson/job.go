@@ -125,4 +125,5 @@ func VersionOf(uid string, number uint64) uint64 {
 	return max(id.Time(), 1) + number - 1
 }
 
+// Version is the version of a job, as answers show it.
 func Version(j *job.Job) uint64 { return VersionOf(j.UID, j.Version) }
