@@ -49,11 +49,8 @@ func (m tests) Run() int {
 // with the race detector, which makes a node exit with an error on a race.
 var (
 	shipped = sync.OnceValues(func() (string, error) { return build("duehook") })
-	raced   = sync.OnceValues(func() (string, error) { return build("duehook-race", "-race", notInEngine) })
+	raced   = sync.OnceValues(func() (string, error) { return build("duehook-race", "-race") })
 )
-
-// notInEngine is as in the Makefile.
-const notInEngine = "-gcflags=github.com/cockroachdb/pebble/...=-race=false -d=checkptr=0"
 
 func build(name string, flags ...string) (string, error) { return rig.Build(buildDir, name, flags...) }
 
