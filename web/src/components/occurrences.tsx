@@ -48,7 +48,8 @@ export function OccurrenceTable({ occurrences, timezone, act }: TableProps) {
                 <When at={one.time} />
               </td>
               <td data-label={t('occurrence.remarks')} class={remarks || act ? undefined : 'none'}>
-                {remarks} {act?.(one)}
+                {remarks}
+                {act && <> {act(one)}</>}
               </td>
             </tr>
           );
