@@ -84,11 +84,16 @@ type Store struct {
 	pulls     map[string]job.Instant     // of topics: when consumers of pull queues may find jobs, since the lock was taken
 	earlier   bool                       // the line got an earlier head since the lock was taken
 	lock      lock
-	epoch     string      // of SwapEpoch
-	whole     bool        // see SwapEpoch
-	latest    job.Instant // the latest time before the clock went back
-	wentBack  bool        // the clock; the next call of Carry corrects the store
+	epoch     string       // of SwapEpoch
+	whole     bool         // see SwapEpoch
+	latest    job.Instant  // the latest time before the clock went back
+	wentBack  bool         // the clock; the next call of Carry corrects the store
+	syncing   *syncing     // the last durable call; earlier ones reach the disk before it
+	synced    atomic.Int64 // an instant of the store: jobs registered before it are on the disk
 }
+
+// syncing is a durable call whose rows may not be on the disk yet.
+type syncing struct{ done chan struct{} }
 
 var _ store.Restorable = (*Store)(nil)
 

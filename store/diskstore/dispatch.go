@@ -51,12 +51,21 @@ func (s *Store) popReady(ctx context.Context, limit int) (hints []store.Hint, pu
 // Claim claims hinted jobs.
 func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
 	c := claiming{o: o, seen: map[job.Key]struct{}{}}
+	var registering *syncing
 	err := s.change(ctx, false, func(t *txn) {
 		for _, h := range hints {
 			c.hint(t, h)
 		}
+		if slices.ContainsFunc(c.records, func(r record) bool { return int64(r.CreatedAt) >= s.synced.Load() }) {
+			registering = s.syncing
+		}
 	})
 	if err != nil {
+		return nil, err
+	}
+	// A job that a kill of the process takes back must not have been sent: its client
+	// registers it again, with another uid.
+	if err := s.await(ctx, registering); err != nil {
 		return nil, err
 	}
 	if len(c.left) > 0 {

@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -195,6 +197,62 @@ func TestAFullDisk(t *testing.T) {
 		}
 		if outcome := register("b"); outcome != store.Created {
 			t.Errorf("outcome %v when the disk has room", outcome)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A job is not sent before its registration is on the disk: a kill would take it back, and its
+// client would register it again with another uid.
+func TestClaimsWaitForRegistrations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		released := make(chan struct{})
+		release := sync.OnceFunc(func() { close(released) })
+		slow := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo {
+				<-released
+			}
+			return nil
+		})}
+		s := open(t, diskstore.Options{Dir: "data", FS: errorfs.Wrap(vfs.NewMem(), &slow)})
+		defer release()
+		slow.On()
+		registered := make(chan error, 1)
+		go func() {
+			_, err := s.Register(t.Context(), []store.Registration{newReg("t", "a", job.Spec{})})
+			registered <- err
+		}()
+		synctest.Wait() // its rows are on their way to the disk
+		if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 1, Visibility: time.Hour, HalfOpenLimit: 1}); err != nil {
+			t.Fatal(err)
+		}
+		hints, err := s.Pop(t.Context(), 0, 1, time.Second)
+		if err != nil || len(hints) != 1 {
+			t.Fatalf("hints %v, %v", hints, err)
+		}
+		claimed := make(chan []store.Claimed, 1)
+		go func() {
+			claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "n", Lease: time.Hour})
+			if err != nil {
+				t.Error(err)
+			}
+			claimed <- claims
+		}()
+		synctest.Wait()
+		select {
+		case claims := <-claimed:
+			t.Errorf("%d claims before the registration is on the disk", len(claims))
+			claimed <- claims
+		default:
+		}
+		release()
+		if err := <-registered; err != nil {
+			t.Error(err)
+		}
+		if claims := <-claimed; len(claims) != 1 {
+			t.Errorf("%d claims", len(claims))
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)

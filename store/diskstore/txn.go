@@ -40,14 +40,23 @@ func (s *Store) change(ctx context.Context, d durable, call func(t *txn)) error 
 	t := &txn{s: s, now: now}
 	call(t)
 	err = t.commit(d)
+	waits := err == nil && bool(d)
+	var own *syncing
+	if waits {
+		own = &syncing{done: make(chan struct{})}
+		s.syncing = own
+	}
 	s.leave()
 	if t.b == nil {
 		return err
 	}
-	if err == nil && bool(d) {
+	if waits {
 		if err = t.b.SyncWait(); err != nil {
 			s.engineFailed(err)
+		} else {
+			s.onDisk(now)
 		}
+		close(own.done)
 	}
 	if err != nil {
 		return unavailable(err)
@@ -56,6 +65,29 @@ func (s *Store) change(ctx context.Context, d durable, call func(t *txn)) error 
 		return unavailable(err)
 	}
 	return s.Failure()
+}
+
+// onDisk notes that the calls before now are on the disk.
+func (s *Store) onDisk(now job.Instant) {
+	for {
+		before := s.synced.Load()
+		if int64(now) <= before || s.synced.CompareAndSwap(before, int64(now)) {
+			return
+		}
+	}
+}
+
+// await waits until the rows of a call are on the disk.
+func (s *Store) await(ctx context.Context, c *syncing) error {
+	if c == nil {
+		return nil
+	}
+	select {
+	case <-c.done:
+		return s.Failure()
+	case <-ctx.Done():
+		return unavailable(ctx.Err())
+	}
 }
 
 // commit writes the rows. Without an error, the batch is applied.
