@@ -143,11 +143,13 @@ func (c *client) newJob() *owned {
 	return o
 }
 
-// callbacks are requests for all events.
+// callbacks are requests for all events of a job.
 func callbacks(url string) map[string]any {
 	all := map[string]any{"retry": map[string]any{"steps": []string{"1s", "10s"}}}
 	for _, e := range job.CallbackEvents {
-		all[string(e)] = map[string]string{"url": url}
+		if e != job.CallbackAllEnded { // only a registration for a group has it
+			all[string(e)] = map[string]string{"url": url}
+		}
 	}
 	return all
 }
