@@ -184,13 +184,12 @@ func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []res
 	if len(regs) > 0 {
 		registered, failed = a.Scheduler.Register(c.Context(), regs...)
 	}
-	for i := range results {
+	for i, m := range messages {
 		r := &results[i]
 		if failed != nil && r.jobs > 0 {
 			r.err = failed
 			continue
 		}
-		m := messages[i]
 		for k := range registered[:r.jobs] {
 			r.take(&registered[k], m.dedup != "")
 		}

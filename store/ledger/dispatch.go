@@ -96,7 +96,7 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	default:
 		done := c.submit(w)
 		c.free()
-		_ = <-done // the settlements stand; the reconciler writes what a failed commit did not
+		<-done //nolint:errcheck // the settlements stand; the reconciler writes what a failed commit did not
 	}
 	return settled, nil
 }
