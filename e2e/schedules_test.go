@@ -48,6 +48,7 @@ type timetable struct {
 	created    time.Time
 	forms      []time.Time // each holds for occurrences after its time
 	pauses     []span
+	changes    []span                  // from the time that a change has, until its answer
 	due        map[time.Time]time.Time // of all occurrences in the preview
 	expected   map[time.Time]bool      // those among them outside of pauses
 }
@@ -149,6 +150,7 @@ func (tt *timetables) put(ctx context.Context, s *timetable) error {
 		return fmt.Errorf("a change was answered with %d: it was created at %v, and is now of %v", status, s.created, v.CreatedAt)
 	}
 	s.forms = append(s.forms, v.UpdatedAt)
+	s.changes = append(s.changes, span{v.UpdatedAt, clock.Now()})
 	return nil
 }
 
@@ -161,6 +163,7 @@ func (tt *timetables) pause(ctx context.Context, s *timetable, over time.Duratio
 		return fmt.Errorf("a pause was answered with %+v", v)
 	}
 	p := span{from: v.Paused.Since}
+	s.changes = append(s.changes, span{p.from, clock.Now()})
 	if err := job.Sleep(ctx, clock, over); err != nil {
 		return err
 	}
@@ -230,8 +233,7 @@ const undecidedFor = 10 * time.Second
 
 // justBefore: the job may have been registered just before a change or pause.
 func (s *timetable) justBefore(due time.Time) bool {
-	before := func(c time.Time) bool { return due.After(c) && !due.After(c.Add(ahead)) }
-	return slices.ContainsFunc(s.forms, before) || slices.ContainsFunc(s.pauses, func(p span) bool { return before(p.from) })
+	return slices.ContainsFunc(s.changes, func(c span) bool { return due.After(c.from) && !due.After(c.until.Add(ahead)) })
 }
 
 // audit waits until all occurrences are decided and all their jobs delivered. It compares
