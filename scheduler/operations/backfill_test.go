@@ -101,7 +101,7 @@ func (r *rig) wantBackfilled(plans *schedules.Manager, n int64) {
 // Jobs are registered once although the node dies with progress that it did not write,
 // and although they end before another one registers them again.
 func TestBackfillTakeover(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		plans, jobs := r.secondly(nil)
 		a := r.node("a", plans)
 		o, err := a.Backfill(r.Context(), r.past(600, 100))
@@ -128,7 +128,7 @@ func TestBackfillTakeover(t *testing.T) {
 // A stopped backfill goes on where it was. Jobs that have not ended are skipped, others
 // are registered anew by another backfill.
 func TestBackfillAgain(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		plans, jobs := r.secondly(nil)
 		a := r.node("a", plans)
 		defer a.end()
@@ -176,7 +176,7 @@ func TestBackfillAgain(t *testing.T) {
 // A backfill waits while its topic is full or draining, and says why. It registers each
 // occurrence once.
 func TestBackfillWaitsForItsTopic(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		plans, jobs := r.secondly(nil)
 		a := r.node("a", plans)
 		defer a.end()
@@ -207,7 +207,7 @@ func TestBackfillWaitsForItsTopic(t *testing.T) {
 
 // The counts of many backfills stay exact when they are added up.
 func TestManyBackfills(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		plans, _ := r.secondly(func(d *schedules.Draft) { d.Overlap = ptr("skip") })
 		a := r.node("a", plans)
 		defer a.end()
@@ -225,7 +225,7 @@ func TestManyBackfills(t *testing.T) {
 
 // A backfill ends when its schedule is deleted.
 func TestBackfillOfADeletedSchedule(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		plans, _ := r.secondly(nil)
 		a := r.node("a", plans)
 		defer a.end()
@@ -247,7 +247,7 @@ func TestBackfillOfADeletedSchedule(t *testing.T) {
 
 // How old the progress is, the store's clock says, which the node's may be ahead of.
 func TestBackfillHoldsPurgeByTheStoresClock(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		r.behind = time.Hour
 		m, _ := r.idle()
 		for _, age := range []time.Duration{0, 2 * oldProgress} {

@@ -36,11 +36,11 @@ type rig struct {
 func pass(d time.Duration) { _ = job.Sleep(context.Background(), job.SystemClock(), d) }
 
 // inBubble runs a test in a bubble of virtual time.
-func inBubble(t *testing.T, body func(r *rig)) {
+func inBubble(t *testing.T, body func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{T: t, Store: testenv.Store(t, diskstore.Options{Retention: 24 * time.Hour}), changes: map[job.Key]int{}}
-		body(r)
+		body(t, r)
 	})
 }
 

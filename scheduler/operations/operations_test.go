@@ -26,7 +26,7 @@ func counts(o Operation) string {
 }
 
 func TestReplayAtARate(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		keys := r.dead("t", 1000)
@@ -66,7 +66,7 @@ func TestReplayAtARate(t *testing.T) {
 
 // Jobs that die again while an operation replays are not replayed again.
 func TestReplayDoesNotLoop(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		keys := r.dead("t", 300)
@@ -98,7 +98,7 @@ func TestRunAndRescheduleDoNotLoop(t *testing.T) {
 		{Action: "reschedule", Filter: store.Query{Topic: "t"}, Rate: ptr(50), Delay: ptr(2 * time.Second)},
 		{Action: "reschedule", Filter: store.Query{Topic: "t"}, Rate: ptr(50), At: 1},
 	} {
-		inBubble(t, func(r *rig) {
+		inBubble(t, func(t *testing.T, r *rig) {
 			n := r.node("a")
 			defer n.end()
 			keys := r.register("t", 300, later)
@@ -124,7 +124,7 @@ func TestRunAndRescheduleDoNotLoop(t *testing.T) {
 }
 
 func TestReschedule(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		keys := r.register("t", 20, later)
@@ -138,7 +138,7 @@ func TestReschedule(t *testing.T) {
 }
 
 func TestCancelByFilter(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		r.register("t", 30, later)
@@ -157,7 +157,7 @@ func TestCancelByFilter(t *testing.T) {
 
 // A cancel of a job in flight is noted once.
 func TestCancelInFlight(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		r.register("t", 1)
@@ -189,7 +189,7 @@ func TestCancelWhileJobsAreSent(t *testing.T) {
 		"due":     {Topic: "t", DueTo: job.InstantOf(time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(r *rig) {
+			inBubble(t, func(t *testing.T, r *rig) {
 				n := r.node("a")
 				defer n.end()
 				keys := r.register("t", 2000)
@@ -230,7 +230,7 @@ func TestCancelWhileJobsAreSent(t *testing.T) {
 // Nor does a reschedule leave a job behind, unless it is in flight when the
 // operation begins or ends.
 func TestRescheduleWhileJobsAreSent(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		keys := r.register("t", 2000)
@@ -261,7 +261,7 @@ func TestRescheduleWhileJobsAreSent(t *testing.T) {
 }
 
 func TestStopAndResume(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		a, b := r.node("a"), r.node("b")
 		defer a.end()
 		defer b.end()
@@ -320,7 +320,7 @@ func TestStopAndResume(t *testing.T) {
 
 // A node that dies is followed by another, and each job is changed once.
 func TestTakeover(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		a := r.node("a")
 		keys := r.dead("t", 600)
 		o := a.create(Draft{Action: "replay", Filter: store.Query{Topic: "t"}, Rate: ptr(100)})
@@ -352,7 +352,7 @@ func TestTakeover(t *testing.T) {
 
 // A node that stops in order lets another go on at once.
 func TestHandover(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		a, b := r.node("a"), r.node("b")
 		defer b.end()
 		keys := r.dead("t", 600)
@@ -373,7 +373,7 @@ func TestHandover(t *testing.T) {
 
 // An outage of the store delays, and nothing else.
 func TestOutage(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		keys := r.dead("t", 300)
@@ -398,7 +398,7 @@ func TestOutage(t *testing.T) {
 
 // A node that cannot list operations logs it once, and once that it can again.
 func TestOutageOfListing(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		var log strings.Builder
 		r.log = slog.New(slog.NewTextHandler(&log, nil))
 		r.failWith(func(call string) error {
@@ -422,7 +422,7 @@ func TestOutageOfListing(t *testing.T) {
 
 // Jobs that cannot be changed are counted and named; the others are changed.
 func TestFailures(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		r.dead("t", 30)
@@ -449,7 +449,7 @@ func TestFailures(t *testing.T) {
 // A job whose topic has no room is no defect: its error says what is wrong.
 func TestATopicWithoutRoom(t *testing.T) {
 	for err, text := range map[error]string{store.ErrTopicFull: "its capacity allows", store.ErrTopicDraining: "is draining"} {
-		inBubble(t, func(r *rig) {
+		inBubble(t, func(t *testing.T, r *rig) {
 			n := r.node("a")
 			defer n.end()
 			r.dead("t", 1)
@@ -469,7 +469,7 @@ func TestATopicWithoutRoom(t *testing.T) {
 
 // Jobs that change after the listing are skipped.
 func TestSkips(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		keys := r.dead("t", 100)
@@ -487,7 +487,7 @@ func TestSkips(t *testing.T) {
 // An operation that cannot go on fails, and says why.
 func TestCannotGoOn(t *testing.T) {
 	for _, err := range []error{store.ErrBadCursor, errDefect} {
-		inBubble(t, func(r *rig) {
+		inBubble(t, func(t *testing.T, r *rig) {
 			n := r.node("a")
 			defer n.end()
 			r.dead("t", 3)
@@ -506,7 +506,7 @@ func TestCannotGoOn(t *testing.T) {
 }
 
 func TestPreview(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		r.dead("t", 2500)
@@ -534,7 +534,7 @@ func TestPreview(t *testing.T) {
 }
 
 func TestOldOnesAreForgotten(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		r.register("t", 1, later)
@@ -565,7 +565,7 @@ func (r *rig) idle() (*Manager, Operation) {
 }
 
 func TestThereAreNotTooMany(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		m, first := r.idle()
 		ids := []string{first.ID}
 		for n := 1; n < MaxKept-1; n++ { // as Create would, without reading all of them each time
@@ -622,7 +622,7 @@ func TestThereAreNotTooMany(t *testing.T) {
 }
 
 func TestOperationsAreBoundedInBytes(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		m, first := r.idle()
 		others := store.Document{Kind: documentKind, Name: "others", Data: make([]byte, MaxAllBytes)}
 		if _, err := store.PutDocument(t.Context(), r, others); err != nil {
@@ -679,7 +679,7 @@ func TestDraftsAreChecked(t *testing.T) {
 
 // What another version has written is not taken for what it is not.
 func TestUnknownDocumentsAreLeftAlone(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		r.register("t", 3, later)
@@ -710,7 +710,7 @@ func TestOptions(t *testing.T) {
 
 // Metrics count the result of each job, and ended operations.
 func TestMetrics(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		registry := prometheus.NewPedanticRegistry()
 		m, err := New(Options{Store: r.Store, Jobs: unchecked{r.Store}, ID: "a", Metrics: registry})
 		if err != nil {

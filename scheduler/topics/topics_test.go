@@ -117,11 +117,11 @@ func (r *rig) Publish(ctx context.Context, channel string, message []byte) error
 	return r.Store.Publish(ctx, channel, message)
 }
 
-func inBubble(t *testing.T, body func(r *rig)) {
+func inBubble(t *testing.T, body func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{T: t, Store: testenv.Store(t, diskstore.Options{}), fail: map[string]error{}}
-		body(r)
+		body(t, r)
 	})
 }
 
@@ -173,7 +173,7 @@ func (r *rig) ok(err error) {
 func pass(d time.Duration) { _ = job.Sleep(context.Background(), job.SystemClock(), d) }
 
 func TestSettingsAreObeyed(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		m := r.node()
 		s := Settings{Capacity: 5, Rate: 50, Concurrency: 3, Weight: 20, Defaults: job.Defaults{TTL: time.Hour}}
 		put, err := m.Put(r.Context(), "t", s)
@@ -209,7 +209,7 @@ func TestSettingsAreObeyed(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		var told []events.Type
 		m := r.node(func(o *Options) {
 			o.Emit = func(list ...events.Event) {
@@ -247,7 +247,7 @@ func TestStatus(t *testing.T) {
 
 // A pause with an end has one in the store at once, and in the document when the time has come.
 func TestPauseUntil(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		var told []events.Type
 		m := r.node(func(o *Options) {
 			o.Emit = func(list ...events.Event) {
@@ -295,7 +295,7 @@ func TestPauseUntil(t *testing.T) {
 }
 
 func TestOtherNodesLearn(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		a, b := r.node(), r.node()
 		stop := r.running(b)
 		defer stop()
@@ -332,7 +332,7 @@ func TestOtherNodesLearn(t *testing.T) {
 }
 
 func TestWhatTheStoreLostIsPutRight(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		m := r.node()
 		_, err := m.SetState(r.Context(), "t", Paused, job.Pause{})
 		r.ok(err)
@@ -354,7 +354,7 @@ func TestWhatTheStoreLostIsPutRight(t *testing.T) {
 }
 
 func TestAChangeBetweenIsNotOverwritten(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		a, b := r.node(), r.node()
 		r.before = func() {
 			_, err := b.SetState(r.Context(), "t", Paused, job.Pause{})
@@ -367,7 +367,7 @@ func TestAChangeBetweenIsNotOverwritten(t *testing.T) {
 }
 
 func TestTheLastOfTwoChangesIsObeyed(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		a, b := r.node(), r.node()
 		r.setting = func() {
 			_, err := b.SetState(r.Context(), "t", Paused, job.Pause{})
@@ -383,7 +383,7 @@ func TestTheLastOfTwoChangesIsObeyed(t *testing.T) {
 }
 
 func TestAChangeReadsNoOtherTopics(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		m := r.node()
 		_, err := m.SetState(r.Context(), "first", Paused, job.Pause{}) // counts them
 		r.ok(err)
@@ -406,7 +406,7 @@ func TestAChangeReadsNoOtherTopics(t *testing.T) {
 // TestNewLimitsAreNotTakenAway: a node that compares while another one sets a topic's first
 // limits does not remove them.
 func TestNewLimitsAreNotTakenAway(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		m, other := r.node(), r.node()
 		limits := store.Limits{Concurrency: 3}
 		r.between = func() {
@@ -422,7 +422,7 @@ func TestNewLimitsAreNotTakenAway(t *testing.T) {
 }
 
 func TestAFailureCanBeRepeated(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		m := r.node()
 		r.failWith("SetLimits", errAway)
 		if _, err := m.SetState(r.Context(), "t", Paused, job.Pause{}); !errors.Is(err, store.ErrUnavailable) {
@@ -451,7 +451,7 @@ func TestAFailureCanBeRepeated(t *testing.T) {
 }
 
 func TestLoadWaitsForTheStore(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		_, err := r.node().SetState(r.Context(), "t", Paused, job.Pause{})
 		r.ok(err)
 		m := r.node()
@@ -510,7 +510,7 @@ const unreadable = `{"state":"paused","settings":{"capacity":9,"rate":{"per_hour
 // What cannot be read lifts no limit, whether a node knew the topic before or not,
 // and is not written over.
 func TestWhatCannotBeReadStaysInForce(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		knows := r.node()
 		_, err := knows.Put(r.Context(), "t", Settings{Rate: 5})
 		r.ok(err)
@@ -561,7 +561,7 @@ func TestWhatCannotBeReadStaysInForce(t *testing.T) {
 // A store that knows no limits, as one in memory that has just started, obeys what
 // can be read; without a status that is known, nothing is delivered.
 func TestWhatCanBeReadIsObeyed(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		r.put("t", unreadable)
 		r.put("asleep", `{"state":"asleep","settings":{"rate":2}}`)
 		r.put("torn", `{"state":"act`)
@@ -588,7 +588,7 @@ func TestWhatCanBeReadIsObeyed(t *testing.T) {
 
 // An older node changes a topic, and what it does not know of it stays.
 func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		r.put("t", `{"state":"active","quota":1,"settings":{"burst":2,"rate":5,"defaults":{"Tries":3}}}`)
 		m := r.node()
 		r.ok(m.Reconcile(r.Context()))
@@ -612,7 +612,7 @@ func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		registry := prometheus.NewRegistry()
 		withMetrics := func(o *Options) { o.Metrics = registry }
 		m := r.node(withMetrics)
@@ -633,7 +633,7 @@ func TestMetrics(t *testing.T) {
 // Thresholds are settings like others: other nodes learn of them, and they alone
 // are something to keep.
 func TestThresholds(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		a, b := r.node(), r.node()
 		stop := r.running(b)
 		set := Settings{Alerts: &alerts.Thresholds{Backlog: new(float64), Terms: alerts.Terms{For: new(time.Duration)}}}
@@ -663,7 +663,7 @@ func TestThresholds(t *testing.T) {
 }
 
 func TestTopicsWithThresholdsAreBounded(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		m := r.node()
 		s := Settings{Alerts: &alerts.Thresholds{Backlog: new(float64)}}
 		for i := range alerts.MaxTopics {
@@ -683,7 +683,7 @@ func TestTopicsWithThresholdsAreBounded(t *testing.T) {
 }
 
 func TestTopicsAreBounded(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		m := r.node()
 		data, err := json.Marshal(&Topic{Settings: Settings{Rate: 1}, State: Active})
 		r.ok(err)
@@ -707,7 +707,7 @@ func TestTopicsAreBounded(t *testing.T) {
 }
 
 func TestTopicsAreBoundedInBytes(t *testing.T) {
-	inBubble(t, func(r *rig) {
+	inBubble(t, func(t *testing.T, r *rig) {
 		m := r.node()
 		r.put("others", strings.Repeat("x", MaxAllBytes-1000))
 		large := Settings{Defaults: job.Defaults{Headers: []job.Header{{Name: "X", Value: strings.Repeat("x", 1000)}}}}
