@@ -189,7 +189,7 @@ func TestCancelWhileJobsAreSent(t *testing.T) {
 		"due":     {Topic: "t", DueTo: job.InstantOf(time.Date(2000, 1, 1, 0, 0, 1, 0, time.UTC))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, r *rig) {
+			inBubble(t, func(_ *testing.T, r *rig) {
 				n := r.node("a")
 				defer n.end()
 				keys := r.register("t", 2000)
@@ -230,7 +230,7 @@ func TestCancelWhileJobsAreSent(t *testing.T) {
 // Nor does a reschedule leave a job behind, unless it is in flight when the
 // operation begins or ends.
 func TestRescheduleWhileJobsAreSent(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(_ *testing.T, r *rig) {
 		n := r.node("a")
 		defer n.end()
 		keys := r.register("t", 2000)

@@ -354,7 +354,7 @@ func TestWhatTheStoreLostIsPutRight(t *testing.T) {
 }
 
 func TestAChangeBetweenIsNotOverwritten(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(_ *testing.T, r *rig) {
 		a, b := r.node(), r.node()
 		r.before = func() {
 			_, err := b.SetState(r.Context(), "t", Paused, job.Pause{})
@@ -588,7 +588,7 @@ func TestWhatCanBeReadIsObeyed(t *testing.T) {
 
 // An older node changes a topic, and what it does not know of it stays.
 func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
+	inBubble(t, func(_ *testing.T, r *rig) {
 		r.put("t", `{"state":"active","quota":1,"settings":{"burst":2,"rate":5,"defaults":{"Tries":3}}}`)
 		m := r.node()
 		r.ok(m.Reconcile(r.Context()))
