@@ -5,8 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"strings"
 )
 
 // Build builds duehook as dir/name, with further flags of go build. As shipped, it uses
@@ -14,7 +14,9 @@ import (
 func Build(dir, name string, flags ...string) (path string, err error) {
 	path = filepath.Join(dir, name)
 	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path, ".")...)
-	cmd.Dir = root()
+	if cmd.Dir, err = root(); err != nil {
+		return "", err
+	}
 	if !slices.Contains(flags, "-race") {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
@@ -24,8 +26,12 @@ func Build(dir, name string, flags ...string) (path string, err error) {
 	return path, nil
 }
 
-// root is the directory of the module, two above this file.
-func root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+// root returns the directory of the main module. Its packages' own file names do not
+// contain it if they were built with -trimpath.
+func root() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/duehook/duehook").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
