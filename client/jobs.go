@@ -24,6 +24,7 @@ type JobFilter struct {
 	Schedule    string            `json:"schedule,omitempty" query:"schedule"`
 	Labels      map[string]string `json:"labels,omitempty" query:"labels"`
 	Priority    int               `json:"priority,omitempty" query:"priority"`
+	Dialect     string            `json:"dialect,omitempty" query:"dialect"` // of the API that registered the job
 	Reason      string            `json:"reason,omitempty" query:"reason"`
 	DueFrom     time.Time         `json:"due_from,omitzero" query:"due_from"`
 	DueTo       time.Time         `json:"due_to,omitzero" query:"due_to"`

@@ -43,6 +43,7 @@ type TopicSettings struct {
 	Concurrency int               `json:"concurrency,omitempty"`
 	Weight      int               `json:"weight,omitempty"`
 	OnDead      string            `json:"on_dead,omitempty"`
+	URL         string            `json:"url,omitempty"` // of jobs that name none
 	Retry       *Retry            `json:"retry,omitempty"`
 	Timeout     Duration          `json:"timeout,omitzero"`
 	TTL         Duration          `json:"ttl,omitzero"`

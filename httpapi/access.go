@@ -76,7 +76,7 @@ func (s *Server) audit(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		err := next(c)
 		call := callOf(c)
-		if s.opts.Access == nil || call.route == nil || call.route.Safe || call.route.Method == http.MethodGet {
+		if s.opts.Access == nil || call.route == nil || call.route.Safe || call.route.Method == http.MethodGet && !call.route.Changes {
 			return err
 		}
 		change := access.Change{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"net/http"
 
 	"github.com/labstack/echo/v4"
 )
@@ -70,7 +71,12 @@ func requestID(given string) string {
 // checkOrigin prevents pages of other sites from changing anything through the browser
 // of a user who can reach this server.
 func (s *Server) checkOrigin(c *Call) error {
-	if err := s.origins.Check(c.Request); err != nil {
+	r := c.Request
+	if c.route.Changes {
+		r = r.Clone(c.Context())
+		r.Method = http.MethodPost
+	}
+	if err := s.origins.Check(r); err != nil {
 		return &Error{
 			Code: CodeForbidden, Cause: err,
 			Detail: "A browser sent this request on behalf of another site. Send it from this server's own origin, or from outside a browser.",

@@ -8,16 +8,17 @@ import (
 
 // Defaults are values for jobs of a topic that do not set these fields.
 type Defaults struct {
-	Retry     *Retry
-	Timeout   time.Duration
-	TTL       time.Duration
-	Headers   []Header // sorted by name
-	Priority  Priority
-	Spread    time.Duration
-	Callbacks *Callbacks
+	Destination Destination `json:",omitempty"` // of jobs that name none
+	Retry       *Retry
+	Timeout     time.Duration
+	TTL         time.Duration
+	Headers     []Header // sorted by name
+	Priority    Priority
+	Spread      time.Duration
+	Callbacks   *Callbacks
 }
 
-// Defaults reads only the retry, timeout, ttl, headers, priority, spread and callbacks of the
+// Defaults reads only the url, retry, timeout, ttl, headers, priority, spread and callbacks of the
 // draft.
 // Errors are those of Registration, except that they name priority, as
 // topics do.
@@ -32,10 +33,13 @@ func (d *Draft) Defaults(l Limits) (Defaults, error) {
 		Spread:    f.spread(d),
 		Callbacks: f.callbacks(d.Callbacks, false),
 	}
+	if d.Destination != nil && f.Check("url", d.Destination.Check()) {
+		v.Destination = *d.Destination
+	}
 	return v, f.Err()
 }
 
-// Apply fills in the fields of s, read from d, that d does not set. An empty
+// Apply fills in the fields of s, read from d, that d does not set, except the destination. An empty
 // retry selects the server's policy. Apply adds headers whose names s lacks, up to
 // the limit of a job.
 func (v *Defaults) Apply(d *Draft, s *Spec) {

@@ -25,12 +25,13 @@ func draftOf(t *testing.T, text string) *Draft {
 func TestDefaults(t *testing.T) {
 	limits := Limits{MaxBody: 1000, MaxTimeout: time.Minute}
 	zero, two := 0, 2
-	defaults, err := draftOf(t, `{"retry":{"steps":[1000000000],"limit":2},"timeout":5000000000,"ttl":3600000000000,"headers":{"x-a":"1","x-b":"2"},"priority":7,"spread":60000000000}`).Defaults(limits)
+	defaults, err := draftOf(t, `{"url":"https://t.example","retry":{"steps":[1000000000],"limit":2},"timeout":5000000000,"ttl":3600000000000,"headers":{"x-a":"1","x-b":"2"},"priority":7,"spread":60000000000}`).Defaults(limits)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Defaults{
-		Retry: &Retry{Steps: []time.Duration{time.Second}, Limit: &two}, Timeout: 5 * time.Second, TTL: time.Hour,
+		Destination: "https://t.example",
+		Retry:       &Retry{Steps: []time.Duration{time.Second}, Limit: &two}, Timeout: 5 * time.Second, TTL: time.Hour,
 		Headers: []Header{{"X-A", "1"}, {"X-B", "2"}}, Priority: 7, Spread: time.Minute,
 	}
 	if diff := cmp.Diff(want, defaults); diff != "" {

@@ -50,7 +50,7 @@ func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
 	case d.Group != nil:
 		f.Add("group", "is not possible here: a single job needs a url")
 	case d.Destination == nil:
-		f.Add("url", `is required, unless the job has "pull": true`)
+		f.Add("url", `is required, unless the job has "pull": true or its topic has a url`)
 	case f.Check("url", d.Destination.Check()):
 		r.Spec.Destination = *d.Destination
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/mykit"
 	"github.com/duehook/duehook/httpapi/qstash"
 	v1 "github.com/duehook/duehook/httpapi/v1"
 	"github.com/duehook/duehook/internal/services/access"
@@ -106,8 +107,14 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 			return nil, err
 		}
 	}
-	dialects := n.dialects(qstash.Options{
-		Scheduler: jobs, Schedules: recurring, Groups: members, Topics: limits, Keys: keys, Clock: n.clock,
+	if n.ledger != nil {
+		calls.Restoring = n.ledger
+	}
+	dialects := n.dialects(map[string]httpapi.Dialect{
+		mykit.Name: mykit.New(mykit.Options{Scheduler: jobs, Operations: bulk, Restoring: calls.Restoring, Ready: n.store.Ping, Clock: n.clock}),
+		qstash.Name: qstash.New(qstash.Options{
+			Scheduler: jobs, Schedules: recurring, Groups: members, Topics: limits, Keys: keys, Clock: n.clock,
+		}),
 	})
 	api, secured, err := n.newAPI(ln, calls, dialects, dispatch.Stuck)
 	if err != nil {
@@ -248,9 +255,6 @@ func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dial
 		Ready: n.store.Ping, Stuck: stuck, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
 		DrainDelay: n.Config.DrainDelay, DrainTimeout: n.drainTime(),
 	}
-	if n.ledger != nil {
-		calls.Restoring = n.ledger
-	}
 	var err error
 	if n.Config.Dashboard {
 		if o.Dashboard, err = dashboard.New(); err != nil {
@@ -274,11 +278,13 @@ func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dial
 }
 
 // dialects are those of --dialects.
-func (n *node) dialects(o qstash.Options) []httpapi.Dialect {
-	if !slices.Contains(n.Config.Dialects, qstash.Name) {
-		return nil
+func (n *node) dialects(known map[string]httpapi.Dialect) (all []httpapi.Dialect) {
+	for name, d := range known {
+		if slices.Contains(n.Config.Dialects, name) {
+			all = append(all, d)
+		}
 	}
-	return []httpapi.Dialect{qstash.New(o)}
+	return all
 }
 
 // newKeys returns the keys that sign the deliveries of the QStash dialect; nil: nothing signs. A

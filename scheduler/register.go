@@ -17,6 +17,8 @@ type Origin struct {
 	ID string
 	// Traceparent is the W3C trace context of the registration, or empty.
 	Traceparent string
+	// Pull has consumers fetch a job if neither its draft nor its topic has a destination.
+	Pull bool
 	// Topics are the topics to which the caller is restricted; empty: none in particular.
 	Topics job.TopicSet
 }
@@ -35,6 +37,7 @@ func (p *Prepared) Key() job.Key { return p.reg.Key }
 // Errors: a *job.ValidationError, a *BlockedError, a *job.TopicError, or one that wraps
 // job.ErrBodyTooLarge.
 func (s *Scheduler) Prepare(d *job.Draft, from Origin) (Prepared, error) {
+	d = s.addressed(d, from.Pull)
 	request, err := d.Registration(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
 	if err != nil {
 		return Prepared{}, err
@@ -57,6 +60,24 @@ func (s *Scheduler) Prepare(d *job.Draft, from Origin) (Prepared, error) {
 		return Prepared{}, errReservedID()
 	}
 	return s.prepared(key, &request, from.Traceparent)
+}
+
+// addressed gives a draft without a destination that of its topic, or else the pull queue.
+func (s *Scheduler) addressed(d *job.Draft, pull bool) *job.Draft {
+	if d.Destination != nil || d.Group != nil || d.Pull != nil && *d.Pull {
+		return d
+	}
+	topic := job.DefaultTopic
+	if d.Topic != nil {
+		topic = *d.Topic
+	}
+	own := *d
+	if defaults := s.defaults(topic); defaults != nil && defaults.Destination != "" {
+		own.Destination = &defaults.Destination
+	} else if pull {
+		own.Pull = new(true)
+	}
+	return &own
 }
 
 func errReservedTopic() error {

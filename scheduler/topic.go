@@ -166,6 +166,11 @@ func (s *Scheduler) PutTopic(ctx context.Context, name string, settings topics.S
 			return Topic{}, err
 		}
 	}
+	if d := settings.Defaults.Destination; d != "" {
+		if err := s.CheckDestination("url", d); err != nil {
+			return Topic{}, err
+		}
+	}
 	if err := s.checkCallbacks("", settings.Defaults.Callbacks); err != nil {
 		return Topic{}, err
 	}

@@ -13,14 +13,14 @@ import (
 
 // want makes a call that must have a status, and decodes its answer.
 func (s *server) want(status int, method, target, headers, body string, into ...any) {
-	s.t.Helper()
+	s.T.Helper()
 	got, text := s.call(method, s.filled(target), headersOf(s.filled(headers)), s.filled(body))
 	if got != status {
-		s.t.Fatalf("%s %s: %d %s, want %d", method, target, got, text, status)
+		s.T.Fatalf("%s %s: %d %s, want %d", method, target, got, text, status)
 	}
 	for _, v := range into {
 		if err := json.Unmarshal(text, v); err != nil {
-			s.t.Fatalf("%s %s: %s: %v", method, target, text, err)
+			s.T.Fatalf("%s %s: %s: %v", method, target, text, err)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestQueueKeepsTheOrder(t *testing.T) {
 	s.want(200, "POST", "/v2/queues/q/resume", "", "")
 	var got []string
 	for len(got) < 4 {
-		got = append(got, string((<-s.deliveries).body))
+		got = append(got, string((<-s.Deliveries).Content))
 	}
 	if strings.Join(got, " ") != "0 0 1 2" {
 		t.Errorf("delivered in the order %q", got)
@@ -175,7 +175,7 @@ func TestBesideV1(t *testing.T) {
 		t.Errorf("the schedule is %+v", schedule)
 	}
 	s.want(201, "POST", "/v1/schedules/yearly/run", "", "")
-	if d := s.await("/paid", ""); d.Header.Get("Upstash-Schedule-Id") != "yearly" || string(d.body) != "x" {
+	if d := s.await("/paid", ""); d.Header.Get("Upstash-Schedule-Id") != "yearly" || string(d.Content) != "x" {
 		t.Errorf("the schedule delivers %v", d.Header)
 	}
 	for headers, why := range map[string]string{

@@ -2,18 +2,13 @@ package qstash_test
 
 import (
 	"bufio"
-	"bytes"
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -23,130 +18,38 @@ import (
 
 	"github.com/duehook/duehook/httpapi/qstash"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/node"
-	"github.com/duehook/duehook/node/config"
+	"github.com/duehook/duehook/internal/testing/fronts"
 )
 
 const patience = 20 * time.Second
 
 // server is a node with the dialect, and its receiver.
 type server struct {
-	t     *testing.T
-	base  string
-	token string // of an admin
-	// reader may read; restricted may write, in the topics of the dialect.
-	reader, restricted string
-	receiver           *httptest.Server
-	deliveries         chan delivery
-	pending            []delivery // nobody has waited for them yet
+	*fronts.Server
 	// bound are the values of ids and keys, by their names in the examples.
 	bound map[string]string
 }
 
-type delivery struct {
-	*http.Request
-	body []byte
-}
-
-// newServer starts a node whose receiver answers /fails with 500, and /hold when the test ends.
 func newServer(t *testing.T) *server {
 	t.Helper()
-	s := &server{t: t, deliveries: make(chan delivery, 100), bound: map[string]string{}}
-	end := make(chan struct{})
-	s.receiver = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		s.deliveries <- delivery{r, body}
-		w.Header()["Date"], w.Header()["Content-Type"] = nil, nil
-		switch r.URL.Path {
-		case "/hold":
-			<-end
-		case "/fails":
-			w.WriteHeader(http.StatusInternalServerError)
-			_, _ = io.WriteString(w, "no")
-		}
-	}))
-	t.Cleanup(s.receiver.Close)
-	t.Cleanup(func() { close(end) })
-
-	var keys []string
-	for scope, token := range map[string]*string{"admin": &s.token, "read": &s.reader, "write --topics=qstash*": &s.restricted} {
-		var out bytes.Buffer
-		if err := access.Command(append([]string{"new"}, strings.Fields("--scope="+scope)...), job.SystemClock(), &out); err != nil {
-			t.Fatal(err)
-		}
-		text, line, _ := strings.Cut(out.String(), "\nline")
-		*token, keys = strings.TrimPrefix(text, "token "), append(keys, strings.TrimSpace(line))
-	}
-	c, err := config.Load([]string{
-		"--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=16", "--data-dir", t.TempDir(), "--dialects=qstash",
-		"--grace=1s", "--api-keys=" + strings.Join(keys, ","),
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ready, done := make(chan string, 1), make(chan error, 1)
-	go func() {
-		done <- node.Run(ctx, node.Options{Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test", Ready: func(base string) { ready <- base }})
-	}()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	select {
-	case s.base = <-ready:
-	case err := <-done:
-		t.Fatal(err)
-	}
-	return s
+	return &server{fronts.Start(t, "qstash", "qstash*"), map[string]string{}}
 }
 
-// call makes a request, and returns the status and the body of the answer.
+// call makes a request; a token in the query is the only one.
 func (s *server) call(method, target string, h http.Header, body string) (int, []byte) {
-	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), method, s.base+target, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
+	s.T.Helper()
+	if strings.Contains(target, "qstash_token=") {
+		token := s.Token
+		defer func() { s.Token = token }()
+		s.Token = ""
 	}
-	maps.Copy(req.Header, h)
-	if !strings.Contains(target, "qstash_token=") {
-		req.Header.Set("Authorization", "Bearer "+s.token)
-	}
-	resp, err := http.DefaultTransport.RoundTrip(req) // an answer that redirects would fail
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return resp.StatusCode, text
+	return s.Call(method, target, h, body)
 }
 
 // await returns the next delivery to a target, of one message unless the id is empty.
-func (s *server) await(target, id string) delivery {
-	s.t.Helper()
-	wanted := func(d delivery) bool {
-		return d.URL.String() == target && (id == "" || d.Header.Get("Upstash-Message-Id") == id)
-	}
-	limit := time.After(patience)
-	for {
-		if i := slices.IndexFunc(s.pending, wanted); i >= 0 {
-			d := s.pending[i]
-			s.pending = slices.Delete(s.pending, i, i+1)
-			return d
-		}
-		select {
-		case d := <-s.deliveries:
-			s.pending = append(s.pending, d)
-		case <-limit:
-			s.t.Fatalf("nothing was delivered to %s", target)
-		}
-	}
+func (s *server) await(target, id string) fronts.Delivery {
+	s.T.Helper()
+	return s.Await(target, func(d fronts.Delivery) bool { return id == "" || d.Header.Get("Upstash-Message-Id") == id })
 }
 
 var (
@@ -157,7 +60,7 @@ var (
 
 // filled has the bound ids, and the receiver.
 func (s *server) filled(text string) string {
-	text = strings.NewReplacer("/R/", "/"+s.receiver.URL+"/", `"R/`, `"`+s.receiver.URL+"/", " R/", " "+s.receiver.URL+"/", "TOKEN", s.token).Replace(text)
+	text = strings.NewReplacer("/R/", "/"+s.Receiver.URL+"/", `"R/`, `"`+s.Receiver.URL+"/", " R/", " "+s.Receiver.URL+"/", "TOKEN", s.Token).Replace(text)
 	return idForm.ReplaceAllStringFunc(text, func(name string) string {
 		if value, known := s.bound[name]; known {
 			return value
@@ -206,22 +109,22 @@ func TestExamples(t *testing.T) {
 // Every call needs a key of its scope, and says so in the form of the dialect.
 func TestEveryRouteAsksForAKey(t *testing.T) {
 	s := newServer(t)
-	admin := s.token
+	admin := s.Token
 	for _, r := range qstash.New(qstash.Options{}).Routes {
 		target := strings.NewReplacer("*", "https://h.example", "{id}", "x", "{name}", "x", "{queue}", "x").Replace(r.Path)
-		expect := map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, s.restricted: http.StatusForbidden}
+		expect := map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, s.Restricted: http.StatusForbidden}
 		if r.Scope != access.Read {
-			expect[s.reader] = http.StatusForbidden
+			expect[s.Reader] = http.StatusForbidden
 		}
-		for s.token = range expect {
+		for s.Token = range expect {
 			status, text := s.call(r.Method, target, nil, "")
 			var answer struct{ Error string }
-			if status != expect[s.token] || json.Unmarshal(text, &answer) != nil || answer.Error == "" {
-				t.Errorf("%s %s with %q: %d %s", r.Method, target, s.token, status, text)
+			if status != expect[s.Token] || json.Unmarshal(text, &answer) != nil || answer.Error == "" {
+				t.Errorf("%s %s with %q: %d %s", r.Method, target, s.Token, status, text)
 			}
 		}
 	}
-	s.token = admin
+	s.Token = admin
 	if status, text := s.call(http.MethodGet, "/v2/llm/v1/chat", nil, ""); status != http.StatusNotFound || !strings.Contains(string(text), "docs/migrate/qstash.md") {
 		t.Errorf("an unknown call: %d %s", status, text)
 	}
@@ -238,40 +141,40 @@ func headersOf(text string) http.Header {
 }
 
 func (s *server) checkDelivery(example string, want []string) {
-	s.t.Helper()
+	s.T.Helper()
 	h := headersOf(want[3])
 	got := s.await(want[2], h.Get("Upstash-Message-Id"))
 	for name, values := range h {
 		if got.Header.Get(name) != values[0] {
-			s.t.Errorf("%s: %s is %q, want %q", example, name, got.Header.Get(name), values[0])
+			s.T.Errorf("%s: %s is %q, want %q", example, name, got.Header.Get(name), values[0])
 		}
 	}
 	if want[4] != "" && strings.HasPrefix(want[4], "{") {
-		if diff := s.differs(got.body, want[4]); diff != "" {
-			s.t.Errorf("%s: %s in %s", example, diff, got.body)
+		if diff := s.differs(got.Content, want[4]); diff != "" {
+			s.T.Errorf("%s: %s in %s", example, diff, got.Content)
 		}
-	} else if want[4] != string(got.body) && want[4] != "" {
-		s.t.Errorf("%s: got %q", example, got.body)
+	} else if want[4] != string(got.Content) && want[4] != "" {
+		s.T.Errorf("%s: got %q", example, got.Content)
 	}
 	for name := range got.Header {
 		if strings.HasPrefix(name, "Upstash-Forward") || name == "Authorization" || strings.HasPrefix(name, "Upstash-Retry-") {
-			s.t.Errorf("%s: %s was passed on", example, name)
+			s.T.Errorf("%s: %s was passed on", example, name)
 		}
 	}
 	s.checkSignature(got)
 }
 
 // checkSignature verifies a signature as the SDKs do.
-func (s *server) checkSignature(d delivery) {
-	s.t.Helper()
+func (s *server) checkSignature(d fronts.Delivery) {
+	s.T.Helper()
 	status, text := s.call(http.MethodGet, "/v2/keys", nil, "")
 	var keys struct{ Current, Next string }
 	if err := json.Unmarshal(text, &keys); err != nil || status != http.StatusOK {
-		s.t.Fatalf("%d %s", status, text)
+		s.T.Fatalf("%d %s", status, text)
 	}
 	parts := strings.Split(d.Header.Get("Upstash-Signature"), ".")
 	if len(parts) != 3 {
-		s.t.Fatalf("the signature is %q", parts)
+		s.T.Fatalf("the signature is %q", parts)
 	}
 	mac := hmac.New(sha256.New, []byte(keys.Current))
 	mac.Write([]byte(parts[0] + "." + parts[1]))
@@ -284,11 +187,11 @@ func (s *server) checkSignature(d delivery) {
 	if err == nil {
 		err = json.Unmarshal(raw, &claims)
 	}
-	digest := sha256.Sum256(d.body)
+	digest := sha256.Sum256(d.Content)
 	if err != nil || parts[2] != base64.RawURLEncoding.EncodeToString(mac.Sum(nil)) || claims.Iss != "Upstash" ||
-		claims.Sub != s.receiver.URL+d.URL.String() || claims.Body != base64.URLEncoding.EncodeToString(digest[:]) ||
+		claims.Sub != s.Receiver.URL+d.URL.String() || claims.Body != base64.URLEncoding.EncodeToString(digest[:]) ||
 		claims.Jti == "" || claims.Exp != claims.Iat+300 || claims.Nbf == nil || *claims.Nbf != 0 {
-		s.t.Errorf("%v in %s", err, raw)
+		s.T.Errorf("%v in %s", err, raw)
 	}
 }
 

@@ -35,6 +35,7 @@ var filterParts = map[string]filterPart{
 	"endpoint":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Endpoint = asEndpoint(e, at, v) }),
 	"group_id":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.GroupID = asName(e, at, v) }),
 	"schedule":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Schedule = asName(e, at, v) }),
+	"dialect":      textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Dialect = asName(e, at, v) }),
 	"reason":       textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Reason = asReason(e, at, v) }),
 	"due_from":     timePart(func(q *store.Query) *job.Instant { return &q.DueFrom }),
 	"due_to":       timePart(func(q *store.Query) *job.Instant { return &q.DueTo }),
@@ -47,7 +48,7 @@ var filterParts = map[string]filterPart{
 
 // filterNames are the names of all parts, in the order of the documents.
 var filterNames = []string{
-	"topic", "state", "id", "uid", "order_key", "biz_key", "endpoint", "group_id", "schedule", "labels", "priority", "reason",
+	"topic", "state", "id", "uid", "order_key", "biz_key", "endpoint", "group_id", "schedule", "labels", "priority", "dialect", "reason",
 	"due_from", "due_to", "created_from", "created_to",
 }
 
@@ -174,6 +175,7 @@ func writeFilter(w *jsonout.Writer, f *store.Query) {
 		w.Labels("labels", f.Labels)
 	}
 	w.NumberIfAny("priority", f.Priority)
+	w.TextIfAny("dialect", f.Dialect)
 	w.TextIfAny("reason", f.Reason)
 	w.InstantIfAny("due_from", f.DueFrom)
 	w.InstantIfAny("due_to", f.DueTo)

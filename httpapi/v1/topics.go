@@ -31,6 +31,7 @@ var topicFields = wire.NewFieldSet(map[string]func(*topicDraft, wire.Field){
 			d.OnDead = topics.OnDead(*s)
 		}
 	},
+	"url":       func(d *topicDraft, f wire.Field) { d.defaults.Destination = (*job.Destination)(f.Text()) },
 	"retry":     func(d *topicDraft, f wire.Field) { d.defaults.Retry = decodeRetry(f) },
 	"timeout":   func(d *topicDraft, f wire.Field) { d.defaults.Timeout = f.Duration() },
 	"ttl":       func(d *topicDraft, f wire.Field) { d.defaults.TTL = f.Duration() },
@@ -182,6 +183,9 @@ func writeSettings(w *jsonout.Writer, s *topics.Settings) {
 	jsonout.Nullable(w, "concurrency", orNull(&s.Concurrency), w.Integer)
 	jsonout.Nullable(w, "weight", orNull(&s.Weight), w.Integer)
 	w.TextOrNull("on_dead", string(s.OnDead))
+	if d.Destination != "" {
+		w.Revealing("url", string(d.Destination))
+	}
 	jsonout.Part(w, "retry", d.Retry, func(w *jsonout.Writer, r *job.Retry) {
 		w.Member("steps", steps(r.Steps))
 		jsonout.Nullable(w, "limit", r.Limit, w.Integer)

@@ -14,7 +14,7 @@ import (
 
 func TestTopicSettings(t *testing.T) {
 	a := newAPI(t)
-	const all = `{"capacity":9,"rate":0.5,"concurrency":3,"weight":20,"on_dead":"stop","retry":{"steps":["1s","2m"],"limit":5},` +
+	const all = `{"capacity":9,"rate":0.5,"concurrency":3,"weight":20,"on_dead":"stop","url":"https://shop.example/t?a=1","retry":{"steps":["1s","2m"],"limit":5},` +
 		`"timeout":"5s","ttl":"1d12h","headers":{"X-Tenant":"acme"},"priority":7,"spread":"5m","alerts":{"failures":5,"failure_rate":0.5,"dead_letters":0,` +
 		`"backlog":1000,"oldest_due":"2m","window":"1m","min_attempts":3,"for":"0s","keep_firing_for":"30s","repeat":"1h","url":"https://ops.example/a"}}`
 	put := a.want(201, "PUT", "/v1/topics/t", all)
@@ -53,7 +53,7 @@ func TestTopicSettings(t *testing.T) {
 func TestTopicSettingsAreChecked(t *testing.T) {
 	a := newAPI(t)
 	p := a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/topics/t",
-		`{"capacity":-1,"rate":100001,"concurrency":0,"weight":101,"priority":0,"spread":"25h","timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[],
+		`{"capacity":-1,"rate":100001,"concurrency":0,"weight":101,"priority":0,"url":"ftp://shop.example","spread":"25h","timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[],
 		 "alerts":{"failures":-1,"backlog":"many","for":"2d","oldest":1,"url":"ftp://ops.example"}}`)
 	var got []string
 	for _, f := range p.Errors {
@@ -61,7 +61,7 @@ func TestTopicSettingsAreChecked(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"/alerts/backlog", "/alerts/failures", "/alerts/for", "/alerts/oldest", "/alerts/url", "/capacity", "/colour", "/concurrency", "/headers", "/priority", "/rate", "/retry/limit", "/spread", "/timeout", "/weight",
+		"/alerts/backlog", "/alerts/failures", "/alerts/for", "/alerts/oldest", "/alerts/url", "/capacity", "/colour", "/concurrency", "/headers", "/priority", "/rate", "/retry/limit", "/spread", "/timeout", "/url", "/weight",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -147,4 +147,26 @@ func TestABatchIsJudgedJobByJob(t *testing.T) {
 	if diff := cmp.Diff([]float64{201, 201, 429, 201}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+// A job without a destination has that of its topic.
+func TestTopicURL(t *testing.T) {
+	a := newAPI(t)
+	p := a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs", `{"topic":"t","id":"a"}`)
+	if len(p.Errors) != 1 || p.Errors[0].Pointer != "/url" {
+		t.Errorf("got %+v", p.Errors)
+	}
+	a.want(201, "PUT", "/v1/topics/t", `{"url":"https://shop.example/t"}`)
+	for body, want := range map[string]any{
+		`{"topic":"t","id":"a","delay":"1h"}`:                                  "https://shop.example/t",
+		`{"topic":"t","id":"b","delay":"1h","pull":false}`:                     "https://shop.example/t",
+		`{"topic":"t","id":"c","delay":"1h","url":"https://shop.example/own"}`: "https://shop.example/own",
+		`{"topic":"t","id":"d","delay":"1h","pull":true}`:                      nil,
+	} {
+		got := a.want(201, "POST", "/v1/jobs", body)
+		if got["url"] != want {
+			t.Errorf("%s: the url is %v, want %v", body, got["url"], want)
+		}
+	}
+	a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs", `{"topic":"u","id":"a"}`)
 }

@@ -72,7 +72,7 @@ type Settings struct {
 func (s *Settings) Empty() bool {
 	d := &s.Defaults
 	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Weight == 0 && s.OnDead == "" && s.Alerts == nil &&
-		d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0 && d.Spread == 0 && d.Callbacks == nil
+		d.Destination == "" && d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0 && d.Spread == 0 && d.Callbacks == nil
 }
 
 // Check returns nil or a *job.ValidationError.

@@ -29,7 +29,7 @@ func (q *filter) wantsEntry(e Entry) bool {
 
 // looksInside: whether a job matches is known only when its record is read.
 func (q *filter) looksInside() bool {
-	return q.Reason != "" || q.OrderKey != "" || q.Endpoint != "" || len(q.Labels) > 0 || q.Priority != 0 || q.DueFrom != 0 || q.DueTo != 0 ||
+	return q.Reason != "" || q.OrderKey != "" || q.Endpoint != "" || q.Dialect != "" || len(q.Labels) > 0 || q.Priority != 0 || q.DueFrom != 0 || q.DueTo != 0 ||
 		q.CreatedFrom != 0 || q.CreatedTo != 0 || len(q.Only) > 0 || q.index() != "" && q.Order != "" || q.BizKey != "" && q.GroupID != ""
 }
 

@@ -27,6 +27,9 @@ func (f *fixture) populate(n int) []job.Job {
 			for _, w := range with {
 				w(&regs[i])
 			}
+			if i%3 == 0 {
+				regs[i].Spec.Dialect = &job.Dialect{Name: "d" + strconv.Itoa(i%2)}
+			}
 			if i%2 == 0 {
 				member(&regs[i])
 			}
@@ -94,6 +97,8 @@ func filters(now job.Instant) []store.Query {
 		{Labels: []job.Label{shop}, Topic: "t0", States: stateOf(job.Waiting)},
 		{Labels: []job.Label{{Key: "env", Value: "none"}}},
 		{Labels: []job.Label{{Key: "none"}}},
+		{Dialect: "d1"},
+		{Dialect: "d0", Topic: "t0", States: stateOf(job.Dead)},
 		{Priority: 9},
 		{Priority: 5, States: stateOf(job.Waiting)},
 		{Priority: 1, Topic: "t0", States: stateOf(job.Dead)},

@@ -1,0 +1,142 @@
+// Package fronts starts a node with a dialect of the API, for tests that play its contract from
+// outside.
+package fronts
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/node"
+	"github.com/duehook/duehook/node/config"
+)
+
+const patience = 20 * time.Second
+
+// Server is a node with API keys, and a receiver for its deliveries.
+type Server struct {
+	T    *testing.T
+	Base string // the URL of the node
+	// Token is that of an admin, and the one that Call sends.
+	Token string
+	// Reader may read; Restricted may write, in some topics.
+	Reader, Restricted string
+	// Receiver answers /fails with 500, and /hold when the test ends.
+	Receiver *httptest.Server
+
+	Deliveries chan Delivery
+	pending    []Delivery // nobody has waited for them yet
+}
+
+// Delivery is a request that the receiver got.
+type Delivery struct {
+	*http.Request
+	Content []byte
+}
+
+// Start starts a node with a dialect; topics restrict one of the keys.
+func Start(t *testing.T, dialect, topics string, flags ...string) *Server {
+	t.Helper()
+	s := &Server{T: t, Deliveries: make(chan Delivery, 100)}
+	end := make(chan struct{})
+	s.Receiver = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		s.Deliveries <- Delivery{r, body}
+		w.Header()["Date"], w.Header()["Content-Type"] = nil, nil
+		switch r.URL.Path {
+		case "/hold":
+			<-end
+		case "/fails":
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, "no")
+		}
+	}))
+	t.Cleanup(s.Receiver.Close)
+	t.Cleanup(func() { close(end) })
+
+	var keys []string
+	for scope, token := range map[string]*string{"admin": &s.Token, "read": &s.Reader, "write --topics=" + topics: &s.Restricted} {
+		var out bytes.Buffer
+		if err := access.Command(append([]string{"new"}, strings.Fields("--scope="+scope)...), job.SystemClock(), &out); err != nil {
+			t.Fatal(err)
+		}
+		text, line, _ := strings.Cut(out.String(), "\nline")
+		*token, keys = strings.TrimPrefix(text, "token "), append(keys, strings.TrimSpace(line))
+	}
+	c, err := config.Load(append([]string{
+		"--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=16", "--data-dir", t.TempDir(), "--dialects=" + dialect,
+		"--grace=1s", "--api-keys=" + strings.Join(keys, ","),
+	}, flags...), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ready, done := make(chan string, 1), make(chan error, 1)
+	go func() {
+		done <- node.Run(ctx, node.Options{Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test", Ready: func(base string) { ready <- base }})
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case s.Base = <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Call makes a request, and returns the status and the body of the answer. An empty Token sends none.
+func (s *Server) Call(method, target string, h http.Header, body string) (int, []byte) {
+	s.T.Helper()
+	req, err := http.NewRequestWithContext(s.T.Context(), method, s.Base+target, strings.NewReader(body))
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	if s.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+s.Token)
+	}
+	maps.Copy(req.Header, h)
+	resp, err := http.DefaultTransport.RoundTrip(req) // an answer that redirects would fail
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return resp.StatusCode, text
+}
+
+// Await returns the next delivery to a target that wanted accepts.
+func (s *Server) Await(target string, wanted func(Delivery) bool) Delivery {
+	s.T.Helper()
+	limit := time.After(patience)
+	for {
+		if i := slices.IndexFunc(s.pending, func(d Delivery) bool { return d.URL.String() == target && wanted(d) }); i >= 0 {
+			d := s.pending[i]
+			s.pending = slices.Delete(s.pending, i, i+1)
+			return d
+		}
+		select {
+		case d := <-s.Deliveries:
+			s.pending = append(s.pending, d)
+		case <-limit:
+			s.T.Fatalf("nothing was delivered to %s", target)
+		}
+	}
+}
