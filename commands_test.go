@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/internal/cli"
 )
@@ -298,4 +301,90 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	u.run(cli.ExitOK, "help doctor", "With --json", "--redis-url")
+}
+
+// start runs a command that goes on. It returns its lines as they come, what types into it, and what
+// interrupts it and returns the exit code.
+func (u *user) start(args string) (lines *bufio.Scanner, stdin io.Writer, end func() int) {
+	u.t.Helper()
+	cmd := program(u.t, u.environ, strings.Fields(args)...)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	if stdin, err = cmd.StdinPipe(); err != nil {
+		u.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		u.t.Fatal(err)
+	}
+	u.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return bufio.NewScanner(stdout), stdin, func() int {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_, _ = io.Copy(io.Discard, stdout)
+		_ = cmd.Wait()
+		return cmd.ProcessState.ExitCode()
+	}
+}
+
+// What listen passes on is what the server would have sent.
+func TestListen(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	secret := strings.TrimSpace(u.run(cli.ExitOK, "secret new"))
+	request := func() *http.Request {
+		t.Helper()
+		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(*u.last.Load())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	u.run(cli.ExitOK, "send "+u.receiver+"/ok --topic t --id a --body {\"n\":1} --header x-tenant:acme --wait")
+	pushed := request()
+	lines, stdin, end := u.start("listen " + u.receiver + "/ok --topic p --topic t --secret " + secret)
+	u.run(cli.ExitOK, "send --pull --topic t --id b --body {\"n\":1} --header x-tenant:acme --wait", "t/b  delivered")
+	if !lines.Scan() || !strings.Contains(lines.Text(), "delivered t/b  attempt 1  200 in ") {
+		t.Fatalf("listen printed %q", lines.Text())
+	}
+	u.runWith(cli.ExitOK, string(*u.last.Load()), []string{"verify", "--secret", secret}, "verified: ")
+	pulled := request()
+	for _, r := range []*http.Request{pushed, pulled} {
+		if r.Header.Get("Webhook-Id") == "" || r.Header.Get("Duehook-Due-At") == "" || r.Header.Get("Webhook-Signature") == "" {
+			t.Errorf("the header is %v", r.Header)
+		}
+		for _, own := range []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature", "Duehook-Due-At", "Duehook-Job-Id"} {
+			r.Header.Del(own)
+		}
+	}
+	if diff := cmp.Diff(pushed.Header, pulled.Header); diff != "" || pulled.Method != pushed.Method || pulled.ContentLength != pushed.ContentLength {
+		t.Errorf("%s %d; header (-pushed +pulled):\n%s", pulled.Method, pulled.ContentLength, diff)
+	}
+	if _, err := io.WriteString(stdin, "r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if !lines.Scan() || !strings.Contains(lines.Text(), "replayed  t/b") {
+		t.Errorf("after r, listen printed %q", lines.Text())
+	}
+	u.run(cli.ExitOK, "get t/b", "none: consumers fetch the job", "1 of 10")
+	if code := end(); code != cli.ExitOK {
+		t.Errorf("interrupted: exit code %d", code)
+	}
+
+	lines, _, end = u.start("listen " + u.receiver + "/bad --json")
+	u.run(cli.ExitRefused, "send --pull --id c --limit 0 --wait", "default/c is dead (retry_limit)")
+	var line struct {
+		ID, Result string
+		Status     int
+	}
+	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &line) != nil || line.ID != "c" || line.Result != "failed" || line.Status != 500 {
+		t.Errorf("listen --json printed %q", lines.Text())
+	}
+	end()
+	u.run(cli.ExitUsage, "listen", "duehook listen URL")
+	u.run(cli.ExitUsage, "listen localhost:3000", "must start with http://")
+	u.run(cli.ExitUsage, "listen "+u.receiver+"/ok --secret nonsense", "must begin with whsec_")
+	u.run(cli.ExitUsage, "send "+u.receiver+"/ok --pull", "name either")
+	u.run(cli.ExitUnavailable, "listen "+u.receiver+"/ok --url http://127.0.0.1:1", "cannot be reached")
+	u.run(cli.ExitRefused, "listen "+u.receiver+"/ok --lease 24h", "1s to 12h")
 }

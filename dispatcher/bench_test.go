@@ -157,7 +157,7 @@ func BenchmarkLateness(b *testing.B) {
 	late := make(chan time.Duration, b.N)
 	var due sync.Map // id to time.Time
 	url := serve(b, func(_ http.ResponseWriter, r *http.Request) {
-		at, _ := due.Load(r.Header.Get(headerJobID))
+		at, _ := due.Load(r.Header.Get("Duehook-Job-Id"))
 		late <- time.Since(at.(time.Time))
 	})
 	s := newFakeStore()

@@ -110,7 +110,7 @@ func (count circuitStates) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *metrics) observeStart(j *job.Job, at job.Instant) {
-	late := at.Sub(dueAt(j)).Seconds()
+	late := at.Sub(j.AttemptDue()).Seconds()
 	if j.Attempts == 0 {
 		m.latenessFirst.Observe(late)
 	} else {

@@ -106,7 +106,7 @@ func TestJobsThatNeedNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
 		launch(t, withTransport(t, Options{Store: s}, roundTripper(func(r *http.Request) (*http.Response, error) {
-			t.Errorf("a request was made for %s", r.Header.Get(headerJobID))
+			t.Errorf("a request was made for %s", r.Header.Get("Duehook-Job-Id"))
 			return status(200), nil
 		})))
 		expired, cancelled, crashing := newJob("expired", anyURL), newJob("cancelled", anyURL), newJob("crashing", anyURL)
@@ -368,7 +368,7 @@ func TestPanicCostsOneLeaseOnly(t *testing.T) {
 		s, l := newFakeStore(), &logs{}
 		d := withTransport(t, Options{Store: s, Logger: l.logger(), Workers: 1, BreakerFailures: 1},
 			roundTripper(func(r *http.Request) (*http.Response, error) {
-				if r.Header.Get(headerJobID) == "bomb" {
+				if r.Header.Get("Duehook-Job-Id") == "bomb" {
 					panic("boom")
 				}
 				return status(200), nil

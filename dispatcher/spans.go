@@ -56,7 +56,7 @@ func (s *spans) begin(ctx context.Context, j *job.Job, a *job.Attempt) *span {
 // wait creates the span of the wait: from the registration to the first attempt, or from
 // the due time to a later one.
 func (s *spans) wait(ctx context.Context, j *job.Job, until time.Time, of []attribute.KeyValue) {
-	due := dueAt(j).Time()
+	due := j.AttemptDue().Time()
 	from := due
 	if j.Attempts == 0 && j.Snoozes == 0 {
 		from = j.CreatedAt.Time()

@@ -47,7 +47,7 @@ func TestSuspectsAreSentOneAtATime(t *testing.T) {
 		answer := make(chan int)
 		var sending atomic.Int64
 		launch(t, withTransport(t, Options{Store: s}, roundTripper(func(r *http.Request) (*http.Response, error) {
-			id := r.Header.Get(headerJobID)
+			id := r.Header.Get("Duehook-Job-Id")
 			if id == "neighbour" {
 				return status(200), nil
 			}

@@ -172,6 +172,9 @@ func (j *Job) Lane() Lane {
 	return Lane{Topic: j.Topic, Endpoint: endpoint, Priority: j.Spec.Priority, Ordered: j.Spec.OrderKey != ""}
 }
 
+// AttemptDue is when the next attempt is due.
+func (j *Job) AttemptDue() Instant { return cmp.Or(j.NextAt, j.DueAt) }
+
 // WakeAt is the time of a waiting job's next attempt, or the end of its TTL if
 // that is earlier.
 func (j *Job) WakeAt() Instant {

@@ -482,7 +482,7 @@ func (o Outcome) Charged(j *Job) Outcome {
 func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settlement {
 	o = o.Charged(j)
 	s := Settlement{
-		Key: j.Key, Lane: j.Lane(), Token: j.Token, CreatedAt: j.CreatedAt, Due: cmp.Or(j.NextAt, j.DueAt), Indexes: j.Indexes(), OrderKey: j.Spec.OrderKey,
+		Key: j.Key, Lane: j.Lane(), Token: j.Token, CreatedAt: j.CreatedAt, Due: j.AttemptDue(), Indexes: j.Indexes(), OrderKey: j.Spec.OrderKey,
 		Attempts: j.Attempts, Snoozes: j.Snoozes, Attempt: o.Attempt,
 		IfCancelled: Cancelled, Keep: j.Spec.KeepsEnd(),
 	}

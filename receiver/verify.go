@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -81,6 +82,19 @@ func (r *Receiver) Verify(req *http.Request) (Delivery, error) {
 		}
 	}
 	return Delivery{}, ErrSignature
+}
+
+// Sign returns the header webhook-signature of a request with a webhook-id, a webhook-timestamp and a
+// body: what Verify accepts. It is for tests, and for programs that pass deliveries on.
+func (r *Receiver) Sign(id string, at time.Time, body []byte) (string, error) {
+	signatures := make([]string, len(r.webhooks))
+	for i, webhook := range r.webhooks {
+		var err error
+		if signatures[i], err = webhook.Sign(id, at, body); err != nil {
+			return "", fmt.Errorf("sign: %w", err)
+		}
+	}
+	return strings.Join(signatures, " "), nil
 }
 
 // readHeaders wants the signed ones, each once: of several, others on the way

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -138,7 +139,11 @@ func (s *API) writeLeased(w *jsonout.Writer, l *pulls.Leased) {
 	w.Integer("attempt", l.Attempt)
 	w.Instant("lease_until", l.Until)
 	w.In("job", func() { s.writeJob(w, &l.Job) })
-	w.Headers("headers", jobjson.RequestHeaders(&l.Job.Spec))
+	headers := jobjson.RequestHeaders(&l.Job.Spec)
+	if trace := l.Job.Spec.Traceparent; trace != "" {
+		headers = append(slices.Clip(headers), job.Header{Name: "Traceparent", Value: trace})
+	}
+	w.Headers("headers", headers)
 	if l.Job.Spec.BodyForm != job.BodyNone {
 		writeBody(w, &job.Body{Form: l.Job.Spec.BodyForm, Content: l.Job.Spec.Body})
 	}

@@ -49,8 +49,9 @@ func receiptsIn(jobs ...map[string]any) string {
 }
 
 func TestPull(t *testing.T) {
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	a := newAPI(t)
-	j := a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","pull":true,"headers":{"x-a":"1"},"body":{"n": 1},"biz_key":"k"}`)
+	j := a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","pull":true,"headers":{"x-a":"1"},"body":{"n": 1},"biz_key":"k"}`, "Traceparent", trace)
 	if j["url"] != nil || j["method"] != nil || j["pull"] != true {
 		t.Errorf("registered %v", j)
 	}
@@ -59,7 +60,7 @@ func TestPull(t *testing.T) {
 	}
 	a.want(200, "POST", "/v1/jobs", `{"topic":"t","id":"a","pull":true,"headers":{"x-a":"1"},"body":{"n": 1},"biz_key":"k"}`)
 	got := a.leased("t", 1, `{"max":10,"lease":"1m"}`)[0]
-	if got["attempt"] != 1.0 || fmt.Sprint(got["body"]) != "map[n:1]" || fmt.Sprint(got["headers"]) != "map[Content-Type:application/json X-A:1]" ||
+	if got["attempt"] != 1.0 || fmt.Sprint(got["body"]) != "map[n:1]" || fmt.Sprint(got["headers"]) != "map[Content-Type:application/json Traceparent:"+trace+" X-A:1]" ||
 		got["lease_until"] != "2026-01-01T09:01:00.000Z" || got["job"].(map[string]any)["state"] != "running" {
 		t.Errorf("leased %v", got)
 	}

@@ -31,10 +31,18 @@ func (a *app) get() *cobra.Command {
 	})
 }
 
+// request is what an attempt of a job is.
+func request(j *client.Job) string {
+	if j.Pull {
+		return "none: consumers fetch the job"
+	}
+	return firstOf(j.Method, "POST") + " " + j.URL
+}
+
 func (a *app) details(j *client.JobDetails) {
 	a.printf("%s\n", a.jobLine(&j.Job))
 	a.printf("  uid        %s, version %d\n", j.UID, j.Version)
-	a.printf("  request    %s %s\n", j.Method, j.URL)
+	a.printf("  request    %s\n", request(&j.Job))
 	a.printf("  attempts   %d of %d\n", j.Attempts, j.MaxAttempts)
 	a.printf("  registered %s (%s)\n", a.when(j.CreatedAt), stamp(j.CreatedAt))
 	a.printf("  due        %s (%s)\n", a.when(j.DueAt), stamp(j.DueAt))
@@ -89,7 +97,7 @@ func (a *app) list() *cobra.Command {
 				if j.State.Final() {
 					next = a.when(j.EndedAt)
 				}
-				return []string{j.Topic + "/" + j.ID, string(j.State), next, fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts), j.URL}
+				return []string{j.Topic + "/" + j.ID, string(j.State), next, fmt.Sprintf("%d/%d", j.Attempts, j.MaxAttempts), firstOf(j.URL, "(pull)")}
 			})
 		}),
 	}

@@ -34,7 +34,8 @@ func (a *app) send() *cobra.Command {
 		Short: "Register a job and print when it is due",
 		Example: `  duehook send https://shop.example/hooks/timeout --in 30m --topic order-timeout --id order-8812 --body '{"order_id":8812}'
   duehook send --group order-paid --topic order-events --id order-8812-paid
-  duehook send http://127.0.0.1:3000/hook --wait`,
+  duehook send http://127.0.0.1:3000/hook --wait
+  duehook send --pull --topic orders --id order-8812 --in 30m`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	f := cmd.Flags()
@@ -50,6 +51,7 @@ func (a *app) send() *cobra.Command {
 	f.StringVar(&d.r.BizKey, "biz-key", "", "business key to search by")
 	f.StringVar(&d.r.OrderKey, "order-key", "", "jobs with the same key are delivered one at a time")
 	f.StringVar(&d.r.Group, "group", "", "register a job for each member of this group, instead of URL")
+	f.BoolVar(&d.r.Pull, "pull", false, "consumers fetch the job, instead of URL")
 	f.IntVar(&d.r.Priority, "priority", 0, "1 to 9; 9 goes first (default 5)")
 	f.StringVar(&d.ttl, "ttl", "", "the job expires after this time")
 	f.StringVar(&d.timeout, "timeout", "", "of one attempt")
@@ -73,8 +75,14 @@ func (a *app) send() *cobra.Command {
 // complete turns the flags into a registration.
 func (a *app) complete(d *draft) error {
 	r := &d.r
-	if (r.URL == "") == (r.Group == "") {
-		return usagef("name either a URL or a group: duehook send URL, or duehook send --group NAME")
+	given := 0
+	for _, one := range []bool{r.URL != "", r.Group != "", r.Pull} {
+		if one {
+			given++
+		}
+	}
+	if given != 1 {
+		return usagef("name either a URL or a group: duehook send URL, or duehook send --group NAME; or let consumers fetch the job with --pull")
 	}
 	if d.wait && r.Group != "" {
 		return usagef("--wait follows one job; a group makes several. List them with duehook ls group_id:ID")

@@ -1,4 +1,4 @@
-// Package contract is what the answer of a receiver means.
+// Package contract is what a receiver is sent, and what its answer means.
 package contract
 
 import (
@@ -58,7 +58,7 @@ type Answer struct {
 	Lost   string // class of the error that ended reading it, or empty
 }
 
-// Judge applies the receiver  Its outcome has no Attempt yet. class is the error of
+// Judge applies the contract with receivers. Its outcome has no Attempt yet. class is the error of
 // the attempt; empty: none. The first matching rule counts:
 //
 //	410, or webhook-delivery: abort-message without a 2xx    dead now
