@@ -60,6 +60,7 @@ const (
 	CodeCancelNoted        = "cancel_noted"        // a cancel arrived during the attempt in flight
 	CodeTTLFirst           = "ttl_first"           // it expires before its next attempt
 	CodeCarrierBehind      = "carrier_behind"      // it is due, and only waits for the carrier
+	CodeAwaitsConsumer     = "awaits_consumer"     // it is due, and waits for a consumer to fetch it
 )
 
 // Explanation explains a job.
@@ -114,7 +115,11 @@ func Job(o *store.Outlook, policy retrypolicy.Policy, carry store.CarryOptions) 
 		add(v.ttlFirst(next))
 	}
 	if len(e.Reasons) == 0 {
-		add(v.carrierBehind())
+		if v.pulled() {
+			add(v.awaitsConsumer())
+		} else {
+			add(v.carrierBehind())
+		}
 	}
 	stopped = stopped || timeless
 	if !stopped {
@@ -140,6 +145,9 @@ func (v *view) forecast(next job.Instant) retrypolicy.Forecast {
 	}
 	return v.policy.Forecast(j.Attempts+1, retrypolicy.At(next), j.ExpiresAt)
 }
+
+// pulled reports whether consumers fetch the job.
+func (v *view) pulled() bool { return v.Job.Spec.Destination.Pulled() }
 
 // leased reports whether an attempt is in flight, as far as the store knows.
 func (v *view) leased() bool { return v.Job.State == job.Running && v.At > v.Now }

@@ -79,6 +79,14 @@ func behind(head job.Job) func(*store.Outlook) {
 
 func place(before int64) func(*store.Outlook) { return func(o *store.Outlook) { o.Before = before } }
 
+func pulled(o *store.Outlook) { o.Job.Spec.Destination = job.PullQueue }
+
+func endedFor(state job.State, reason string) func(*store.Outlook) {
+	return func(o *store.Outlook) {
+		o.Job.State, o.Job.Reason, o.Job.EndedAt, o.Job.Attempts = state, reason, in(-time.Minute), 2
+	}
+}
+
 func cancelled(o *store.Outlook) { o.Job.CancelRequested = true }
 
 func TestReasons(t *testing.T) {
@@ -96,6 +104,32 @@ func TestReasons(t *testing.T) {
 		reasons  []reason
 	}{
 		{"not due", waiting(due(time.Hour)), in(time.Hour), []reason{{CodeNotDue, in(time.Hour), "", "Attempt 1 is due at 2026-01-01T10:00:00.000Z."}}},
+		{
+			"no consumer", waiting(pulled, out(100), limited(store.Limits{})), none,
+			[]reason{{CodeAwaitsConsumer, none, "", "since 2026-01-01T08:59:59.000Z and waits for a consumer of the topic t to fetch it. It is first in line."}},
+		},
+		{"not due for consumers", waiting(pulled, due(time.Hour)), in(time.Hour), []reason{{CodeNotDue, in(time.Hour), "", "Attempt 1 is due"}}},
+		{
+			"when the consumer said", waiting(pulled, failed(job.ReasonRetryAfter, time.Hour)), in(time.Hour),
+			[]reason{{CodeNotDue, in(time.Hour), "", "The consumer asked for attempt 3"}},
+		},
+		{"no consumer until the TTL ended", waiting(pulled, ttl(-time.Second)), none, []reason{
+			{CodeTTLFirst, in(-time.Second), "", "It expires when its turn comes."},
+		}},
+		{
+			"with a consumer", waiting(pulled, running(time.Minute)), none,
+			[]reason{{CodeInFlight, in(time.Minute), "node-7", "A consumer has it for attempt 1, leased until 2026-01-01T09:01:00.000Z. The consumer fetched it from the node node-7."}},
+		},
+		{
+			"a late consumer", waiting(pulled, running(-time.Second)), now,
+			[]reason{{CodeLeaseExpired, none, "node-7", "Attempt 1 counts as failed as soon as a server notices"}},
+		},
+		{
+			"on its way to a consumer", waiting(pulled, func(o *store.Outlook) { o.Job.State, o.At = job.Ready, in(5*time.Second) }), now,
+			[]reason{{CodeReady, none, "", "consumers get it from 2026-01-01T09:00:05.000Z on"}},
+		},
+		{"acknowledged", waiting(pulled, endedFor(job.Delivered, job.ReasonDelivered)), none, []reason{{job.ReasonDelivered, none, "", "A consumer acknowledged attempt 2."}}},
+		{"rejected", waiting(pulled, endedFor(job.Dead, job.ReasonRejected)), none, []reason{{job.ReasonRejected, none, "", "The consumer rejected the job for good with attempt 2."}}},
 		{
 			"by the ladder", waiting(failed(job.ReasonLadder, time.Hour)), in(time.Hour),
 			[]reason{{CodeNotDue, in(time.Hour), "", "Attempt 2 failed (http_503). By the retry ladder, attempt 3 is due"}},

@@ -33,7 +33,7 @@ func notDue(v *view) *Reason {
 	case job.ReasonLadder:
 		r.Sentences = []Sentence{failed, says("due_by_ladder", Params{"attempt": next, "at": at})}
 	case job.ReasonRetryAfter:
-		r.Sentences = []Sentence{failed, says("due_by_receiver", Params{"attempt": next, "at": at})}
+		r.Sentences = []Sentence{failed, says(v.or("due_by_receiver", "due_by_consumer"), Params{"attempt": next, "at": at})}
 	case job.ReasonRescheduled:
 		r.Sentences = []Sentence{says("due_by_receiver", Params{"attempt": next, "at": at})}
 	case job.ReasonSnoozed:
@@ -88,6 +88,9 @@ func endpointRecovering(v *view) *Reason {
 }
 
 func endpointLimit(v *view) *Reason {
+	if v.pulled() { // its queue is no endpoint
+		return nil
+	}
 	p := Params{"endpoint": v.endpoint()}
 	return v.limited(CodeEndpointLimit, v.EndpointInFlight, rules.EndpointLimit(&v.carry, v.Job.Topic, v.Shards), p, v.line())
 }
@@ -165,7 +168,7 @@ func (v *view) line() Sentence {
 }
 
 func readyListFull(v *view) *Reason {
-	if !v.carriable() || v.carry.Cap <= 0 || v.ReadyList < int64(v.carry.Cap) {
+	if v.pulled() || !v.carriable() || v.carry.Cap <= 0 || v.ReadyList < int64(v.carry.Cap) {
 		return nil
 	}
 	return reason(CodeReadyListFull, says("ready_list_full", Params{"count": v.ReadyList}), v.line())
@@ -175,6 +178,9 @@ func ready(v *view) *Reason {
 	if v.Job.State != job.Ready {
 		return nil
 	}
+	if v.pulled() {
+		return reason(CodeReady, says("reserved", Params{"at": v.At.RFC3339()}))
+	}
 	return reason(CodeReady, says("ready", Params{"at": v.At.RFC3339()}), says("ready_list", Params{"count": v.ReadyList}))
 }
 
@@ -182,7 +188,7 @@ func inFlight(v *view) *Reason {
 	if !v.leased() {
 		return nil
 	}
-	r := stop(CodeInFlight, says("in_flight", Params{"attempt": v.Job.Attempts + 1, "at": v.At.RFC3339()}))
+	r := stop(CodeInFlight, says(v.or("in_flight", "with_consumer"), Params{"attempt": v.Job.Attempts + 1, "at": v.At.RFC3339()}))
 	r.Until = v.At
 	return v.leasedBy(r)
 }
@@ -190,6 +196,9 @@ func inFlight(v *view) *Reason {
 func leaseExpired(v *view) *Reason {
 	if v.Job.State != job.Running || v.leased() {
 		return nil
+	}
+	if v.pulled() {
+		return v.leasedBy(reason(CodeLeaseExpired, says("consumer_late", Params{"attempt": v.Job.Attempts + 1, "at": v.At.RFC3339()})))
 	}
 	expired := says("lease_expired", Params{"at": v.At.RFC3339(), "expiry": job.ExpiredLeasesAfter(v.Job.ExpiredLeases), "limit": job.MaxExpiredLeases})
 	return v.leasedBy(reason(CodeLeaseExpired, expired))
@@ -209,7 +218,7 @@ func quarantined(v *view) *Reason {
 func (v *view) leasedBy(r *Reason) *Reason {
 	if v.Worker != "" {
 		r.Node = v.Worker
-		r.Sentences = append(r.Sentences, says("leased_by", Params{"node": v.Worker}))
+		r.Sentences = append(r.Sentences, says(v.or("leased_by", "leased_through"), Params{"node": v.Worker}))
 	}
 	return r
 }
@@ -229,7 +238,7 @@ func (v *view) ttlFirst(next job.Instant) *Reason {
 	}
 	sentence := "ttl_first"
 	switch {
-	case expires <= v.Now && v.Head != nil:
+	case expires <= v.Now && (v.Head != nil || v.pulled()):
 		sentence = "ttl_in_turn"
 	case expires <= v.Now:
 		sentence = "ttl_ended"
@@ -244,12 +253,31 @@ func (v *view) carrierBehind() *Reason {
 	return reason(CodeCarrierBehind, behind, v.line())
 }
 
+// awaitsConsumer is the reason of a due job. Nobody knows when a consumer asks for jobs.
+func (v *view) awaitsConsumer() *Reason {
+	r := reason(CodeAwaitsConsumer, says("awaits_consumer", Params{"since": v.Job.WakeAt().RFC3339(), "topic": v.Job.Topic}), v.line())
+	r.timeless = true
+	return r
+}
+
+// or is the code of a sentence about a delivery, or about a job that consumers fetch.
+func (v *view) or(delivery, pulled string) string {
+	if v.pulled() {
+		return pulled
+	}
+	return delivery
+}
+
 func ended(v *view) *Reason {
 	j := &v.Job
 	if !j.State.Final() {
 		return nil
 	}
-	code, how := j.Reason, says(endedBy(j.Reason), Params{"attempt": j.Attempts, "outcome": outcome(j.LastAttempt)})
+	by := endedBy(j.Reason)
+	if j.Reason == job.ReasonDelivered {
+		by = v.or(by, "acknowledged")
+	}
+	code, how := j.Reason, says(by, Params{"attempt": j.Attempts, "outcome": outcome(j.LastAttempt)})
 	if _, known := english[how.Code]; !known { // one of another version
 		code, how = j.State.String(), says("ended_as", Params{"state": j.State.String()})
 	}

@@ -33,6 +33,7 @@ var english = map[string]wording{
 	"attempt_failed":  {many: "Attempt {attempt} failed ({outcome})."},
 	"due_by_ladder":   {many: "By the retry ladder, attempt {attempt} is due at {at}."},
 	"due_by_receiver": {many: "The receiver asked for attempt {attempt} at {at}."},
+	"due_by_consumer": {many: "The consumer asked for attempt {attempt} at {at}."},
 	"snoozed":         {many: "The receiver snoozed the job until {at}; no attempt was used."},
 	"count_or_deadline": {
 		many: "It waits for {count} more counts or its deadline, {at}.",
@@ -82,21 +83,29 @@ var english = map[string]wording{
 		many: "The ready list holds {count} hints.",
 		one:  "The ready list holds 1 hint.",
 	},
-	"in_flight": {many: "Attempt {attempt} is in flight, leased until {at}."},
+	"in_flight":     {many: "Attempt {attempt} is in flight, leased until {at}."},
+	"reserved":      {many: "A server fetches it for a consumer. If that fails, consumers get it from {at} on."},
+	"with_consumer": {many: "A consumer has it for attempt {attempt}, leased until {at}."},
+	"consumer_late": {many: "The lease of its consumer ended at {at} without an answer. Attempt {attempt} counts as failed as soon as a server notices; " +
+		"until then, the answer is accepted."},
 	"lease_expired": {many: "Its lease expired at {at} without an outcome: the worker stopped, hangs or lost its connection. Another node will take " +
 		"the job; no attempt is used. This is expiry {expiry} of at most {limit} in a row."},
 	"quarantined": {many: "Its lease has expired {expiry} times in a row without an outcome, so the job itself may crash nodes. From " +
 		"{at} on it is sent alone; after {limit} expiries it becomes a dead letter."},
-	"leased_by": {many: "Node {node} holds the lease."},
+	"leased_by":      {many: "Node {node} holds the lease."},
+	"leased_through": {many: "The consumer fetched it from the node {node}."},
 	"cancel_noted": {many: "A cancel arrived while attempt {attempt} was in flight. If the attempt fails, the " +
 		"job ends as cancelled; no other attempt follows."},
-	"ttl_ended":      {many: "Its TTL ended at {at}. It expires when a worker next takes it."},
-	"ttl_in_turn":    {many: "Its TTL ended at {at}. It expires when its turn comes."},
-	"ttl_first":      {many: "Its TTL ends at {at}, before its next attempt: it will expire."},
-	"carrier_behind": {many: "It has been due since {since} and waits for the carrier, which next looks at its topic and endpoint at {at}."},
+	"ttl_ended":       {many: "Its TTL ended at {at}. It expires when a worker next takes it."},
+	"ttl_in_turn":     {many: "Its TTL ended at {at}. It expires when its turn comes."},
+	"ttl_first":       {many: "Its TTL ends at {at}, before its next attempt: it will expire."},
+	"awaits_consumer": {many: "It has been due since {since} and waits for a consumer of the topic {topic} to fetch it."},
+	"carrier_behind":  {many: "It has been due since {since} and waits for the carrier, which next looks at its topic and endpoint at {at}."},
 
 	"ended":                       {many: "It ended at {at}."},
 	endedBy(job.ReasonDelivered):  {many: "The receiver accepted attempt {attempt} ({outcome})."},
+	"acknowledged":                {many: "A consumer acknowledged attempt {attempt}."},
+	endedBy(job.ReasonRejected):   {many: "The consumer rejected the job for good with attempt {attempt}. It is kept as a dead letter."},
 	endedBy(job.ReasonRetryLimit): {many: "Attempt {attempt}, the last one, failed ({outcome}). It is kept as a dead letter."},
 	endedBy(job.ReasonGone): {many: "The receiver answered attempt {attempt} with 410: it accepts no more deliveries " +
 		"of this job. It is kept as a dead letter."},

@@ -59,8 +59,9 @@ export interface Job {
   /** Absent without one. */
   order_key?: string;
   labels: Record<string, string>;
-  url: string;
-  method: string;
+  /** Null for a job that consumers fetch; so is the method. */
+  url: string | null;
+  method: string | null;
   state: State;
   priority: number;
   due_at: string;
@@ -342,6 +343,7 @@ export interface Registration {
   order_key?: string;
   labels?: Record<string, string>;
   url?: string;
+  pull?: true;
   group?: string;
   filter_label?: string;
   method?: string;
@@ -479,7 +481,7 @@ export interface Schedule {
   except: { dates?: string[]; calendars?: string[] } | null;
   paused: Pause | null;
   tzdata: string;
-  job: { topic: string; url: string; method: string };
+  job: { topic: string; url: string | null; method: string | null };
   last: { time: string; local: string; outcome: string; reason: string | null; topic: string | null; id: string | null } | null;
   counters: Record<(typeof outcomes)[number], number>;
   last_error: { at: string; reason: string; message: string } | null;

@@ -73,15 +73,23 @@ function AttemptBody({ job, stored, attempt }: CardProps) {
   );
 }
 
-function Answer({ attempt: { status, response_body: body, response_headers: headers } }: { attempt: Attempt }) {
+function Answer({ attempt }: { attempt: Attempt }) {
+  const { response_body: body, response_headers: headers } = attempt;
   const head = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
   return (
     <>
       <h3>{t('attempt.response')}</h3>
       {head.length > 0 && <Verbatim text={head.join('\n')} />}
-      {body === null ? <p class="muted">{t(status === null ? 'attempt.noAnswer' : 'attempt.noBody')}</p> : <Verbatim text={body} />}
+      {body === null ? <p class="muted">{t(missing(attempt))}</p> : <Verbatim text={body} />}
     </>
   );
+}
+
+/** What an answer without a body was. */
+function missing({ status, error, reason }: Attempt): Key {
+  if (error === 'nacked') return 'attempt.noReason';
+  if (status !== null) return 'attempt.noBody';
+  return reason === 'delivered' ? 'attempt.acknowledged' : 'attempt.noAnswer';
 }
 
 /** The outcome of an attempt, without its request. */

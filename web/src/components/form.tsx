@@ -210,6 +210,11 @@ export function Area({ value, set, placeholder, ...frame }: FieldProps & { place
   );
 }
 
+/** A field that is "yes" or empty. */
+export function Tick({ value, set, ...frame }: FieldProps) {
+  return <Field {...frame}>{(control) => <input {...control} type="checkbox" checked={value !== ''} onChange={(e) => set(e.currentTarget.checked ? 'yes' : '')} />}</Field>;
+}
+
 interface ChoiceProps extends FieldProps {
   options: readonly string[];
   /** The label of an option; default: its value. */

@@ -82,11 +82,11 @@ function Discard({ job, onClose }: AskProps) {
 /** Replays a dead letter with another URL or body. The request has only the changed fields. */
 function Correct({ job, stored, onClose }: AskProps & { stored: Stored }) {
   const before = member(stored.text, 'body') ?? stored.body_text ?? '';
-  const [url, setUrl] = useState(job.url);
+  const [url, setUrl] = useState(job.url ?? '');
   const [body, setBody] = useState(before);
   const submit = () => {
     const changes = [
-      ...(url === job.url ? [] : [`"url":${JSON.stringify(url)}`]),
+      ...(url === (job.url ?? '') ? [] : [`"url":${JSON.stringify(url)}`]),
       ...(body === before ? [] : [isJSON(body) ? `"body":${body}` : `"body_text":${JSON.stringify(body)}`]),
     ];
     void act(() => api.replay(job, `{${changes.join(',')}}`), 'done.replay');
@@ -94,10 +94,12 @@ function Correct({ job, stored, onClose }: AskProps & { stored: Stored }) {
   return (
     <Dialog title={t('correct.title')} action={t('action.replay')} onSubmit={submit} onClose={onClose}>
       <p>{t('correct.explain')}</p>
-      <label class="field">
-        <span>{t('register.url')}</span>
-        <input type="url" required value={url} onInput={(e) => setUrl(e.currentTarget.value)} />
-      </label>
+      {job.url !== null && (
+        <label class="field">
+          <span>{t('register.url')}</span>
+          <input type="url" required value={url} onInput={(e) => setUrl(e.currentTarget.value)} />
+        </label>
+      )}
       {stored.body_base64 === undefined && (
         <label class="field">
           <span>{t('attempt.body')}</span>

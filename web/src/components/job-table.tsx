@@ -77,5 +77,6 @@ export function Result({ attempt }: { attempt: Attempt }) {
   if (attempt.status !== null && (attempt.error === null || attempt.error.startsWith('http_'))) {
     return <span class={attempt.error === null ? 'result good' : 'result bad'}>HTTP {attempt.status}</span>;
   }
+  if (attempt.reason === 'delivered') return <span class="result good">{t('attempt.acknowledged')}</span>;
   return <span class="result bad">{attempt.error ? word('error', attempt.error) : t('attempt.noAnswer')}</span>;
 }

@@ -38,7 +38,8 @@ export function PauseFacts({ pause: { until, by, note } }: { pause: Pause }) {
 }
 
 /** A URL with its endpoint highlighted. Not a link: a click must not call a receiver. Long hosts break after dots. */
-export function Target({ url, whole = false }: { url: string; whole?: boolean }) {
+export function Target({ url, whole = false }: { url: string | null; whole?: boolean }) {
+  if (url === null) return <span class="muted">{t('job.pull')}</span>;
   const endpoint = endpointOf(url);
   return (
     <span class="target" title={url}>

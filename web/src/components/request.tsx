@@ -22,7 +22,7 @@ export function Request({ job, stored, attempt }: Props) {
       <h3>{t('attempt.request')}</h3>
       <Verbatim text={head(job, stored, attempt)} />
       {stored && <Body stored={stored} />}
-      {stored && <p class="muted">{t('attempt.asNow')}</p>}
+      {stored && job.url !== null && <p class="muted">{t('attempt.asNow')}</p>}
       {caller.value && !mayChange.value && <p class="muted">{t('attempt.secret')}</p>}
     </>
   );
@@ -34,6 +34,7 @@ export const messageId = (job: Job): string => (job.callback_of ? job.id : job.u
 function head(job: Job, stored: Stored | undefined, attempt: Attempt | undefined): string {
   const headers: Record<string, string | number> = { ...stored?.headers };
   if (stored?.content_type) headers['Content-Type'] = stored.content_type;
+  if (job.url === null) return [t('job.pull'), ...lines(headers)].join('\n');
   headers['webhook-id'] = messageId(job);
   if (attempt) headers['webhook-timestamp'] = Math.floor(Date.parse(attempt.started_at) / 1000);
   headers['Duehook-Topic'] = encodeURI(job.topic); // leaves the same characters of a name as the server
@@ -49,8 +50,10 @@ function head(job: Job, stored: Stored | undefined, attempt: Attempt | undefined
     headers['Duehook-Group'] = encodeURI(job.group);
     headers['Duehook-Group-Id'] = encodeURI(job.group_id);
   }
-  return [`${job.method} ${job.url}`, ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`)].join('\n');
+  return [`${job.method} ${job.url}`, ...lines(headers)].join('\n');
 }
+
+const lines = (headers: Record<string, string | number>): string[] => Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
 
 /** Shows a body as text, whatever its content type. */
 function Body({ stored }: { stored: Stored }) {

@@ -121,6 +121,7 @@ function Standing({ told: { job, reasons, expected_at: expected } }: { told: Exp
   }
   const behind = reasons.flatMap((r) => r.sentences).find((s) => s.code === 'order_key_behind');
   if (behind) return <p class="big">{t('standing.behind', { count: String(behind.params.count) })}</p>;
+  if (reasons.some((r) => r.code === 'awaits_consumer')) return <p class="big">{word('why', 'awaits_consumer')}</p>;
   if (job.ended_at === null) return <p class="big">{t('standing.blocked')}</p>;
   return (
     <p class="big">
@@ -138,9 +139,13 @@ function Facts({ told: { job, ladder } }: { told: Explanation }) {
       <h2>{t('job.facts')}</h2>
       <dl>
         <dt>{t('job.request')}</dt>
-        <dd class="mono">
-          {job.method} {job.url}
-        </dd>
+        {job.url === null ? (
+          <dd>{t('job.pull')}</dd>
+        ) : (
+          <dd class="mono">
+            {job.method} {job.url}
+          </dd>
+        )}
         <dt>{t('job.due')}</dt>
         <dd>
           <When at={job.due_at} /> <span class="muted">{clock(Date.parse(job.due_at))}</span>

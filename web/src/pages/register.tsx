@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, atDeadline, conflictActions, type Plan, type Registration } from '../api';
 import { blankCallbacks, CallbackFields, callbacksOf, type CallbackDraft } from '../components/callbacks';
-import { Area, Choice, figure, Form, givenOf, Group, headersOf, Input, Moment, retryOf, useForm } from '../components/form';
+import { Area, Choice, figure, Form, givenOf, Group, headersOf, Input, Moment, retryOf, Tick, useForm } from '../components/form';
 import { Coming } from '../components/ladder';
 import { notify } from '../components/notices';
 import { navigate, place } from '../router';
@@ -12,6 +12,7 @@ import { count, t } from '../text';
 /** The fields of the form, as typed. */
 const blank = {
   url: '',
+  pull: '',
   group: '',
   filter_label: '',
   topic: '',
@@ -56,11 +57,13 @@ export function RegisterPage() {
       navigate(address(['jobs', job.topic, job.id]));
     });
   const grouped = form.draft.group.trim() !== '';
+  const pulled = form.draft.pull !== '';
   const field = (name: Exclude<keyof Draft, keyof CallbackDraft>, pointer: string) => form.field(name, pointer, t(`register.${name}`));
   return (
     <Form title={t('register.title')} error={form.error} onSubmit={() => void submit()}>
       <Group title={t('register.what')}>
-        <Input {...field('url', '/url')} required={!grouped} wide placeholder="https://shop.example/hooks/timeout" />
+        <Input {...field('url', '/url')} required={!grouped && !pulled} wide placeholder="https://shop.example/hooks/timeout" />
+        <Tick {...field('pull', '/pull')} />
         <Input {...field('group', '/group')} placeholder="order-events" />
         <Input {...field('filter_label', '/filter_label')} />
         <Input {...field('topic', '/topic')} placeholder="default" />
@@ -115,6 +118,7 @@ export function RegisterPage() {
 function registration(draft: Draft): Registration {
   const { at, target, at_deadline: deadline, expect, headers, steps, limit, priority, body, labels } = draft;
   const wanted: Registration = givenOf(draft, texts);
+  if (draft.pull) wanted.pull = true;
   if (at) wanted.at = new Date(at).toISOString();
   if (expect) wanted.expect = { body: expect };
   if (target || deadline) wanted.count = { ...(target ? { target: figure(target) } : {}), ...(deadline ? { at_deadline: deadline } : {}) };

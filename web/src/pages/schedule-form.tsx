@@ -167,7 +167,7 @@ function ScheduleForm({ name, from: { draft: initial, rest, callbacks }, version
         <Choice {...set('overlap')} options={overlapPolicies} show={(policy) => t(`overlap.${policy}` as Key)} />
       </Group>
       <Group title={t('register.what')}>
-        <Input {...field('url', 'register.url')} required wide placeholder="https://shop.example/hooks/report" />
+        <Input {...field('url', 'register.url')} required={rest['pull'] !== true} wide placeholder="https://shop.example/hooks/report" />
         <Input {...field('topic', 'register.topic')} placeholder="default" />
         <Input {...field('order_key', 'register.order_key')} placeholder="customer-8812" />
         <Input {...set('method')} placeholder="POST" />

@@ -132,7 +132,7 @@ function Facts({ schedule }: { schedule: Schedule }) {
   const { dst, job, misfire, overlap, except, start_at: start, end_at: end, max_occurrences: max, remaining } = schedule;
   const some = <T,>(value: T | null, show: (value: T) => string): string => (value === null ? '' : show(value));
   const facts: [Key, string][] = [
-    ['job.request', `${job.method} ${job.url}`],
+    ['job.request', job.url === null ? t('job.pull') : `${job.method} ${job.url}`],
     ['register.topic', job.topic],
     ['schedule.dst_gap', some(dst, ({ gap }) => t(`gap.${gap}`))],
     ['schedule.dst_repeat', some(dst, ({ repeat }) => t(`repeat.${repeat}`))],
