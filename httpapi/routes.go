@@ -27,7 +27,7 @@ func (s *Server) operating() *Dialect {
 		{Method: http.MethodGet, Path: "/livez", Scope: access.Public, Handle: s.live},
 		{Method: http.MethodGet, Path: "/readyz", Scope: access.Public, Handle: s.ready},
 		{Method: http.MethodGet, Path: "/metrics", Scope: access.Read, Handle: s.metricsPage},
-		{Method: http.MethodGet, Path: "/openapi.json", Scope: access.Read, OwnTopics: true, Handle: s.document},
+		{Method: http.MethodGet, Path: "/openapi.json", Scope: access.Public, Handle: s.document},
 	}}
 }
 

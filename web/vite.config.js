@@ -3,7 +3,7 @@ import { readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { defineConfig } from 'vite';
 
 /** What the built files are made of; node/dashboard's tests know it, too. */
-const sources = ['index.html', 'package-lock.json', 'package.json', 'public', 'src', 'tsconfig.json', 'vite.config.js'];
+const sources = ['docs.html', 'index.html', 'package-lock.json', 'package.json', 'public', 'src', 'tsconfig.json', 'vite.config.js'];
 
 /** All files at or below a path, in the order of their names' bytes. */
 function files(path) {
@@ -35,6 +35,7 @@ export default defineConfig({
     target: 'es2022',
     assetsInlineLimit: 0, // the pages' security policy allows no data: URLs
     modulePreload: { polyfill: false },
+    rolldownOptions: { input: ['index.html', 'docs.html'] },
   },
   server: { proxy: { '/v1': 'http://127.0.0.1:7788', '/metrics': 'http://127.0.0.1:7788' } },
   plugins: [stamp()],

@@ -177,7 +177,7 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 		}
 	}
 	slices.Sort(public)
-	if diff := cmp.Diff([]string{"GET /livez", "GET /readyz", "HEAD /livez", "HEAD /readyz"}, public); diff != "" {
+	if diff := cmp.Diff([]string{"GET /livez", "GET /openapi.json", "GET /readyz", "HEAD /livez", "HEAD /openapi.json", "HEAD /readyz"}, public); diff != "" {
 		t.Errorf("public: (-want +got)\n%s", diff)
 	}
 }

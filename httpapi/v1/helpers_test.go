@@ -156,7 +156,7 @@ var allRoutes = append(slices.Clone(routes),
 	route{method: "GET", path: "/livez", scope: access.Public, body: bodyIgnored},
 	route{method: "GET", path: "/readyz", scope: access.Public, body: bodyIgnored},
 	route{method: "GET", path: "/metrics", scope: access.Read, body: bodyIgnored},
-	route{method: "GET", path: "/openapi.json", scope: access.Read, body: bodyIgnored},
+	route{method: "GET", path: "/openapi.json", scope: access.Public, body: bodyIgnored},
 )
 
 // bodyIgnored is what the server's own calls do: they look at no body.

@@ -22,6 +22,8 @@ var built embed.FS
 
 const (
 	index = "index.html"
+	// reference is the page of the API, and referenceFile its file.
+	reference, referenceFile = "/docs", "/docs.html"
 	// assets are named after their content, so they never change.
 	assets = "assets/"
 )
@@ -73,6 +75,8 @@ func New() (*Dashboard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dashboard: %w", err)
 	}
+	d.files[reference] = d.files[referenceFile]
+	delete(d.files, referenceFile)
 	return d, nil
 }
 

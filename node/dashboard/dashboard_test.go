@@ -43,7 +43,7 @@ func body(t *testing.T, answer *http.Response) string {
 	return string(b)
 }
 
-var reference = regexp.MustCompile(`(?:src|href)="([^"]*)"`)
+var fileNamed = regexp.MustCompile(`(?:src|href)="([^"]*)"`)
 
 func TestThePagesAreTheIndexAndItsFiles(t *testing.T) {
 	index := body(t, get(t, "GET", "/"))
@@ -61,7 +61,7 @@ func TestThePagesAreTheIndexAndItsFiles(t *testing.T) {
 			t.Errorf("%s is not the index", path)
 		}
 	}
-	named := reference.FindAllStringSubmatch(index, -1)
+	named := fileNamed.FindAllStringSubmatch(index, -1)
 	if len(named) < 3 {
 		t.Fatalf("the index names %d files: the pattern has gone wrong", len(named))
 	}
@@ -82,8 +82,10 @@ func TestNothingRunsThatIsNotOurs(t *testing.T) {
 	if strings.Contains(policy, "unsafe") {
 		t.Errorf("the policy is %q", policy)
 	}
-	if index := body(t, get(t, "GET", "/")); strings.Contains(index, "<style") || regexp.MustCompile(`<script[^>]*>[^<]`).MatchString(index) {
-		t.Error("the index has code or style of its own, which the policy forbids")
+	for _, path := range []string{"/", reference} {
+		if page := body(t, get(t, "GET", path)); strings.Contains(page, "<style") || regexp.MustCompile(`<script[^>]*>[^<]`).MatchString(page) {
+			t.Errorf("%s has code or style of its own, which the policy forbids", path)
+		}
 	}
 }
 
@@ -134,7 +136,7 @@ func TestBuiltFilesAreOfTheseSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := sha256.New()
-	for _, source := range []string{"index.html", "package-lock.json", "package.json", "public", "src", "tsconfig.json", "vite.config.js"} {
+	for _, source := range []string{"docs.html", "index.html", "package-lock.json", "package.json", "public", "src", "tsconfig.json", "vite.config.js"} {
 		err := filepath.WalkDir(filepath.Join(web, source), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
 				return err

@@ -59,6 +59,9 @@ export function Shell({ children }: { children: ComponentChildren }) {
               {t('register.title')}
             </a>
           )}
+          <a class="reference" href="/docs">
+            {t('nav.reference')}
+          </a>
           <Preferences />
         </div>
       </header>
