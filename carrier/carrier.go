@@ -22,6 +22,7 @@ type Store interface {
 	store.Carrying
 	store.Keeping
 	Depth(ctx context.Context) (store.Depth, error)
+	Backlogs(ctx context.Context) (store.Backlogs, error)
 }
 
 // Carrier carries the due jobs of every shard of one store.
@@ -67,6 +68,9 @@ func (c *Carrier) Run(ctx context.Context) error {
 	}
 	wg.Go(func() { c.listen(ctx, loops) })
 	wg.Go(func() { c.keepHouse(ctx, "sampling the store's depth", c.sampleDepth) })
+	if c.opts.Waiting != nil {
+		wg.Go(func() { c.keepHouse(ctx, "sampling the due jobs of topics", c.sampleWaiting) })
+	}
 	wg.Go(func() { c.keepHouse(ctx, "purging ended jobs", c.purge) })
 	wg.Wait()
 	return nil

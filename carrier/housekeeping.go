@@ -46,3 +46,13 @@ func (c *Carrier) sampleDepth(ctx context.Context) error {
 	c.metrics.depth.last.Store(&d)
 	return nil
 }
+
+func (c *Carrier) sampleWaiting(ctx context.Context) error {
+	b, err := c.store.Backlogs(ctx)
+	if err != nil {
+		c.opts.Waiting(nil)
+		return err
+	}
+	c.opts.Waiting(&b)
+	return nil
+}

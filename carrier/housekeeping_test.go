@@ -47,6 +47,27 @@ func TestPurge(t *testing.T) {
 	}
 }
 
+func TestWaitingJobsOfTopics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		calls := 0
+		s.backlogs = func(context.Context) (store.Backlogs, error) {
+			if calls++; calls > 1 {
+				return store.Backlogs{}, store.ErrUnavailable
+			}
+			return store.Backlogs{Topics: []store.Backlog{{Topic: "a", Jobs: 7}}, Now: 5}, nil
+		}
+		samples := make(chan *store.Backlogs, 1)
+		start(t, s, func(o *Options) { o.Waiting = func(b *store.Backlogs) { samples <- b } })
+		if b := <-samples; b == nil || len(b.Topics) != 1 || b.Topics[0].Jobs != 7 {
+			t.Errorf("sampled %v", b)
+		}
+		if b := <-samples; b != nil {
+			t.Errorf("a call that failed gave %v", b)
+		}
+	})
+}
+
 func TestDepthMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()

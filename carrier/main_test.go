@@ -52,10 +52,11 @@ type fakeStore struct {
 	cut        chan error              // ends a subscription
 	subscribed int
 
-	purge  func(ctx context.Context, limit int) (int, error)
-	depth  func(ctx context.Context) (store.Depth, error)
-	purges int
-	depths int
+	purge    func(ctx context.Context, limit int) (int, error)
+	depth    func(ctx context.Context) (store.Depth, error)
+	backlogs func(ctx context.Context) (store.Backlogs, error)
+	purges   int
+	depths   int
 }
 
 func newFakeStore() *fakeStore {
@@ -187,6 +188,8 @@ func (s *fakeStore) Depth(ctx context.Context) (store.Depth, error) {
 	}
 	return s.depth(ctx)
 }
+
+func (s *fakeStore) Backlogs(ctx context.Context) (store.Backlogs, error) { return s.backlogs(ctx) }
 
 // fakeMutex is the lock as the lock service keeps it.
 type fakeMutex struct {

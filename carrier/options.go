@@ -43,9 +43,12 @@ type Options struct {
 	// 40 ms. It is the delay of jobs until the lock of a dead holder expires.
 	Lag time.Duration
 
-	// Housekeeping is the interval at which ended jobs are purged and the depth
-	// metrics are sampled: 30 s. At least 1 s.
+	// Housekeeping is the interval at which ended jobs are purged and the
+	// metrics of the store are sampled: 30 s. At least 1 s.
 	Housekeeping time.Duration
+	// Waiting takes the due jobs of topics at that interval, and nil after a call that
+	// failed. Nil: they are not sampled.
+	Waiting func(*store.Backlogs)
 	// MayPurge reports whether ended jobs may be purged now. Nil: always.
 	MayPurge func() bool
 }

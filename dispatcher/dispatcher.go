@@ -9,6 +9,7 @@ import (
 
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // settleTimeOf returns the part of a grace for settling after requests are aborted.
@@ -67,6 +68,9 @@ func newDispatcher(o Options, transport http.RoundTripper) (*Dispatcher, error) 
 	}
 	return d, nil
 }
+
+// ShowWaiting shows the due jobs of topics in the metrics by topic; nil: they are unknown.
+func (d *Dispatcher) ShowWaiting(b *store.Backlogs) { d.metrics.topics.Waiting(b) }
 
 // Run delivers jobs until ctx ends. Then it takes no more jobs, releases the ones without a
 // request, waits for requests in flight, aborts the rest in time, and settles all, within

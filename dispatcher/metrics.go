@@ -31,7 +31,7 @@ var (
 var shedReasons = [...]string{job.ShedPassing: "topic_full", job.ShedContent: "store_full"}
 
 type metrics struct {
-	outcomes      [len(outcomeNames)]prometheus.Counter
+	topics        *metered.Topics
 	latenessFirst prometheus.Observer
 	latenessRetry prometheus.Observer
 	duration      prometheus.Histogram
@@ -46,14 +46,16 @@ type metrics struct {
 
 // newMetrics returns the metrics, registered with r unless that is nil.
 func newMetrics(r prometheus.Registerer, circuits func() map[gobreaker.State]int) (*metrics, error) {
-	outcomes := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "duehook_attempts_total", Help: "Claimed jobs by outcome.",
-	}, []string{"outcome"})
+	topics, err := metered.NewTopics(r, outcomeNames[:])
+	if err != nil {
+		return nil, err
+	}
 	lateness := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "duehook_lateness_seconds", Buckets: latenessBuckets,
 		Help: "Time from the due time of an attempt to its start, by the store's clock.",
 	}, []string{"attempt"})
 	m := &metrics{
+		topics:        topics,
 		latenessFirst: lateness.WithLabelValues("first"),
 		latenessRetry: lateness.WithLabelValues("retry"),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -87,11 +89,8 @@ func newMetrics(r prometheus.Registerer, circuits func() map[gobreaker.State]int
 	for level := job.ShedPassing; int(level) < len(shedReasons); level++ {
 		m.shed[level] = shed.WithLabelValues(shedReasons[level])
 	}
-	for kind, name := range outcomeNames {
-		m.outcomes[kind] = outcomes.WithLabelValues(name)
-	}
 	return m, metered.Register(r, "the dispatcher",
-		outcomes, lateness, m.duration, m.inFlight, m.reconnects, m.stale, m.dropped, shed, m.broughtForward, circuitStates(circuits))
+		lateness, m.duration, m.inFlight, m.reconnects, m.stale, m.dropped, shed, m.broughtForward, circuitStates(circuits))
 }
 
 // circuitStates counts circuits by state when metrics are read.
@@ -110,10 +109,11 @@ func (count circuitStates) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *metrics) observeStart(j *job.Job, at job.Instant) {
-	late := at.Sub(j.AttemptDue()).Seconds()
+	late := at.Sub(j.AttemptDue())
+	m.topics.Started(j.Topic, late, at)
 	if j.Attempts == 0 {
-		m.latenessFirst.Observe(late)
+		m.latenessFirst.Observe(late.Seconds())
 	} else {
-		m.latenessRetry.Observe(late)
+		m.latenessRetry.Observe(late.Seconds())
 	}
 }

@@ -271,7 +271,7 @@ func (p *pipeline) handle(ph phases, c *claim) {
 
 // conclude passes the outcome of a claim to the settler.
 func (p *pipeline) conclude(c *claim, o job.Outcome) {
-	p.d.metrics.outcomes[o.Kind].Inc()
+	p.d.metrics.topics.Ended(c.Job.Topic, outcomeNames[o.Kind], c.instant(p.opts.Clock.Now()))
 	policy := p.opts.Policy
 	if p.opts.dialectOf(&c.Job).Exact {
 		policy.Jitter = 0

@@ -581,17 +581,18 @@ func TestMetrics(t *testing.T) {
 		}
 		synctest.Wait()
 		want := `
-# HELP duehook_attempts_total Claimed jobs by outcome.
+# HELP duehook_attempts_total Claimed jobs by topic and outcome. Topics beyond the busiest 1,000 count as other.
 # TYPE duehook_attempts_total counter
-duehook_attempts_total{outcome="cancelled"} 0
-duehook_attempts_total{outcome="delivered"} 2
-duehook_attempts_total{outcome="expired"} 0
-duehook_attempts_total{outcome="failed"} 0
-duehook_attempts_total{outcome="lease_expired"} 0
-duehook_attempts_total{outcome="refused"} 0
-duehook_attempts_total{outcome="released"} 0
-duehook_attempts_total{outcome="rescheduled"} 0
-duehook_attempts_total{outcome="snoozed"} 0
+duehook_attempts_total{outcome="cancelled",topic="other"} 0
+duehook_attempts_total{outcome="delivered",topic="other"} 0
+duehook_attempts_total{outcome="delivered",topic="orders"} 2
+duehook_attempts_total{outcome="expired",topic="other"} 0
+duehook_attempts_total{outcome="failed",topic="other"} 0
+duehook_attempts_total{outcome="lease_expired",topic="other"} 0
+duehook_attempts_total{outcome="refused",topic="other"} 0
+duehook_attempts_total{outcome="released",topic="other"} 0
+duehook_attempts_total{outcome="rescheduled",topic="other"} 0
+duehook_attempts_total{outcome="snoozed",topic="other"} 0
 # HELP duehook_breakers Endpoints by the state of their circuit breaker.
 # TYPE duehook_breakers gauge
 duehook_breakers{state="closed"} 1
@@ -613,6 +614,9 @@ duehook_settle_stale_total 0
 		}
 		if sums := histogramSums(t, reg, "duehook_lateness_seconds"); sums["first"] != .003 || sums["retry"] != 3600 {
 			t.Errorf("lateness %v", sums)
+		}
+		if sums := histogramSums(t, reg, "duehook_topic_lateness_seconds"); len(sums) != 1 || sums["orders"] != 3600.003 {
+			t.Errorf("lateness by topic %v", sums)
 		}
 		if _, err := newDispatcher(o.withDefaults(), always(200)); err == nil {
 			t.Error("registering twice gave no error")

@@ -77,7 +77,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	carry, err := n.newCarrier(func() bool { return recurring.MayPurge() && bulk.MayPurge() })
+	carry, err := n.newCarrier(func() bool { return recurring.MayPurge() && bulk.MayPurge() }, dispatch.ShowWaiting)
 	if err != nil {
 		return nil, err
 	}
@@ -165,11 +165,11 @@ func (n *node) carrying() store.CarryOptions {
 	}
 }
 
-func (n *node) newCarrier(mayPurge func() bool) (*carrier.Carrier, error) {
+func (n *node) newCarrier(mayPurge func() bool, waiting func(*store.Backlogs)) (*carrier.Carrier, error) {
 	return carrier.New(carrier.Options{
 		Store: n.store, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, CarryOptions: n.carrying(),
 		LockTTL: carrierLock, Poll: carrierPoll, Housekeeping: carrierHousekeeping,
-		MayPurge: mayPurge,
+		MayPurge: mayPurge, Waiting: waiting,
 	})
 }
 
