@@ -97,25 +97,32 @@ func (c *call) commit(w write) error { return <-c.submit(w) }
 // room alone bounds the queue: without room the change is dropped, and the next pass writes
 // it.
 func (c *call) owe(w write) {
-	s, room := c.s, c.s.committer.room
-	e := c.entry(w)
+	s, e := c.s, c.entry(w)
 	if s.broken() == nil {
 		s.dropping.Store(false)
 		s.committer.enqueue(e)
 		return
 	}
-	missing := int64(w.rows) - e.rows
-	e.extra = min(w.bytes/rowSize, maxQueued-missing)
-	if room.TryAcquire(missing + e.extra) {
-		e.rows += missing
+	if c.charge(e) {
 		s.committer.enqueue(e)
 		return
 	}
-	room.Release(e.rows)
+	s.committer.room.Release(e.rows)
 	s.metrics.dropped.Add(float64(w.rows))
 	if !s.dropping.Swap(true) {
 		s.o.Logger.Error("the ledger is too far behind: changes are not written until it catches up")
 	}
+}
+
+// charge takes room for what an entry keeps in memory; false: there is not enough.
+func (c *call) charge(e *queued) bool {
+	missing := int64(e.write.rows) - e.rows
+	extra := min(e.bytes/rowSize, maxQueued-missing)
+	if !c.s.committer.room.TryAcquire(missing + extra) {
+		return false
+	}
+	e.rows, e.extra = e.rows+missing, extra
+	return true
 }
 
 // entry takes the room of a write from that of the call.

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -72,8 +73,12 @@ func keysOfHints(hints []store.Hint) []job.Key {
 // flow.
 const rowsPerSettlement = 2
 
-// Settle settles in the store, and answers after the commit to the ledger, or the first try:
-// the store has the outcome.
+// paceLimit is how long a settlement waits for its commit.
+const paceLimit = 500 * time.Millisecond
+
+// Settle settles in the store. It waits for the commit to the ledger so that outcomes arrive no
+// faster than the ledger takes them, but not for long: the store has the outcome, and the leases
+// of others expire while they wait for their turn.
 func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
 	if !slices.ContainsFunc(settlements, func(t job.Settlement) bool { return !t.Extends() }) {
 		return s.inner.Settle(ctx, settlements) // the attempts go on
@@ -94,9 +99,15 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	case s.owing() != nil: // commits fail, so waiting is useless
 		c.owe(w)
 	default:
-		done := c.submit(w)
+		e := c.entry(w)
+		if c.charge(e) { // otherwise too much is queued already
+			limited, cancel := context.WithTimeout(ctx, paceLimit)
+			defer cancel()
+			ctx = limited
+		}
+		done := s.committer.submit(e)
 		c.free()
-		<-done //nolint:errcheck // the settlements stand; the reconciler writes what a failed commit did not
+		_ = within(ctx, done) // the settlements stand; the reconciler writes what a failed commit did not
 	}
 	return settled, nil
 }

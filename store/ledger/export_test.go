@@ -53,10 +53,10 @@ func (s *Store) FlushAll(ctx context.Context) error {
 // Writer is the connection of the committer.
 func (s *Store) Writer() *sql.DB { return s.pools.write }
 
-// Fill reserves all room for waiting rows.
-func (s *Store) Fill() (release func()) {
-	s.committer.room.TryAcquire(maxQueued)
-	return func() { s.committer.room.Release(maxQueued) }
+// Fill reserves all room for waiting rows but for some.
+func (s *Store) Fill(but int64) (release func()) {
+	s.committer.room.TryAcquire(maxQueued - but)
+	return func() { s.committer.room.Release(maxQueued - but) }
 }
 
 // Pause stops the committer. All changes until resume share a transaction.

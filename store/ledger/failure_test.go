@@ -118,7 +118,7 @@ func TestWritesFail(t *testing.T) {
 			equal(t, "state", r.restored(r.URL).Job("a").State, job.Waiting)
 		},
 		"callers wait while too much is owed": func(t *testing.T, r *rig) {
-			release := r.Fill()
+			release := r.Fill(0)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			_, err := r.Carry(ctx, 0, carryAll)
@@ -128,7 +128,7 @@ func TestWritesFail(t *testing.T) {
 			noError(t, "Carry", err)
 		},
 		"closing does not wait for them": func(t *testing.T, r *rig) {
-			r.Fill()
+			r.Fill(0)
 			time.AfterFunc(time.Second, func() { _ = r.Close() })
 			_, err := r.Carry(t.Context(), 0, carryAll)
 			unavailable(t, "Carry", err)

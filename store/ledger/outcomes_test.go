@@ -138,6 +138,7 @@ func TestCallbackWaitsForTheCommit(t *testing.T) {
 			slices.Sort(got)
 			equal(t, "claimed", got, test.want)
 			<-settled
+			one.Pass(test.after + time.Second) // which fails the commits that waited for a minute
 			for _, r := range nodes {
 				noError(t, "Flush", r.Flush())
 			}

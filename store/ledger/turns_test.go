@@ -179,6 +179,7 @@ func TestTurnWaitsForTheCommit(t *testing.T) {
 			})
 			equal(t, "claimed", ids(two.TakeDue()), test.want)
 			<-settled
+			one.Pass(test.after + time.Second) // which fails the commits that waited for a minute
 			for _, r := range nodes {
 				noError(t, "Flush", r.Flush())
 			}

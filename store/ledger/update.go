@@ -31,7 +31,13 @@ const rowsPerChange = 3
 // Update changes a job in the store, and answers once that is committed to the ledger. While
 // the ledger cannot be written it refuses. A job that the store has lost, or has in an older
 // version, is repaired first; otherwise a client could cancel a delivered job.
+//
+// The callback of a failed attempt is changed by the settlement of the next one. That must not
+// depend on the ledger, so the ledger gets such a change later.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	if job.Passing(key.ID) {
+		return s.updatePassing(ctx, key, change)
+	}
 	return putRightFirst(ctx, s, key, func() (job.Job, error) { return s.update(ctx, key, change) })
 }
 
@@ -59,11 +65,7 @@ func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, j
 			return err
 		}
 		// The key is held from here to the commit only: change may make calls of its own.
-		keys := []job.Key{key}
-		for _, n := range j.Ended(from, job.ShedNothing) {
-			keys = append(keys, n.Key)
-		}
-		return c.hold(ctx, keys...)
+		return c.hold(ctx, keysOfChange(j, from)...)
 	})
 	if refused != nil && refused.State.Final() {
 		// The answer reports an end that another call made, perhaps without a commit so far.
@@ -80,26 +82,66 @@ func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, j
 	return j, nil
 }
 
+// updatePassing is Update for the callback of a failed attempt.
+func (s *Store) updatePassing(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	c, err := s.begin(ctx, false, rowsPerChange)
+	if err != nil {
+		return job.Job{}, err
+	}
+	defer c.end()
+	var from job.State
+	var now job.Instant
+	j, err := s.inner.Update(ctx, key, func(j *job.Job, at job.Instant) error {
+		from, now = j.State, at
+		c.free() // it is another try
+		if err := change(j, at); err != nil {
+			return err
+		}
+		return c.hold(ctx, keysOfChange(j, from)...)
+	})
+	if err == nil {
+		w, _ := changeOf(&j, from, now)
+		c.owe(w)
+	}
+	return j, err
+}
+
+// keysOfChange are the keys of a job that a change made of one in state from, and of the jobs
+// that follow from it.
+func keysOfChange(j *job.Job, from job.State) []job.Key {
+	keys := []job.Key{j.Key}
+	for _, n := range j.Ended(from, job.ShedNothing) {
+		keys = append(keys, n.Key)
+	}
+	return keys
+}
+
 // writeChange writes what an update made of a job.
 func (s *Store) writeChange(ctx context.Context, c *call, j *job.Job, from job.State, now job.Instant) error {
+	w, written := changeOf(j, from, now)
+	if err := c.commit(w); err != nil {
+		return err
+	}
+	return s.kept(ctx, c, j, *written)
+}
+
+// changeOf is the write of an update that made j of a job in state from. written is the job's
+// change in the group, when that is committed.
+func changeOf(j *job.Job, from job.State, now job.Instant) (w write, written **change) {
 	m := newMessage(*j, now)
 	var next []message
-	w := write{rows: rowsPerChange, bytes: m.size(), owed: true}
+	w, written = write{rows: rowsPerChange, bytes: m.size(), owed: true}, new(*change)
 	for _, reg := range successors.Of(j.UID, j.Ended(from, job.ShedNothing)) {
 		next = append(next, newMessage(reg.Job(j.EndedAt), now))
 		w.rows, w.bytes = w.rows+rowsPerRegistration, w.bytes+next[len(next)-1].size()
 	}
-	var written *change
 	w.add = func(g *group) {
-		written = g.updated(&m, from, updateReason(from, &m.job))
+		*written = g.updated(&m, from, updateReason(from, &m.job))
 		for i := range next {
 			g.taken(&next[i], nil)
 		}
 	}
-	if err := c.commit(w); err != nil {
-		return err
-	}
-	return s.kept(ctx, c, j, written)
+	return w, written
 }
 
 // updateReason is the reason in the flow of a change that made j of a job in state

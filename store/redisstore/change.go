@@ -98,7 +98,8 @@ type runner = func(ctx context.Context, sh *shard, script *redis.Script, keys []
 
 // put makes a change from old (nil: no record) to fresh, and registers successors in the same
 // step. It obeys the topic's limits. The script is changeScript, or takeScript if a full Redis is
-// to refuse it.
+// to refuse it. Replicas need not have a change of the callback of a failed attempt: the settlement
+// of the next attempt makes it, and deliveries do not wait for replicas.
 func (s *Store) put(ctx context.Context, script *redis.Script, sh *shard, old, fresh *record, next []job.Successor) (written, error) {
 	c, err := s.changeOf(old, fresh)
 	if err != nil {
@@ -108,7 +109,11 @@ func (s *Store) put(ctx context.Context, script *redis.Script, sh *shard, old, f
 	if err != nil {
 		return outrun, err
 	}
-	done, err := s.change(ctx, s.commit, script, sh, true, changes)
+	run := s.commit
+	if job.Passing(fresh.ID) {
+		run = s.run
+	}
+	done, err := s.change(ctx, run, script, sh, true, changes)
 	if err != nil {
 		return outrun, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/successors"
 )
 
 func aJob(id string) store.Registration {
@@ -91,30 +93,42 @@ func TestWaitsForReplicas(t *testing.T) {
 	}
 }
 
-// deliver takes a job through the hands of carrier and dispatcher.
+// deliver takes a job through the hands of carrier and dispatcher. Two attempts fail before, each
+// with a callback, of which the second takes the place of the first.
 func deliver(t *testing.T, s *Store) {
 	t.Helper()
 	reg := aJob("due")
 	reg.Spec.When.Delay = 0
+	reg.Spec.Callbacks = &job.Callbacks{By: map[job.CallbackEvent]*job.Callback{
+		job.CallbackAttemptFailed: {Destination: "http://a.example/failed"},
+	}}
 	if n, err := s.Restore(t.Context(), []store.RestoredJob{{Job: reg.Job(1)}}); err != nil || n != 1 {
 		t.Fatalf("restored %d, %v", n, err)
 	}
-	if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, HalfOpenLimit: 1}); err != nil {
-		t.Fatal(err)
+	for n, kind := range []job.OutcomeKind{job.OutcomeFailed, job.OutcomeFailed, job.OutcomeDelivered} {
+		if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, HalfOpenLimit: 1}); err != nil {
+			t.Fatal(err)
+		}
+		hints, err := s.Pop(t.Context(), 0, 10, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hints = slices.DeleteFunc(hints, func(h store.Hint) bool { return h.ID != "due" })
+		claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(n), Lease: time.Minute})
+		if err != nil || len(claims) != 1 {
+			t.Fatalf("claimed %v, %v", claims, err)
+		}
+		outcome := job.Outcome{Kind: kind, Attempt: &job.Attempt{Number: n + 1}}
+		settled, err := successors.Settle(t.Context(), s, []job.Settlement{
+			job.Settle(&claims[0].Job, outcome, func(int) (time.Duration, bool) { return 0, true }),
+		})
+		if err != nil || settled[0].Status != store.Applied {
+			t.Fatalf("settled %v, %v", settled, err)
+		}
 	}
-	hints, err := s.Pop(t.Context(), 0, 10, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "n", Lease: time.Minute})
-	if err != nil || len(claims) != 1 {
-		t.Fatalf("claimed %v, %v", claims, err)
-	}
-	settled, err := s.Settle(t.Context(), []job.Settlement{
-		job.Settle(&claims[0].Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{Number: 1}}, nil),
-	})
-	if err != nil || settled[0].Status != store.Applied {
-		t.Fatalf("settled %v, %v", settled, err)
+	first, err := s.Get(t.Context(), job.Key{Topic: "t", ID: reg.UID + ".attempt_failed.1"})
+	if err != nil || first.Reason != job.ReasonSuperseded {
+		t.Errorf("the callback of the first attempt is %v (%s), %v", first.State, first.Reason, err)
 	}
 }
 
