@@ -164,12 +164,14 @@ func (a *audit) judgeEnd(o *told, deliveries []receiver.Delivery) {
 	case !o.finished:
 		return // the client's problem has been told
 	case !slices.Contains(o.ends(), j.State):
-		if j.State == "dead" || j.State == "expired" {
-			a.excusable++ // its attempts took too long
-		}
-		a.lose(o, "it is %s (%s), version %d; what its client did was answered %d %s after %d tries, %s–%s; deliveries: %s; cuts: %s",
+		story := fmt.Sprintf("it is %s (%s), version %d; what its client did was answered %d %s after %d tries, %s–%s; deliveries: %s; cuts: %s",
 			j.State, j.Reason, j.Version, o.done.status, o.done.result, o.done.tries, rig.ClockTime(o.done.began), rig.ClockTime(o.done.ended),
 			rig.Describe(deliveries), &a.cuts)
+		if (j.State == "dead" || j.State == "expired") && len(deliveries) > 0 && !slices.ContainsFunc(deliveries, accepted) {
+			a.excuse("%s (%s) ended without a receiver that accepted it in time: %s", o.key(), o.kind, story)
+			return
+		}
+		a.lose(o, "%s", story)
 		return
 	}
 	if j.State == "delivered" && !slices.ContainsFunc(deliveries, accepted) {
@@ -247,16 +249,13 @@ func (a *audit) judgeDeliveries(o *told, deliveries []receiver.Delivery) {
 	}
 }
 
-// resumes is how long after a fault a node may take to reach the store again.
-const resumes = 5 * time.Second
-
 // askedFor reports whether the answer to a delivery led to a due time. If a fault kept the
 // answer from the store beyond the time that it asks for, the job is due when the store
 // gets it.
 func askedFor(p receiver.Delivery, due time.Time, cuts []rig.Cut) bool {
 	at := rescheduledTo(p)
 	return due.Equal(at) || due.After(at) && slices.ContainsFunc(cuts, func(c rig.Cut) bool {
-		return c.From.Before(at) && c.To.Add(resumes).After(p.Answered)
+		return c.From.Before(at) && c.To.After(p.Answered)
 	})
 }
 
