@@ -84,6 +84,7 @@ const (
 	Replace OnConflict = "replace"
 	Later   OnConflict = "later"
 	Sooner  OnConflict = "sooner"
+	Renew   OnConflict = "renew"
 )
 
 // Retry is a ladder of delays.

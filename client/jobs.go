@@ -153,6 +153,11 @@ func (c *Client) RunJob(ctx context.Context, topic, id string, options ...CallOp
 	return do[JobDetails](ctx, c, newCall(http.MethodPost, true, path("v1", "jobs", topic, id, "run"), nil, options))
 }
 
+// FinishJob ends an unfinished job as delivered, without a delivery.
+func (c *Client) FinishJob(ctx context.Context, topic, id string, options ...CallOption) (JobDetails, error) {
+	return do[JobDetails](ctx, c, newCall(http.MethodPost, true, path("v1", "jobs", topic, id, "finish"), nil, options))
+}
+
 // ReplayJob makes an ended job due again, changed by a patch that may be nil.
 func (c *Client) ReplayJob(ctx context.Context, topic, id string, change Patch, options ...CallOption) (JobDetails, error) {
 	return do[JobDetails](ctx, c, newCall(http.MethodPost, false, path("v1", "jobs", topic, id, "replay"), optional(change), options))

@@ -30,6 +30,7 @@ type Topic struct {
 	Settings     *TopicSettings   `json:"settings"`
 	States       map[State]int64  `json:"states"`
 	DueIn        map[string]int64 `json:"due_in"` // not in lists
+	Overdue      int64            `json:"overdue"`
 	DueInPartial bool             `json:"due_in_partial"`
 	Version      uint64           `json:"version"`
 	CreatedAt    time.Time        `json:"created_at"`

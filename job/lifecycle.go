@@ -64,9 +64,10 @@ const (
 	Reschedule              // the client changed it or its due time; "run now" too
 	Replay                  // the client sends an ended job again
 	Discard                 // the client discards a dead letter
+	Finish                  // the client ends it as delivered, without a delivery
 )
 
-var eventNames = [...]string{"carry", "claim", "deliver", "fail", "give_up", "expire", "release", "cancel", "reschedule", "replay", "discard"}
+var eventNames = [...]string{"carry", "claim", "deliver", "fail", "give_up", "expire", "release", "cancel", "reschedule", "replay", "discard", "finish"}
 
 func (e Event) String() string {
 	if int(e) < len(eventNames) {
@@ -91,14 +92,17 @@ var Lifecycle = []Step{
 	{Waiting, Claim, []State{Running}}, // an older hint survived and the job is due
 	{Waiting, Cancel, []State{Cancelled}},
 	{Waiting, Reschedule, []State{Waiting}},
+	{Waiting, Finish, []State{Delivered}},
 	{Retrying, Carry, []State{Ready}},
 	{Retrying, Claim, []State{Running}},
 	{Retrying, Cancel, []State{Cancelled}},
 	{Retrying, Reschedule, []State{Retrying}},
+	{Retrying, Finish, []State{Delivered}},
 	{Ready, Carry, []State{Ready}},
 	{Ready, Claim, []State{Running}},
 	{Ready, Cancel, []State{Cancelled}},
 	{Ready, Reschedule, []State{Waiting, Retrying}},
+	{Ready, Finish, []State{Delivered}},
 	{Running, Carry, []State{Ready}},   // the lease expired
 	{Running, Claim, []State{Running}}, // the lease expired and an older hint survived
 	{Running, Deliver, []State{Delivered}},
@@ -147,6 +151,7 @@ const (
 	ReasonDiscarded    = "discarded"           // the client discarded the dead letter
 	ReasonSuperseded   = "superseded"          // a newer callback took its place
 	ReasonDelivered    = "delivered"           // the receiver took it
+	ReasonFinished     = "finished"            // the client ended it without a delivery
 	ReasonAgain        = "again"               // the receiver took it, and armed the same job again
 	ReasonLadder       = "ladder"              // next step of the retry ladder
 	ReasonRetryAfter   = "retry_after"         // the receiver named the time
@@ -199,11 +204,24 @@ func (j *Job) Cancel(now Instant) (inFlight bool, err error) {
 		j.CancelRequested = true
 		return true, nil
 	}
-	j.State, j.Reason = Cancelled, ReasonCancelled
+	j.end(Cancelled, ReasonCancelled, now)
+	return false, nil
+}
+
+// Finish ends the job as delivered: its work was done without this delivery.
+func (j *Job) Finish(now Instant) error {
+	if err := j.mayChange(); err != nil {
+		return err
+	}
+	j.end(Delivered, ReasonFinished, now)
+	return nil
+}
+
+func (j *Job) end(as State, reason string, now Instant) {
+	j.State, j.Reason = as, reason
 	// A job that replaced another one at the same instant was registered slightly
 	// later than now. The times of their ends must show which came last.
 	j.NextAt, j.EndedAt = 0, max(now, j.CreatedAt)
-	return false, nil
 }
 
 // Reschedule makes the next attempt due at w. Before the first attempt, w also
@@ -453,7 +471,11 @@ func (j *Job) Before(from State, now Instant) *Outcome {
 	case j.ExpiredLeases >= MaxExpiredLeases:
 		return &Outcome{Kind: OutcomeLeaseExpired}
 	case j.ExpiresAt != 0 && j.ExpiresAt <= now:
-		return &Outcome{Kind: OutcomeExpired}
+		o := &Outcome{Kind: OutcomeExpired}
+		if from == Running && j.Spec.Destination.Pulled() {
+			o.Attempt = j.leaseEnded(now).Attempt
+		}
+		return o
 	case from == Running && j.Spec.Destination.Pulled():
 		return j.leaseEnded(now)
 	case from == Running && j.Suspect():
@@ -527,6 +549,9 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 		s.ExpiredLeases = j.ExpiredLeases
 		s.To, s.Reason, s.Delay = j.Pending(), o.Reason, o.After
 	case OutcomeExpired:
+		if o.Attempt != nil {
+			s.Attempts++
+		}
 		s.To, s.Reason = Expired, cmp.Or(o.Reason, ReasonTTL)
 	case OutcomeCancelled:
 		s.To, s.Reason = Cancelled, cmp.Or(o.Reason, ReasonCancelled)

@@ -15,7 +15,7 @@ import (
 
 var events = []job.Event{
 	job.Carry, job.Claim, job.Deliver, job.Fail, job.GiveUp, job.Expire,
-	job.Release, job.Cancel, job.Reschedule, job.Replay, job.Discard,
+	job.Release, job.Cancel, job.Reschedule, job.Replay, job.Discard, job.Finish,
 }
 
 // now is when the tests take place.
@@ -175,6 +175,7 @@ func commandArrows(t *testing.T, from job.State, attempts int) []arrow {
 			return j.ReplayAs(job.Spec{Destination: "http://other"}, &job.When{Delay: time.Minute}, now)
 		}},
 		{job.Discard, func(j *job.Job) error { return j.Discard(now) }},
+		{job.Finish, func(j *job.Job) error { return j.Finish(now) }},
 	}
 	var made []arrow
 	for _, c := range commands {
@@ -429,6 +430,9 @@ func TestBefore(t *testing.T) {
 		{"expired comes before a quarantine", func(j *job.Job) {
 			j.State, j.ExpiredLeases, j.ExpiresAt = job.Running, job.SuspectAfter, now
 		}, &job.Outcome{Kind: job.OutcomeExpired}},
+		{"a consumer's lease and the TTL ended", func(j *job.Job) {
+			j.State, j.ExpiresAt, j.Spec.Destination = job.Running, now, job.PullQueue
+		}, &job.Outcome{Kind: job.OutcomeExpired, Attempt: &job.Attempt{Number: 2, StartedAt: now, Error: job.ReasonLeaseExpired, Version: 3}}},
 		{"an expired lease comes before the TTL", func(j *job.Job) {
 			j.ExpiredLeases, j.ExpiresAt = 99, 1
 		}, &job.Outcome{Kind: job.OutcomeLeaseExpired}},

@@ -20,13 +20,12 @@ const (
 	ConflictReplace OnConflict = "replace" // replace it, unless it is in flight
 	ConflictLater   OnConflict = "later"   // keep the unfinished job, and move its due time later
 	ConflictSooner  OnConflict = "sooner"  // or sooner
-	// ConflictRenew refuses while the job is unfinished, and replaces any ended one. It is
-	// for occurrences of schedules; clients cannot choose it.
+	// ConflictRenew refuses while the job is unfinished, and replaces any ended one.
 	ConflictRenew OnConflict = "renew"
 )
 
 // OnConflicts are the policies that clients may choose.
-var OnConflicts = []OnConflict{ConflictReject, ConflictIgnore, ConflictReplace, ConflictLater, ConflictSooner}
+var OnConflicts = []OnConflict{ConflictReject, ConflictIgnore, ConflictReplace, ConflictLater, ConflictSooner, ConflictRenew}
 
 // Request is a valid registration.
 type Request struct {
@@ -168,7 +167,7 @@ func (f *Findings) onConflict(s *string) OnConflict {
 		return ConflictReject
 	}
 	if !slices.Contains(OnConflicts, OnConflict(*s)) {
-		f.Add("on_conflict", `must be "reject", "ignore", "replace", "later" or "sooner"`)
+		f.Add("on_conflict", `must be "reject", "ignore", "replace", "later", "sooner" or "renew"`)
 	}
 	return OnConflict(*s)
 }

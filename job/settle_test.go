@@ -62,6 +62,9 @@ func TestSettle(t *testing.T) {
 		{"expired", job.Outcome{Kind: job.OutcomeExpired}, false, job.Settlement{
 			To: job.Expired, Reason: job.ReasonTTL, Attempts: 2, Snoozes: 1,
 		}},
+		{"expired with a consumer's lease", job.Outcome{Kind: job.OutcomeExpired, Attempt: failed}, false, job.Settlement{
+			To: job.Expired, Reason: job.ReasonTTL, Attempts: 3, Snoozes: 1, Attempt: failed,
+		}},
 		{"cancelled", job.Outcome{Kind: job.OutcomeCancelled}, false, job.Settlement{
 			To: job.Cancelled, Reason: job.ReasonCancelled, Attempts: 2, Snoozes: 1,
 		}},
@@ -214,7 +217,7 @@ func (l *life) move(t *rapid.T, on job.Event, change func() error) error {
 
 func (l *life) client(t *rapid.T) {
 	when := job.When{Delay: time.Duration(rapid.IntRange(0, 5000).Draw(t, "delay")) * time.Millisecond}
-	switch rapid.SampledFrom([]string{"cancel", "reschedule", "respecify", "replay", "discard"}).Draw(t, "command") {
+	switch rapid.SampledFrom([]string{"cancel", "reschedule", "respecify", "replay", "discard", "finish"}).Draw(t, "command") {
 	case "cancel":
 		_ = l.move(t, job.Cancel, func() error { _, err := l.j.Cancel(l.now); return err })
 	case "reschedule":
@@ -225,6 +228,8 @@ func (l *life) client(t *rapid.T) {
 		_ = l.move(t, job.Reschedule, func() error { return l.j.Respecify(s) })
 	case "discard":
 		_ = l.move(t, job.Discard, func() error { return l.j.Discard(l.now) })
+	case "finish":
+		_ = l.move(t, job.Finish, func() error { return l.j.Finish(l.now) })
 	case "replay":
 		if l.move(t, job.Replay, func() error { return l.j.Replay(l.now) }) == nil {
 			l.counted = 0

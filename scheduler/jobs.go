@@ -97,6 +97,11 @@ func (s *Scheduler) Run(ctx context.Context, key job.Key, allow ...Allow) (job.J
 	return s.update(ctx, key, allow, (*job.Job).Run)
 }
 
+// Finish ends an unfinished job as delivered, unless an attempt is in flight.
+func (s *Scheduler) Finish(ctx context.Context, key job.Key, allow ...Allow) (job.Job, error) {
+	return s.update(ctx, key, allow, (*job.Job).Finish)
+}
+
 // Replay sends an ended job again. A draft that is neither nil nor empty changes it
 // first.
 func (s *Scheduler) Replay(ctx context.Context, key job.Key, d *job.Draft, allow ...Allow) (job.Job, error) {

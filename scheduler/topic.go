@@ -18,6 +18,8 @@ type Topic struct {
 	// DueIn counts the unfinished jobs by DueRanges, in that order. The first range
 	// includes overdue jobs and jobs in flight. Nil in listings of topics.
 	DueIn []int64
+	// Overdue are the due jobs that nobody has claimed. Zero in listings of topics.
+	Overdue int64
 	// DuePartial says that the topic has too many lanes: DueIn leaves some out.
 	DuePartial bool
 	// Exists is false when the topic has no job, no settings and no state.
@@ -109,7 +111,7 @@ func (s *Scheduler) withStats(ctx context.Context, t topics.Topic) (Topic, error
 	if err != nil {
 		return Topic{}, err
 	}
-	var bounds []job.Instant
+	bounds := []job.Instant{now + 1}
 	for _, r := range DueRanges[:len(DueRanges)-1] {
 		bounds = append(bounds, now.Add(r.Below))
 	}
@@ -117,8 +119,9 @@ func (s *Scheduler) withStats(ctx context.Context, t topics.Topic) (Topic, error
 	if err != nil {
 		return Topic{}, err
 	}
-	result.DueIn, result.DuePartial = due.Counts, due.PartialFrom != 0
-	result.DueIn[0] += stats.States[job.Ready] + stats.States[job.Running]
+	result.Overdue = due.Counts[0] + stats.States[job.Ready]
+	result.DueIn, result.DuePartial = due.Counts[1:], due.PartialFrom != 0
+	result.DueIn[0] += result.Overdue + stats.States[job.Running]
 	return result, nil
 }
 

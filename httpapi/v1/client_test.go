@@ -69,6 +69,7 @@ var clientCalls = []clientCall{
 	{"GET /v1/jobs/{topic}/{id}/explain", func(ctx ctx, c *client.Client) (any, error) { return one(c.Explain(ctx, "t", "j")) }, nil, ""},
 	{"GET /v1/jobs/{topic}/{id}/registration", func(ctx ctx, c *client.Client) (any, error) { return one(c.JobRegistration(ctx, "t", "j")) }, nil, ""},
 	{"POST /v1/jobs/{topic}/{id}/run", func(ctx ctx, c *client.Client) (any, error) { return one(c.RunJob(ctx, "t", "j")) }, nil, ""},
+	{"POST /v1/jobs/{topic}/{id}/finish", func(ctx ctx, c *client.Client) (any, error) { return one(c.FinishJob(ctx, "t", "j")) }, nil, ""},
 	{"POST /v1/jobs/{topic}/{id}/count", func(ctx ctx, c *client.Client) (any, error) { return one(c.CountJob(ctx, "t", "j", 1, "")) }, nil, ""},
 	{"POST /v1/jobs/{topic}/{id}/restore", func(ctx ctx, c *client.Client) (any, error) { return one(c.RestoreJob(ctx, "t", "j")) }, nil, ""},
 	{"DELETE /v1/jobs/{topic}/{id}", func(ctx ctx, c *client.Client) (any, error) { return one(c.CancelJob(ctx, "t", "j")) }, nil, ""},

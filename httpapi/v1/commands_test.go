@@ -213,6 +213,19 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+func TestFinish(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":"1h","on_conflict":"renew"}`)
+	a.wantProblem(httpapi.CodeJobExists, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":"2h","on_conflict":"renew"}`)
+	if j := a.want(200, "POST", "/v1/jobs/t/a/finish", "{}"); j["state"] != "delivered" || j["reason"] != "finished" || j["attempts"] != 0.0 || j["next_at"] != nil {
+		t.Errorf("finished as %v", j)
+	}
+	a.wantProblem(httpapi.CodeJobFinished, "POST", "/v1/jobs/t/a/finish", "")
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","on_conflict":"renew"}`)
+	a.claim()
+	a.wantProblem(httpapi.CodeJobInFlight, "POST", "/v1/jobs/t/a/finish", "")
+}
+
 func TestRunAndReplay(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":"1h"}`)
@@ -334,7 +347,7 @@ func TestTopics(t *testing.T) {
 	states := map[string]any{"waiting": 9.0, "ready": 0.0, "running": 0.0, "retrying": 0.0, "delivered": 0.0, "dead": 0.0, "cancelled": 1.0, "expired": 0.0}
 	want := map[string]any{"name": "t", "state": "active", "paused": nil, "draining": nil, "created_at": nil, "updated_at": nil, "version": 0.0, "settings": nil, "states": states, "due_in": map[string]any{
 		"0_1min": 2.0, "1_10min": 1.0, "10_30min": 1.0, "30min_1h": 1.0, "1_6h": 1.0, "6h_1day": 1.0, "1_7day": 1.0, "7_30day": 1.0, "30day_more": 0.0,
-	}, "due_in_partial": false}
+	}, "overdue": 1.0, "due_in_partial": false}
 	if diff := cmp.Diff(want, a.want(200, "GET", "/v1/topics/t", "")); diff != "" {
 		t.Error(diff)
 	}

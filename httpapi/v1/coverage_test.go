@@ -83,7 +83,7 @@ func coverRegistrations(a *keyedAPI) {
 func coverStates(a *keyedAPI) {
 	const waits, flies, over = "/v1/jobs/t/waits", "/v1/jobs/t/flies", "/v1/jobs/t/over"
 	a.want(200, "PATCH", waits, `{"delay":"1h"}`)
-	for _, call := range []string{"PATCH " + waits, "DELETE " + waits, "POST " + waits + "/run", "POST " + over + "/replay"} {
+	for _, call := range []string{"PATCH " + waits, "DELETE " + waits, "POST " + waits + "/run", "POST " + waits + "/finish", "POST " + over + "/replay"} {
 		method, path, _ := strings.Cut(call, " ")
 		a.wantProblem(httpapi.CodeVersionChanged, method, path, map[bool]string{true: `{"delay":"1h"}`}[method == "PATCH"], "If-Match", `"none"`)
 	}
@@ -93,6 +93,10 @@ func coverStates(a *keyedAPI) {
 	a.wantProblem(httpapi.CodeJobInFlight, "POST", flies+"/run", "")
 	a.wantProblem(httpapi.CodeJobFinished, "POST", over+"/run", "{}")
 	a.wantProblem(httpapi.CodeJobInFlight, "POST", waits+"/replay", "")
+	a.want(200, "POST", over+"/replay", "{}")
+	a.wantProblem(httpapi.CodeJobInFlight, "POST", flies+"/finish", "")
+	a.want(200, "POST", over+"/finish", "{}")
+	a.wantProblem(httpapi.CodeJobFinished, "POST", over+"/finish", "")
 	a.want(200, "POST", over+"/replay", "{}")
 	a.want(200, "DELETE", over, "")
 	a.want(202, "DELETE", flies, "")

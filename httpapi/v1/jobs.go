@@ -43,11 +43,10 @@ func (s *API) patchJob(r *request) (jsonout.View, error) { return s.change(r, s.
 func (s *API) replayJob(r *request) (jsonout.View, error) { return s.change(r, s.Scheduler.Replay) }
 
 // runJob answers POST /v1/jobs/{topic}/{id}/run.
-func (s *API) runJob(r *request) (jsonout.View, error) {
-	return s.command(r, func(ctx context.Context, key job.Key, allow ...scheduler.Allow) (job.Job, error) {
-		return s.Scheduler.Run(ctx, key, allow...)
-	})
-}
+func (s *API) runJob(r *request) (jsonout.View, error) { return s.command(r, s.Scheduler.Run) }
+
+// finishJob answers POST /v1/jobs/{topic}/{id}/finish.
+func (s *API) finishJob(r *request) (jsonout.View, error) { return s.command(r, s.Scheduler.Finish) }
 
 // change changes a job by a draft, which is nil without a body.
 func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draft, ...scheduler.Allow) (job.Job, error)) (jsonout.View, error) {

@@ -52,6 +52,7 @@ var routes = []route{
 	{http.MethodGet, "/v1/jobs/{topic}/{id}/explain", access.Read, bodyRefused, nil, (*API).explainJob},
 	{http.MethodGet, "/v1/jobs/{topic}/{id}/registration", access.Write, bodyRefused, nil, (*API).getRegistration}, // shows headers and body
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", access.Write, bodyEmptyJSON, nil, (*API).runJob},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/finish", access.Write, bodyEmptyJSON, nil, (*API).finishJob},
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/count", access.Write, bodyOptionalJSON, nil, (*API).countJob},
 	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, bodyOptionalJSON, nil, (*API).replayJob},
 	{http.MethodPost, "/v1/operations", access.Read, bodyJSON, dryRunQuery, (*API).createOperation}, // a dry run; the rest needs Write

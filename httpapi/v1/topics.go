@@ -171,6 +171,7 @@ func writeTopic(w *jsonout.Writer, t *scheduler.Topic) {
 				w.Number(r.Name, t.DueIn[i])
 			}
 		})
+		w.Number("overdue", t.Overdue)
 		w.Boolean("due_in_partial", t.DuePartial)
 	}
 }

@@ -23,7 +23,7 @@ const (
 // something refuse them, so no call can ignore them.
 var obeying = map[string]bool{
 	"PATCH /v1/jobs/{topic}/{id}": true, "DELETE /v1/jobs/{topic}/{id}": true,
-	"POST /v1/jobs/{topic}/{id}/run": true, "POST /v1/jobs/{topic}/{id}/replay": true,
+	"POST /v1/jobs/{topic}/{id}/run": true, "POST /v1/jobs/{topic}/{id}/finish": true, "POST /v1/jobs/{topic}/{id}/replay": true,
 	"PUT /v1/topics/{topic}": true, "DELETE /v1/topics/{topic}": true,
 	"POST /v1/topics/{topic}/pause": true, "POST /v1/topics/{topic}/drain": true, "POST /v1/topics/{topic}/resume": true,
 	"PATCH /v1/topics/{topic}": true, "PATCH " + groupPath: true, "PATCH " + schedulePath: true, "PATCH /v1/alerts/rules/{rule}": true,

@@ -335,6 +335,7 @@ func TestReasons(t *testing.T) {
 func TestEnded(t *testing.T) {
 	for reason, want := range map[string]string{
 		job.ReasonDelivered:    "The receiver accepted attempt 3 (http_200).",
+		job.ReasonFinished:     "A client ended it as delivered.",
 		job.ReasonRetryLimit:   "Attempt 3, the last one, failed (timeout).",
 		job.ReasonGone:         "answered attempt 3 with 410",
 		job.ReasonAborted:      "rejected the job for good with attempt 3",

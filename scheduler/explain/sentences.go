@@ -106,6 +106,7 @@ var english = map[string]wording{
 	endedBy(job.ReasonDelivered):  {many: "The receiver accepted attempt {attempt} ({outcome})."},
 	"acknowledged":                {many: "A consumer acknowledged attempt {attempt}."},
 	endedBy(job.ReasonRejected):   {many: "The consumer rejected the job for good with attempt {attempt}. It is kept as a dead letter."},
+	endedBy(job.ReasonFinished):   {many: "A client ended it as delivered."},
 	endedBy(job.ReasonRetryLimit): {many: "Attempt {attempt}, the last one, failed ({outcome}). It is kept as a dead letter."},
 	endedBy(job.ReasonGone): {many: "The receiver answered attempt {attempt} with 410: it accepts no more deliveries " +
 		"of this job. It is kept as a dead letter."},

@@ -11,7 +11,7 @@ import (
 )
 
 // policies in the order of the columns below.
-var policies = []job.OnConflict{job.ConflictReject, job.ConflictIgnore, job.ConflictReplace, job.ConflictLater, job.ConflictSooner}
+var policies = []job.OnConflict{job.ConflictReject, job.ConflictIgnore, job.ConflictReplace, job.ConflictLater, job.ConflictSooner, job.ConflictRenew}
 
 func TestAgainst(t *testing.T) {
 	const (
@@ -20,21 +20,21 @@ func TestAgainst(t *testing.T) {
 	)
 	type row = []store.RegisterOutcome
 	for state, rows := range map[job.State]struct{ equal, other row }{
-		job.Waiting:   {row{same, same, same, moves, moves}, row{exists, kept, created, moves, moves}},
-		job.Retrying:  {row{same, same, same, moves, moves}, row{exists, kept, created, moves, moves}},
-		job.Ready:     {row{same, same, same, moves, moves}, row{exists, kept, created, moves, moves}},
-		job.Running:   {row{same, same, same, inFlight, inFlight}, row{exists, kept, inFlight, inFlight, inFlight}},
-		job.Delivered: {row{same, same, created, created, created}, row{created, created, created, created, created}},
-		job.Expired:   {row{same, same, created, created, created}, row{created, created, created, created, created}},
-		job.Cancelled: {row{created, created, created, created, created}, row{created, created, created, created, created}},
-		job.Dead:      {row{same, same, created, dead, dead}, row{dead, dead, created, dead, dead}},
+		job.Waiting:   {row{same, same, same, moves, moves, same}, row{exists, kept, created, moves, moves, exists}},
+		job.Retrying:  {row{same, same, same, moves, moves, same}, row{exists, kept, created, moves, moves, exists}},
+		job.Ready:     {row{same, same, same, moves, moves, same}, row{exists, kept, created, moves, moves, exists}},
+		job.Running:   {row{same, same, same, inFlight, inFlight, same}, row{exists, kept, inFlight, inFlight, inFlight, exists}},
+		job.Delivered: {row{same, same, created, created, created, created}, row{created, created, created, created, created, created}},
+		job.Expired:   {row{same, same, created, created, created, created}, row{created, created, created, created, created, created}},
+		job.Cancelled: {row{created, created, created, created, created, created}, row{created, created, created, created, created, created}},
+		job.Dead:      {row{same, same, created, dead, dead, created}, row{dead, dead, created, dead, dead, created}},
 	} {
 		old := job.Job{State: state, Spec: job.Spec{Destination: "http://a", Body: []byte(`{"a":1}`), BodyForm: job.BodyJSON}}
 		for content, want := range map[string]row{`{"a": 1}`: rows.equal, `{"a":2}`: rows.other} {
 			for i, p := range policies {
 				spec := old.Spec
 				spec.Body = []byte(content)
-				if got := rules.Against(&store.Registration{Spec: spec, OnConflict: p}, &old); got != want[i] {
+				if got := rules.Against(&store.Registration{UID: "new", Spec: spec, OnConflict: p}, &old); got != want[i] {
 					t.Errorf("%v, %s, policy %v: %v, want %v", state, content, p, got, want[i])
 				}
 			}

@@ -108,26 +108,10 @@ var updateCases = []testCase{
 		f.settle(store.Applied, delivered(claims[0]))
 	}},
 	{name: "update/cancels a job that waits, is ready or retries", options: Options{Retention: long}, run: func(f *fixture) {
-		f.add(reg("t", "waiting", delay(long), biz("b")))
-		f.add(reg("t", "retrying", biz("b")))
-		f.settle(store.Applied, failed(f.takeOne(), after(long)))
-		f.add(reg("t", "ready", biz("b")))
-		f.carry(carryOptions)
-		for _, id := range []string{"waiting", "retrying", "ready"} {
-			before := f.now()
-			j := f.update(job.Key{Topic: "t", ID: id}, cancel)
-			equal(f, "state", j.State, job.Cancelled)
-			equal(f, "reason", j.Reason, job.ReasonCancelled)
-			equal(f, "next at", j.NextAt, job.Instant(0))
-			f.between("ended at", j.EndedAt, before, f.now())
-			equal(f, "the stored job", f.get(j.Key), j)
-		}
-		equal(f, "counts", f.states("t"), map[job.State]int64{job.Cancelled: 3})
-		equal(f, "claimed by an older hint", claimedKeys(f.claim(f.pop(), terms())), nil)
-		equal(f, "claimed", claimedKeys(f.take()), nil)
-		state := job.Cancelled
-		equal(f, "listed", len(f.list(store.Query{Topic: "t", States: stateOf(state), Limit: 2})), 3)
-		equal(f, "by biz_key", len(f.list(store.Query{BizKey: "b", Limit: 2})), 3)
+		endsPending(f, cancel, job.Cancelled, job.ReasonCancelled)
+	}},
+	{name: "update/finishes a job that waits, is ready or retries", options: Options{Retention: long}, run: func(f *fixture) {
+		endsPending(f, (*job.Job).Finish, job.Delivered, job.ReasonFinished)
 	}},
 	{name: "update/a cancel forgets the job when nothing is retained", options: Options{}, run: func(f *fixture) {
 		key := f.add(reg("t", "a", biz("b"))).Key
@@ -332,4 +316,27 @@ var replayCases = []testCase{
 		f.unchangedBy(delivered(expired))
 		f.settle(store.Applied, delivered(c))
 	}},
+}
+
+// endsPending ends jobs without an attempt in flight by a change.
+func endsPending(f *fixture, change func(*job.Job, job.Instant) error, as job.State, reason string) {
+	f.add(reg("t", "waiting", delay(long), biz("b")))
+	f.add(reg("t", "retrying", biz("b")))
+	f.settle(store.Applied, failed(f.takeOne(), after(long)))
+	f.add(reg("t", "ready", biz("b")))
+	f.carry(carryOptions)
+	for _, id := range []string{"waiting", "retrying", "ready"} {
+		before := f.now()
+		j := f.update(job.Key{Topic: "t", ID: id}, change)
+		equal(f, "state", j.State, as)
+		equal(f, "reason", j.Reason, reason)
+		equal(f, "next at", j.NextAt, job.Instant(0))
+		f.between("ended at", j.EndedAt, before, f.now())
+		equal(f, "the stored job", f.get(j.Key), j)
+	}
+	equal(f, "counts", f.states("t"), map[job.State]int64{as: 3})
+	equal(f, "claimed by an older hint", claimedKeys(f.claim(f.pop(), terms())), nil)
+	equal(f, "claimed", claimedKeys(f.take()), nil)
+	equal(f, "listed", len(f.list(store.Query{Topic: "t", States: stateOf(as), Limit: 2})), 3)
+	equal(f, "by biz_key", len(f.list(store.Query{BizKey: "b", Limit: 2})), 3)
 }
