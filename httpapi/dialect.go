@@ -59,6 +59,7 @@ type Call struct {
 	// the parameters of the path.
 	Target string
 
+	server  *Server
 	caller  access.Principal
 	keyed   bool
 	route   *served

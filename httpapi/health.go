@@ -17,22 +17,29 @@ func (s *Server) live(c *Call) error {
 
 // ready answers GET /readyz: requests are likely to succeed.
 func (s *Server) ready(c *Call) error {
+	if err := c.Ready(); err != nil {
+		return err
+	}
+	return c.WriteJSON(http.StatusOK, statusView{Status: "ready"})
+}
+
+// Ready returns the error with which the server's /readyz would answer, or nil.
+func (c *Call) Ready() error {
+	s := c.server
 	if s.draining.Load() {
 		return &Error{Code: CodeShuttingDown, Detail: "This server is about to stop. Send requests to another one."}
 	}
 	ctx, cancel := context.WithTimeout(c.Context(), readyTimeout)
 	defer cancel()
-	stuck := ""
-	if s.opts.Stuck != nil {
-		stuck = s.opts.Stuck()
-	}
-	switch err := s.opts.Ready(ctx); {
-	case err != nil:
+	if err := s.opts.Ready(ctx); err != nil {
 		return err
-	case stuck != "":
-		return &Error{Code: CodeStoreUnavailable, Detail: "The store answers, but deliveries have stopped: " + stuck + " has failed for more than 10 s."}
 	}
-	return c.WriteJSON(http.StatusOK, statusView{Status: "ready"})
+	if s.opts.Stuck != nil {
+		if stuck := s.opts.Stuck(); stuck != "" {
+			return &Error{Code: CodeStoreUnavailable, Detail: "The store answers, but deliveries have stopped: " + stuck + " has failed for more than 10 s."}
+		}
+	}
+	return nil
 }
 
 // metricsPage answers GET /metrics.

@@ -61,7 +61,7 @@ func (s *Server) handler(rt *served) echo.HandlerFunc {
 		call := callOf(c)
 		ctx, cancel := s.bound(c.Request().Context(), rt)
 		defer cancel()
-		call.route, call.Request, call.Writer = rt, c.Request().WithContext(ctx), c.Response()
+		call.server, call.route, call.Request, call.Writer = s, rt, c.Request().WithContext(ctx), c.Response()
 		if err := s.checkOrigin(call); err != nil {
 			return err
 		}

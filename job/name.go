@@ -1,8 +1,10 @@
 package job
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -68,4 +70,36 @@ func notNameRune(r rune) bool {
 	}
 	// Invalid UTF-8 is none of these.
 	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r)
+}
+
+// EscapeName makes names of dialects, which may contain more, valid names, unless they are too long.
+// Letters and digits of ASCII and . _ @ - stay; other bytes are written in hexadecimal digits after a colon.
+func EscapeName(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; isAlphanumeric(c) || strings.IndexByte("._@-", c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			b.WriteString(":" + hex.EncodeToString([]byte{c}))
+		}
+	}
+	return b.String()
+}
+
+// UnescapeName is the reverse of EscapeName; false for other names.
+func UnescapeName(name string) (s string, ok bool) {
+	var b strings.Builder
+	for {
+		plain, escaped, more := strings.Cut(name, ":")
+		b.WriteString(plain)
+		if !more {
+			return b.String(), true
+		}
+		c, err := hex.DecodeString(escaped[:min(len(escaped), 2)])
+		if err != nil || len(c) == 0 {
+			return "", false
+		}
+		b.WriteByte(c[0])
+		name = escaped[2:]
+	}
 }

@@ -2,7 +2,6 @@ package qstash
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"math"
 	"net/http"
@@ -31,41 +30,15 @@ var own = job.TopicSet{Name, Name + ":*"}
 
 func queueTopic(name string) string { return queuePrefix + name }
 
-// flowTopic is the topic of a flow-control key. What a topic cannot contain is written in
-// hexadecimal digits after a colon.
-func flowTopic(key string) string {
-	var b strings.Builder
-	b.WriteString(flowPrefix)
-	for i := range len(key) {
-		c := key[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("._@-", c) >= 0 {
-			b.WriteByte(c)
-		} else {
-			b.WriteString(":" + hex.EncodeToString([]byte{c}))
-		}
-	}
-	return b.String()
-}
+// flowTopic is the topic of a flow-control key.
+func flowTopic(key string) string { return flowPrefix + job.EscapeName(key) }
 
 // flowKeyOf is the reverse of flowTopic; false for other topics.
 func flowKeyOf(topic string) (key string, ok bool) {
-	rest, ok := strings.CutPrefix(topic, flowPrefix)
-	for ok {
-		plain, escaped, more := strings.Cut(rest, ":")
-		key += plain
-		if !more {
-			break
-		}
-		if len(escaped) < 2 {
-			return "", false
-		}
-		c, err := hex.DecodeString(escaped[:2])
-		if err != nil {
-			return "", false
-		}
-		key, rest = key+string(c), escaped[2:]
+	if key, ok = strings.CutPrefix(topic, flowPrefix); !ok {
+		return "", false
 	}
-	return key, ok
+	return job.UnescapeName(key)
 }
 
 // prepareTopic makes the queue of a message if there is none, and sets the limits that the message
