@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/duehook/duehook/dispatcher"
+	"github.com/duehook/duehook/httpapi/camellia"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
@@ -65,6 +66,7 @@ type node struct {
 	events  *events.Hub
 	counts  *alerts.Counts
 	recent  *recent.Recorder
+	monitor *camellia.Monitor // nil: without the dialect
 	topics  atomic.Pointer[topics.Manager]
 	traces  *tracing.Provider // nil: nobody asks for traces
 	by      *deadline

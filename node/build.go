@@ -9,6 +9,7 @@ import (
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/camellia"
 	"github.com/duehook/duehook/httpapi/mykit"
 	"github.com/duehook/duehook/httpapi/qstash"
 	v1 "github.com/duehook/duehook/httpapi/v1"
@@ -111,7 +112,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		calls.Restoring = n.ledger
 	}
 	dialects := n.dialects(map[string]httpapi.Dialect{
-		mykit.Name: mykit.New(mykit.Options{Scheduler: jobs, Operations: bulk, Restoring: calls.Restoring, Ready: n.store.Ping, Clock: n.clock}),
+		camellia.Name: camellia.New(camellia.Options{Scheduler: jobs, Pulls: fetch, Monitor: n.monitor, Clock: n.clock}),
+		mykit.Name:    mykit.New(mykit.Options{Scheduler: jobs, Operations: bulk, Restoring: calls.Restoring, Ready: n.store.Ping, Clock: n.clock}),
 		qstash.Name: qstash.New(qstash.Options{
 			Scheduler: jobs, Schedules: recurring, Groups: members, Topics: limits, Keys: keys, Clock: n.clock,
 		}),

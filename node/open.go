@@ -3,8 +3,10 @@ package node
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/duehook/duehook/httpapi/camellia"
 	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/internal/services/alerts"
@@ -39,7 +41,12 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	observed, err := metered.Store(feed.Observe(s, n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber(), callbacks), n.metrics)
+	subscribers := []feed.Subscriber{n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber(), callbacks}
+	if slices.Contains(n.Config.Dialects, camellia.Name) {
+		n.monitor = camellia.NewMonitor(n.clock)
+		subscribers = append(subscribers, n.monitor.Subscriber())
+	}
+	observed, err := metered.Store(feed.Observe(s, subscribers...), n.metrics)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -115,7 +115,7 @@ const (
 const defaultLedgerRetention = 48 * time.Hour
 
 // Dialects are the values of --dialects.
-var Dialects = []string{"mykit", "qstash"}
+var Dialects = []string{"camellia", "mykit", "qstash"}
 
 var settings = []setting{
 	{

@@ -183,12 +183,13 @@ const maxLeased = 10_000
 type leased struct {
 	mu    sync.Mutex
 	jobs  map[string]*job.Job
-	order []string // a ring of receipts
+	of    map[job.Key]string // the last receipts
+	order []string           // a ring of receipts
 	next  int
 }
 
 func newLeased() *leased {
-	return &leased{jobs: map[string]*job.Job{}, order: make([]string, maxLeased)}
+	return &leased{jobs: map[string]*job.Job{}, of: map[job.Key]string{}, order: make([]string, maxLeased)}
 }
 
 // keep remembers a job that can be settled without its body.
@@ -200,10 +201,10 @@ func (l *leased) keep(receipt string, j *job.Job) {
 	short.Spec.Body, short.Spec.Headers, short.LastAttempt = nil, nil, nil
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.jobs, l.order[l.next])
+	l.drop(l.order[l.next])
 	l.order[l.next] = receipt
 	l.next = (l.next + 1) % maxLeased
-	l.jobs[receipt] = &short
+	l.jobs[receipt], l.of[j.Key] = &short, receipt
 }
 
 func (l *leased) get(receipt string) *job.Job {
@@ -215,5 +216,19 @@ func (l *leased) get(receipt string) *job.Job {
 func (l *leased) forget(receipt string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.drop(receipt)
+}
+
+func (l *leased) drop(receipt string) {
+	if j := l.jobs[receipt]; j != nil && l.of[j.Key] == receipt {
+		delete(l.of, j.Key)
+	}
 	delete(l.jobs, receipt)
+}
+
+func (l *leased) last(key job.Key) (receipt string, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	receipt, ok = l.of[key]
+	return receipt, ok
 }

@@ -23,6 +23,17 @@ func receiptOf(c *store.Claimed) receipt {
 	return receipt{key: c.Job.Key, token: c.Job.Token, at: c.Now}
 }
 
+// Receipt is the receipt of the lease of a running job, for consumers that name the job instead.
+func (q *Queue) Receipt(j *job.Job) string {
+	if text, ok := q.Last(j.Key); ok && mustParse(text).token == j.Token {
+		return text
+	}
+	return receipt{key: j.Key, token: j.Token, at: q.lines.now()}.String() // when it was claimed is not known here
+}
+
+// Last is the receipt of the last lease of a job that this node remembers.
+func (q *Queue) Last(key job.Key) (receipt string, ok bool) { return q.leased.last(key) }
+
 // String is what consumers get.
 func (r receipt) String() string {
 	text := strconv.FormatUint(r.token, 36) + " " + strconv.FormatInt(int64(r.at), 36) + " " + r.key.String()

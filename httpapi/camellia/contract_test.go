@@ -1,0 +1,288 @@
+package camellia_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/duehook/duehook/httpapi/camellia"
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/testing/fronts"
+)
+
+const base = "/camellia/delayQueue/"
+
+type server struct{ *fronts.Server }
+
+func newServer(t *testing.T) server {
+	t.Helper()
+	return server{fronts.Start(t, camellia.Name, "mine*")}
+}
+
+// post makes a call as the SDK does, and reads the answer.
+func (s server) post(call, form string) (int, map[string]any) {
+	s.T.Helper()
+	status, text := s.Call(http.MethodPost, base+call, http.Header{"Content-Type": {"application/x-www-form-urlencoded; charset=utf-8"}}, form)
+	var answer map[string]any
+	if err := json.Unmarshal(text, &answer); err != nil {
+		s.T.Fatalf("%s %s: %d %s", call, form, status, text)
+	}
+	return status, answer
+}
+
+// want makes a call whose answer has the code.
+func (s server) want(code int, call, form string) map[string]any {
+	s.T.Helper()
+	status, answer := s.post(call, form)
+	if status != http.StatusOK || answer["code"] != float64(code) {
+		s.T.Fatalf("%s %s: %d %v, want the code %d", call, form, status, answer, code)
+	}
+	return answer
+}
+
+// message is the message of an answer.
+func message(answer map[string]any) string {
+	m, _ := answer["delayMsg"].(map[string]any)
+	return fmt.Sprint(m["msgId"], " ", m["msg"], " retry ", m["retry"], " status ", m["status"])
+}
+
+// wantMessage looks a message up until it is as wanted.
+func (s server) wantMessage(topic, id, want string) {
+	s.T.Helper()
+	for {
+		if got := message(s.want(200, "getMsg", "topic="+topic+"&msgId="+id)); strings.HasSuffix(got, want) {
+			return
+		}
+		if s.T.Context().Err() != nil {
+			s.T.Fatalf("%s never became %q", id, want)
+		}
+	}
+}
+
+// pulled are the ids of messages that a call returns, with their deliveries.
+func (s server) pulled(call, form string) (ids []string) {
+	s.T.Helper()
+	for _, m := range s.want(200, call, form)["delayMsgList"].([]any) {
+		m := m.(map[string]any)
+		ids = append(ids, fmt.Sprint(m["msgId"], m["retry"], m["status"]))
+	}
+	return ids
+}
+
+var (
+	aTime = regexp.MustCompile(`\b1[78]\d{11}\b|"\d{4}-\d\d-\d\dT[^"]*\+00:00"`)
+	anID  = regexp.MustCompile(`"[0-9a-f]{32}"`)
+)
+
+// plain is JSON with equal times and equal made ids.
+func plain(t *testing.T, text string) (v any) {
+	t.Helper()
+	text = anID.ReplaceAllString(aTime.ReplaceAllString(text, "1"), `"made"`)
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return v
+}
+
+// The numbered examples of the contract. A line is an example, its request and the expected answer.
+func TestExamples(t *testing.T) {
+	s := newServer(t)
+	file, err := os.Open("testdata/examples.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	const m = `"topic":"t","msgId":"o1","msg":"close o1","produceTime":1767258000000,"triggerTime":1767259800000,"expireTime":1767263400000,"maxRetry":10`
+	lines, played := bufio.NewScanner(file), 0
+	for lines.Scan() {
+		parts := regexp.MustCompile(`^(\S+) (GET|POST) (\S+)(?: ([^ {]\S*))? +(?:HTTP (\d+) ?)?(\{.*)?$`).FindStringSubmatch(lines.Text())
+		if parts == nil {
+			if text := lines.Text(); text != "" && !strings.HasPrefix(text, "#") {
+				t.Fatalf("not an example: %s", text)
+			}
+			continue
+		}
+		target := base + strings.TrimPrefix(parts[3], "/")
+		if strings.HasPrefix(parts[3], "/camellia") {
+			target = parts[3]
+		}
+		status, text := s.Call(parts[2], target, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, parts[4])
+		want := map[string]string{"": "200"}[parts[5]] + parts[5]
+		if fmt.Sprint(status) != want {
+			t.Errorf("%s: %d %s, want %s", parts[1], status, text, want)
+		} else if parts[6] != "" && !reflect.DeepEqual(plain(t, string(text)), plain(t, strings.ReplaceAll(parts[6], "{M,", "{"+m+","))) {
+			t.Errorf("%s: %s, want %s", parts[1], text, parts[6])
+		}
+		played++
+	}
+	if played < 40 {
+		t.Errorf("%d examples", played)
+	}
+}
+
+func TestTimes(t *testing.T) {
+	s := newServer(t)
+	for form, want := range map[string][2]float64{
+		"delayMillis=1800000&ttlMillis=-1":  {1_800_000, 3_600_000},
+		"delayMillis=80&ttlMillis=5000":     {80, 5_000},
+		"delayMillis=-7&ttlMillis=":         {0, 3_600_000},
+		"delayMillis=+500+&ttlMillis=86400": {500, 86_400},
+	} {
+		m := s.want(200, "sendMsg", "topic=t&msg=x&"+form)["delayMsg"].(map[string]any)
+		got := [2]float64{m["triggerTime"].(float64) - m["produceTime"].(float64), m["expireTime"].(float64) - m["triggerTime"].(float64)}
+		if got != want {
+			t.Errorf("%s: %v, want %v", form, got, want)
+		}
+	}
+}
+
+// A message that nobody acknowledges comes back, wakes a poll, and ends after its last delivery.
+func TestAckTimeout(t *testing.T) {
+	s := newServer(t)
+	s.want(200, "sendMsg", "topic=t&msgId=a&msg=x&delayMillis=0&maxRetry=1")
+	if got := s.pulled("pullMsg", "topic=t&ackTimeoutMillis=200"); !reflect.DeepEqual(got, []string{"a1 3"}) {
+		t.Errorf("pulled %v", got)
+	}
+	if got := s.pulled("longPollingMsg", "topic=t&ackTimeoutMillis=200"); !reflect.DeepEqual(got, []string{"a2 3"}) {
+		t.Errorf("polled %v", got)
+	}
+	s.wantMessage("t", "a", "retry 2 status 6")
+	s.want(200, "sendMsg", "topic=t&msgId=a&msg=x&delayMillis=60000")
+	s.wantMessage("t", "a", "retry 0 status 1")
+}
+
+// A lease outlives the time of a message; then the message is exhausted, not expired.
+func TestExpiry(t *testing.T) {
+	s := newServer(t)
+	s.want(200, "sendMsg", "topic=leased&msgId=a&msg=x&delayMillis=0&ttlMillis=300")
+	s.pulled("pullMsg", "topic=leased&ackTimeoutMillis=600")
+	s.want(200, "sendMsg", "topic=t&msgId=a&msg=x&delayMillis=0&ttlMillis=1")
+	s.wantMessage("t", "a", "retry 0 status 5")
+	s.want(404, "deleteMsg", "topic=t&msgId=a")
+	s.want(200, "sendMsg", "topic=t&msgId=a&msg=again&delayMillis=60000")
+	s.wantMessage("t", "a", "again retry 0 status 1")
+	s.wantMessage("leased", "a", "retry 1 status 6")
+	if got := s.pulled("longPollingMsg", "topic=leased&longPollingTimeoutMillis=1000"); got != nil {
+		t.Errorf("polled %v", got)
+	}
+	s.wantMessage("leased", "a", "retry 1 status 6")
+}
+
+// The id alone answers for a message, whoever has it, and late.
+func TestAck(t *testing.T) {
+	s := newServer(t)
+	for _, id := range []string{"waits", "due", "late", "gone"} {
+		delay := map[string]string{"waits": "60000"}[id] + "0"
+		s.want(200, "sendMsg", "topic="+id+"&msgId=a&msg=x&delayMillis="+delay)
+	}
+	for _, topic := range []string{"waits", "due"} {
+		s.want(200, "ackMsg", "topic="+topic+"&msgId=a&ack=no") // nobody has it: nothing happens
+		s.want(200, "ackMsg", "topic="+topic+"&msgId=a&ack=on")
+		s.wantMessage(topic, "a", "retry 0 status 4")
+	}
+	s.pulled("pullMsg", "topic=late&ackTimeoutMillis=100")
+	s.pulled("longPollingMsg", "topic=late") // another consumer has it
+	s.want(200, "ackMsg", "topic=late&msgId=a&ack=true")
+	s.wantMessage("late", "a", "retry 2 status 4")
+	s.pulled("pullMsg", "topic=gone")
+	s.want(200, "deleteMsg", "topic=gone&msgId=a&release=true") // a consumer has it
+	s.want(404, "getMsg", "topic=gone&msgId=a")
+	s.want(200, "sendMsg", "topic=gone&msgId=a&msg=x&delayMillis=0")
+	s.pulled("pullMsg", "topic=gone")
+	s.want(200, "ackMsg", "topic=gone&msgId=a&ack=true")
+	s.want(404, "deleteMsg", "topic=gone&msgId=a&release=true")
+	s.want(404, "getMsg", "topic=gone&msgId=a")
+}
+
+// Topics and ids may have any characters, and jobs of v1 are messages if consumers fetch them.
+func TestNames(t *testing.T) {
+	s := newServer(t)
+	for _, id := range []string{"a/b c|1", ":a", "ü", "a:b", "."} {
+		s.want(200, "sendMsg", url.Values{"topic": {"a b"}, "msgId": {id}, "msg": {"x"}, "delayMillis": {"0"}}.Encode())
+		if got := s.pulled("pullMsg", "topic=a+b"); !reflect.DeepEqual(got, []string{id + "1 3"}) {
+			t.Errorf("pulled %v, want %s", got, id)
+		}
+		s.want(200, "ackMsg", "topic=a+b&ack=true&msgId="+url.QueryEscape(id))
+		s.wantMessage("a+b", url.QueryEscape(id), "status 4")
+	}
+	json := http.Header{"Content-Type": {"application/json"}}
+	for _, body := range []string{`{"topic":"v1","id":"p","url":"https://shop.example/","delay":"1h"}`, `{"topic":"v1","id":"a","pull":true,"body":{"n":1}}`} {
+		if status, text := s.Call(http.MethodPost, "/v1/jobs", json, body); status != http.StatusCreated {
+			t.Fatalf("%d %s", status, text)
+		}
+	}
+	s.want(404, "getMsg", "topic=v1&msgId=p")
+	s.want(200, "ackMsg", "topic=v1&msgId=p&ack=true")
+	if status, text := s.Call(http.MethodGet, "/v1/jobs/v1/p", nil, ""); status != http.StatusOK || !strings.Contains(string(text), `"waiting"`) {
+		t.Errorf("a job that is not fetched: %d %s", status, text)
+	}
+	if got := message(s.want(200, "getMsg", "topic=v1&msgId=a")); got != `a {"n":1} retry 0 status 2` {
+		t.Error(got)
+	}
+}
+
+// Limits are refused with a text that names the parameter.
+func TestLimits(t *testing.T) {
+	s := newServer(t)
+	for form, parameter := range map[string]string{
+		"topic=t&msg=x&delayMillis=9223372036854775807":                 "delayMillis",
+		"topic=t&msg=x&delayMillis=0&ttlMillis=999999999999":            "ttlMillis",
+		"topic=t&msg=x&delayMillis=0&maxRetry=1001":                     "maxRetry",
+		"topic=t&msg=%ff&delayMillis=0":                                 "msg",
+		"topic=t&msg=x&delayMillis=0&msgId=" + strings.Repeat("x", 129): "msgId",
+		"topic=" + strings.Repeat("%20", 99) + "&msg=x&delayMillis=0":   "topic",
+	} {
+		if text, _ := s.want(400, "sendMsg", form)["msg"].(string); !strings.Contains(text, parameter) {
+			t.Errorf("%.60s: %q", form, text)
+		}
+	}
+}
+
+// Every call needs a key of its scope, and one for its topic. The token may be in the path.
+func TestEveryRouteAsksForAKey(t *testing.T) {
+	s := newServer(t)
+	admin := s.Token
+	form := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	const ask = "topic=theirs&msgId=a&msg=x&delayMillis=0&ack=true"
+	for _, r := range camellia.New(camellia.Options{}).Routes {
+		if r.Scope == access.Public {
+			continue
+		}
+		expect := map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, s.Restricted: http.StatusForbidden}
+		if r.Scope != access.Read {
+			expect[s.Reader] = http.StatusForbidden
+		}
+		if r.Path == base+"getTopicInfoList" {
+			expect[s.Restricted] = http.StatusOK // of its own topics
+		}
+		for s.Token = range expect {
+			status, text := s.Call(r.Method, r.Path+"?"+ask, nil, "")
+			var answer struct{ Message string }
+			if status != expect[s.Token] || status != http.StatusOK && (json.Unmarshal(text, &answer) != nil || answer.Message == "") {
+				t.Errorf("%s %s with %q: %d %s", r.Method, r.Path, s.Token, status, text)
+			}
+		}
+	}
+	s.Token = ""
+	for _, slash := range []string{"", "/"} {
+		if status, text := s.Call(http.MethodPost, "/camellia/"+s.Restricted+slash+base+"sendMsg", form, "topic=mine&msg=x&delayMillis=0"); status != http.StatusOK {
+			t.Errorf("%d %s", status, text)
+		}
+	}
+	if status, text := s.Call(http.MethodPost, "/camellia/wrong"+base+"sendMsg", form, ask); status != http.StatusUnauthorized || strings.Contains(string(text), "wrong") {
+		t.Errorf("%d %s", status, text)
+	}
+	s.Token = s.Restricted
+	if status, text := s.Call(http.MethodGet, base+"getTopicInfoList", nil, ""); status != http.StatusOK || !strings.Contains(string(text), `"topic":"mine"`) {
+		t.Errorf("%d %s", status, text)
+	}
+	s.Token = admin
+	s.want(200, "sendMsg", "topic=theirs&msg=x&delayMillis=0")
+}
