@@ -336,6 +336,8 @@ export interface Retry {
   limit?: number | string;
 }
 
+export const methods = ['POST', 'PUT', 'PATCH'] as const;
+
 export interface Registration {
   topic?: string;
   id?: string;

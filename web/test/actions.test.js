@@ -140,12 +140,16 @@ test('register, first with mistakes', async () => {
   await page.getByRole('alert').waitFor();
   await page.getByText('must start with http:// or https://').waitFor();
   await page.getByText('is not a duration').waitFor();
+  assert.equal(await field('Labels').isVisible(), false, 'what few need is folded');
+  await page.getByText(/^In the time zone UTC$/).waitFor();
+  await page.getByText('More options', { exact: true }).click();
   await field('URL').fill(`${receiver.url}/ok`);
   await field('Topic').fill('form');
   await field('Id').fill('order-1');
   await field('Labels').fill('shop:north plan:team');
   await field('Delay').fill('2h');
   await field('Body (JSON or text)').fill('{"order_id": 1}');
+  await field('Method').selectOption('PUT');
   await field('Headers, one per line').fill('x-tenant: acme');
   await field('Retry steps').fill('15s 3m');
   await field('Retries').fill('4');
@@ -156,7 +160,7 @@ test('register, first with mistakes', async () => {
   await button('Register').click();
   await page.getByRole('heading', { name: 'order-1' }).waitFor();
   const made = await node.call('GET', '/v1/jobs/form/order-1');
-  assert.deepEqual([made.state, made.max_attempts, made.priority, made.labels], ['waiting', 5, 9, { shop: 'north', plan: 'team' }]);
+  assert.deepEqual([made.state, made.method, made.max_attempts, made.priority, made.labels], ['waiting', 'PUT', 5, 9, { shop: 'north', plan: 'team' }]);
 });
 
 test('a registration says what became of it', async () => {
@@ -165,6 +169,7 @@ test('a registration says what became of it', async () => {
   const send = async (delay, onConflict) => {
     await go('/register');
     for (const [name, value] of Object.entries({ URL: url, Topic: 'again', Id: 'a', Delay: delay })) await field(name).fill(value);
+    await page.getByText('More options', { exact: true }).click();
     await field('If the job exists').selectOption(onConflict);
     await button('Register').click();
   };
@@ -222,8 +227,10 @@ test('the jobs of a topic and a state are sorted', async () => {
     eventually(`the order is ${ids}`, async () => (await page.locator('td.name a').allTextContents()).join('') === ids);
   await go('/jobs?topic=sort');
   await link('a').waitFor();
-  assert.equal(await order.count(), 0, 'which takes a state');
+  assert.equal(await order.locator('option', { hasText: 'Due last' }).isDisabled(), true, 'which takes a state');
+  await shows('bac'); // the jobs of a page are by time in any case
   await page.getByRole('link', { name: /^Waiting/ }).click();
+  await shows('bac');
   for (const [chosen, ids] of [
     ['Due first', 'bac'],
     ['Due last', 'cab'],
@@ -236,9 +243,19 @@ test('the jobs of a topic and a state are sorted', async () => {
   await page.waitForURL('**/jobs?topic=sort&state=waiting&order=-created');
   await go('/jobs?order=due');
   await page.getByRole('alert').filter({ hasText: 'order' }).waitFor();
-  await order.selectOption('No order');
+  await order.selectOption('By time on each page');
   await page.waitForURL('**/jobs');
   await page.getByRole('alert').waitFor({ state: 'detached' });
+});
+
+test('an overdue job has a badge with the reason', async () => {
+  await node.call('PUT', '/v1/topics/held-up', {});
+  await node.call('POST', '/v1/topics/held-up/pause', {});
+  await register({ topic: 'held-up', id: 'a', url: `${receiver.url}/ok` });
+  await register({ topic: 'held-up', id: 'later', url: `${receiver.url}/ok`, delay: '1h' });
+  await go('/jobs?topic=held-up');
+  await page.getByRole('row').filter({ hasText: 'now' }).or(page.getByRole('row').filter({ hasText: 'ago' })).getByText('Topic paused', { exact: true }).waitFor();
+  assert.equal(await page.locator('.blocked').count(), 1);
 });
 
 test('search and filters are in the address', async () => {
@@ -618,6 +635,8 @@ test('many at once: counted, replayed, stopped and resumed', async () => {
   await node.call('POST', '/v1/jobs/batch', { jobs });
   await go('/jobs?topic=bulk');
   await button('Change all of these…').click();
+  assert.ok(await page.getByRole('dialog').getByRole('button', { name: 'Change many jobs' }).isDisabled(), 'no action is chosen');
+  await within(page.getByRole('dialog')).choice('Action').selectOption('Replay jobs');
   await page.getByText('0 jobs', { exact: true }).waitFor(); // that could be replayed
   assert.ok(await page.getByRole('dialog').getByRole('button', { name: 'Replay jobs' }).isDisabled());
   await within(page.getByRole('dialog')).choice('Action').selectOption('Run jobs now');
@@ -631,6 +650,18 @@ test('many at once: counted, replayed, stopped and resumed', async () => {
   assert.ok(delivered < 30, `${delivered} delivered when stopped`);
   await page.getByRole('main').getByRole('button', { name: 'Resume' }).click();
   await page.getByText('Running').waitFor();
+});
+
+test('all jobs of a server are changed only on purpose', async () => {
+  await go('/jobs');
+  await button('Change all of these…').click();
+  const dialog = page.getByRole('dialog');
+  await within(dialog).choice('Action').selectOption('Reschedule jobs');
+  await dialog.getByText(/^[1-9]\d* jobs$/).waitFor();
+  assert.ok(await dialog.getByRole('button', { name: 'Reschedule jobs' }).isDisabled());
+  await dialog.getByLabel('Change all jobs on this server, of all topics').check();
+  assert.ok(await dialog.getByRole('button', { name: 'Reschedule jobs' }).isEnabled());
+  await page.keyboard.press('Escape');
 });
 
 test('an operation shows what it changes in each job', async () => {

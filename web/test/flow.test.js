@@ -8,11 +8,13 @@ import { settled } from './lib/wait.js';
 const { node, receiver, page, go, button, link, field, says } = await startSuite(['--retry-steps', '1h,2h']);
 
 const get = (path) => node.call('GET', `/v1/${path}`);
+const more = () => page.getByText('More options', { exact: true }).click();
 const wrong = (name) => page.locator('.field', { hasText: name }).locator('.wrong').waitFor();
 const fact = (name, text) => page.locator('.facts').getByText(name, { exact: true }).locator('xpath=following-sibling::dd[1]').filter({ hasText: text }).waitFor();
 
 test('a job with a spread', async () => {
   await go('/register');
+  await more();
   await field('URL').fill(`${receiver.url}/ok`);
   await field('Topic').fill('herd');
   await field('Id').fill('a');
@@ -81,6 +83,7 @@ test('a receiver reschedules a job', async () => {
 
 test('callbacks of a job', async () => {
   await go('/register');
+  await more();
   await field('URL').fill(`${receiver.url}/answer/410`);
   await field('Topic').fill('reports');
   await field('Id').fill('a');
@@ -196,6 +199,7 @@ test('jobs of an order key', async () => {
   await node.call('POST', '/v1/jobs', { topic: 'ordered', id: 'a', order_key: 'k', url: `${receiver.url}/answer/410` });
   await settled(node, 'ordered', { dead: 1 });
   await go('/register');
+  await more();
   await field('URL').fill(`${receiver.url}/ok`);
   await field('Topic').fill('ordered');
   await field('Id').fill('b');
@@ -222,6 +226,7 @@ const counted = (text) => page.locator('.count strong', { hasText: text }).waitF
 
 test('a job that fires at a count', async () => {
   await go('/register');
+  await more();
   await field('URL').fill(`${receiver.url}/ok`);
   await field('Topic').fill('counted');
   await field('Id').fill('a');

@@ -4,6 +4,7 @@ import { useResource } from '../live';
 import { navigate } from '../router';
 import { count, t } from '../text';
 import { Dialog } from './dialog';
+import { Zone } from './form';
 import { notify, notifyError } from './notices';
 import { describe } from './problem';
 
@@ -43,6 +44,7 @@ export function BackfillDialog({ name, onClose }: { name: string; onClose: () =>
         <span>{t('backfill.to')}</span>
         <input type="datetime-local" step="1" required value={to} onInput={(e) => setTo(e.currentTarget.value)} />
       </label>
+      <Zone />
       <label class="field">
         <span>{t('bulk.rate')}</span>
         <input type="number" required min="1" max="1000" value={rate} onInput={(e) => setRate(e.currentTarget.value)} />

@@ -17,19 +17,20 @@ interface Props {
 
 /** A dialog that changes all jobs of a filter, after a dry run that counts them. */
 export function BulkDialog({ filter, actions, onClose }: Props) {
-  const [action, setAction] = useState<BulkAction>(actions[0] ?? 'replay');
+  const [action, setAction] = useState<BulkAction | undefined>(actions.length === 1 ? actions[0] : undefined);
+  const all = filter.length === 0;
+  const [sure, beSure] = useState(!all);
   const [rate, setRate] = useState('500');
   const [delay, setDelay] = useState('1h');
   // Relative times in the filter count from the moment of the dry run.
   const [draftFilter] = useState(() => bulkFilter(asked(filter, now.peek())));
-  const draft: BulkDraft = { action, filter: draftFilter, all: filter.length === 0 };
-  if (action === 'reschedule') draft.delay = delay;
+  const draft = (action: BulkAction, later: string): BulkDraft => ({ action, filter: draftFilter, all, ...(action === 'reschedule' && { delay: later }) });
   // The count does not depend on the delay, which may be half typed.
-  const counted: BulkDraft = action === 'reschedule' ? { ...draft, delay: '1h' } : draft;
-  const dry = useResource(`dry ${action}`, (abort) => api.dryRun(counted, abort), true);
+  const dry = useResource(`dry ${action}`, async (abort) => (action ? api.dryRun(draft(action, '1h'), abort) : undefined), true);
   const submit = async () => {
+    if (!action) return;
     try {
-      await api.operate({ ...draft, rate: Number(rate) });
+      await api.operate({ ...draft(action, delay), rate: Number(rate) });
       notify(t('bulk.begun'));
       navigate('/operations');
     } catch (error) {
@@ -39,9 +40,9 @@ export function BulkDialog({ filter, actions, onClose }: Props) {
   return (
     <Dialog
       title={t('bulk.title')}
-      action={t(`bulk.${action}`)}
+      action={t(action ? `bulk.${action}` : 'bulk.title')}
       grave={action === 'cancel' || action === 'discard'}
-      disabled={dry.data?.matched === 0}
+      disabled={!sure || !dry.data || dry.data.matched === 0}
       onSubmit={() => void submit()}
       onClose={onClose}
     >
@@ -49,7 +50,8 @@ export function BulkDialog({ filter, actions, onClose }: Props) {
       {actions.length > 1 && (
         <label class="field">
           <span>{t('bulk.action')}</span>
-          <select value={action} onChange={(e) => setAction(e.currentTarget.value as BulkAction)}>
+          <select required value={action ?? ''} onChange={(e) => setAction(e.currentTarget.value as BulkAction)}>
+            {!action && <option value="">{t('bulk.choose')}</option>}
             {actions.map((one) => (
               <option key={one} value={one}>
                 {t(`bulk.${one}`)}
@@ -68,6 +70,12 @@ export function BulkDialog({ filter, actions, onClose }: Props) {
         <span>{t('bulk.rate')}</span>
         <input type="number" required min="1" max="10000" value={rate} onInput={(e) => setRate(e.currentTarget.value)} />
       </label>
+      {all && (
+        <label class="check">
+          <input type="checkbox" required checked={sure} onChange={(e) => beSure(e.currentTarget.checked)} />
+          <span>{t('bulk.sure')}</span>
+        </label>
+      )}
       <p class="big" role="status">
         {dry.error && describe(dry.error)}
         {dry.data && t(dry.data.complete ? 'bulk.matched' : 'bulk.matchedAtLeast', { n: count(dry.data.matched) })}

@@ -154,16 +154,18 @@ interface Control {
 
 interface FrameProps extends Pick<FieldProps, 'label' | 'wrong'> {
   wide?: boolean;
+  after?: ComponentChildren;
   children: (control: Control) => ComponentChildren;
 }
 
-function Field({ label, wrong, wide = false, children }: FrameProps) {
+function Field({ label, wrong, wide = false, after, children }: FrameProps) {
   const id = useId();
   const bad = Boolean(wrong?.length);
   return (
     <div class={wide ? 'field wide' : 'field'}>
       <label for={id}>{label}</label>
       {children({ id, 'aria-invalid': bad, 'aria-describedby': bad ? `${id}-wrong` : undefined })}
+      {after}
       <Wrong messages={wrong} id={`${id}-wrong`} />
     </div>
   );
@@ -196,8 +198,17 @@ export function Input({ value, set, required = false, placeholder = '', list, ..
   );
 }
 
+/** Names the zone of the times that the browser's picker takes. */
+export function Zone() {
+  return <small class="hint">{t('form.zone', { zone: Intl.DateTimeFormat().resolvedOptions().timeZone })}</small>;
+}
+
 export function Moment({ value, set, ...frame }: FieldProps) {
-  return <Field {...frame}>{(control) => <input {...control} type="datetime-local" step="1" value={value} onInput={(e) => set(e.currentTarget.value)} />}</Field>;
+  return (
+    <Field {...frame} after={<Zone />}>
+      {(control) => <input {...control} type="datetime-local" step="1" value={value} onInput={(e) => set(e.currentTarget.value)} />}
+    </Field>
+  );
 }
 
 export function Area({ value, set, placeholder, ...frame }: FieldProps & { placeholder: string }) {

@@ -6,6 +6,7 @@ import { refresh } from '../live';
 import { t, type Key } from '../text';
 import { Copy } from './copy';
 import { Dialog } from './dialog';
+import { Zone } from './form';
 import { notify, notifyError } from './notices';
 
 type Asking = 'cancel' | 'reschedule' | 'discard' | 'correct' | undefined;
@@ -135,6 +136,7 @@ function Reschedule({ job, onClose }: AskProps) {
         <span>{t('register.at')}</span>
         <input type="datetime-local" step="1" value={at} onInput={(e) => setAt(e.currentTarget.value)} />
       </label>
+      <Zone />
     </Dialog>
   );
 }

@@ -1,7 +1,8 @@
 import type { ComponentChildren } from 'preact';
 import { address } from '../address';
-import { usualPriority, type Attempt, type Job } from '../api';
-import { count, t, word } from '../text';
+import { api, usualPriority, type Attempt, type Job } from '../api';
+import { now, useResource } from '../live';
+import { count, said, t, word } from '../text';
 import { StateMark, Target, When } from './marks';
 
 interface Props {
@@ -47,7 +48,10 @@ export function JobTable({ jobs, gone, lead, leadHead }: Props) {
               <StateMark state={job.state} />
             </td>
             <td data-label={t('job.when')}>
-              <When at={job.next_at ?? job.ended_at ?? job.due_at} />
+              <span>
+                <When at={job.next_at ?? job.ended_at ?? job.due_at} />
+                {overdue(job) && <Blocked job={job} />}
+              </span>
             </td>
             <td data-label={t('job.endpoint')}>
               <Target url={job.url} />
@@ -63,6 +67,28 @@ export function JobTable({ jobs, gone, lead, leadHead }: Props) {
         ))}
       </tbody>
     </table>
+  );
+}
+
+/** A job that is not carried within this time may be blocked. */
+const patienceMs = 2000;
+
+const overdue = ({ state, next_at: next }: Job): boolean =>
+  (state === 'waiting' || state === 'retrying') && next !== null && Date.parse(next) + patienceMs < now.value;
+
+/** The server explains a blocked job again after this time, and when the job has changed. */
+const explainedMs = 15_000;
+
+/** The first reason why an overdue job waits. */
+function Blocked({ job }: { job: Job }) {
+  const moment = Math.floor(now.value / explainedMs) + job.version;
+  const told = useResource(`why ${job.uid}`, (abort) => api.explain(job, abort), moment).data;
+  const [reason] = told?.job.state === job.state ? told.reasons : [];
+  if (!reason) return null;
+  return (
+    <span class="tag blocked" title={said(reason.sentences) ?? reason.detail}>
+      {word('why', reason.code).replace(/[.。]$/, '')}
+    </span>
   );
 }
 

@@ -17,7 +17,7 @@ export function JobsPage() {
   const { query } = place.value;
   const filter = filterOf(query);
   const cursor = query.get('cursor');
-  const order = query.get('order') ?? '';
+  const order = query.get('order') ?? (indexed(filter) ? 'due' : '');
   const sorted: Query = order ? [...filter, ['order', order]] : filter;
   const page = (next: string | null): Query => (next ? [...sorted, ['cursor', next]] : sorted);
   const name = address(['jobs'], page(cursor));
@@ -29,7 +29,7 @@ export function JobsPage() {
       <div class="toolbar">
         <StateTabs filter={filter} />
         <div class="actions">
-          {(order || sortable(filter)) && <Order filter={filter} order={order} />}
+          <Order filter={filter} order={order} />
           {mayChange.value && <Bulk filter={filter} />}
         </div>
       </div>
@@ -37,7 +37,7 @@ export function JobsPage() {
       {jobs.data ? (
         <Rows
           key={name}
-          page={jobs.data}
+          page={order ? jobs.data : { ...jobs.data, data: byTime(jobs.data.data) }}
           byKey={filter.some(([parameter]) => parameter === 'biz_key')}
           first={cursor && address(['jobs'], sorted)}
           next={jobs.data.next_cursor && address(['jobs'], page(jobs.data.next_cursor))}
@@ -101,6 +101,13 @@ const topicIn = (typed: string): string => /(?:^|\s)topic:([\p{L}\p{Nd}._:@-][\p
 /** The API sorts the jobs of one topic and one state only. */
 const sortable = (filter: Query): boolean => ['topic', 'state'].every((wanted) => filter.filter(([name]) => name === wanted).length === 1);
 
+/** An index has these jobs in the order in which they are due. */
+const indexed = (filter: Query): boolean => sortable(filter) && filter.some(([name, value]) => name === 'state' && (value === 'waiting' || value === 'retrying'));
+
+/** The jobs of a page by time: unfinished ones that are due first, then those that ended last. */
+const byTime = (jobs: Job[]): Job[] => jobs.toSorted((a, b) => rank(a) - rank(b));
+const rank = ({ ended_at: ended, next_at: next, due_at: due }: Job): number => (ended === null ? Date.parse(next ?? due) : Number.MAX_SAFE_INTEGER - Date.parse(ended));
+
 const orderNames: Record<(typeof orders)[number], Key> = {
   due: 'order.due',
   '-due': 'order.due_desc',
@@ -110,11 +117,13 @@ const orderNames: Record<(typeof orders)[number], Key> = {
 
 function Order({ filter, order }: { filter: Query; order: string }) {
   const sort = (chosen: string) => navigate(address(['jobs'], chosen ? [...filter, ['order', chosen]] : filter));
+  const refused = !sortable(filter);
   return (
     <select aria-label={t('jobs.order')} value={order} onChange={(e) => sort(e.currentTarget.value)}>
-      <option value="">{t('order.default')}</option>
+      {!indexed(filter) && <option value="">{t('order.page')}</option>}
+      {refused && <option disabled>{t('order.needs')}</option>}
       {orders.map((one) => (
-        <option key={one} value={one}>
+        <option key={one} value={one} disabled={refused}>
           {t(orderNames[one])}
         </option>
       ))}

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, atDeadline, conflictActions, type Plan, type Registration } from '../api';
+import { api, atDeadline, conflictActions, methods, type Plan, type Registration } from '../api';
 import { blankCallbacks, CallbackFields, callbacksOf, type CallbackDraft } from '../components/callbacks';
 import { Area, Choice, figure, Form, givenOf, Group, headersOf, Input, Moment, retryOf, Tick, useForm } from '../components/form';
 import { Coming } from '../components/ladder';
@@ -26,6 +26,7 @@ const blank = {
   target: '',
   at_deadline: '',
   body: '',
+  method: '',
   headers: '',
   steps: '',
   limit: '',
@@ -39,11 +40,16 @@ const blank = {
 type Draft = typeof blank;
 
 /** The fields that the API takes as typed. */
-const texts = ['url', 'group', 'filter_label', 'topic', 'id', 'biz_key', 'order_key', 'delay', 'spread', 'timeout', 'ttl', 'on_conflict'] as const;
+const texts = ['url', 'group', 'filter_label', 'topic', 'id', 'biz_key', 'order_key', 'delay', 'spread', 'method', 'timeout', 'ttl', 'on_conflict'] as const;
+
+/** The API's fields that are always shown; the others are folded. */
+const shown = ['/url', '/pull', '/topic', '/id', '/delay', '/at', '/body'];
 
 export function RegisterPage() {
   const form = useForm({ ...blank, group: place.value.query.get('group') ?? '' });
   const [plan, setPlan] = useState<Plan>();
+  const [unfolded, unfold] = useState(form.draft.group !== '');
+  const wrongInside = form.error?.problem.errors.some(({ pointer }) => !shown.includes(pointer)) ?? false;
   const preview = () => form.ask(async () => setPlan(await api.plan(registration(form.draft))));
   const submit = () =>
     form.ask(async () => {
@@ -64,35 +70,41 @@ export function RegisterPage() {
       <Group title={t('register.what')}>
         <Input {...field('url', '/url')} required={!grouped && !pulled} wide placeholder="https://shop.example/hooks/timeout" />
         <Tick {...field('pull', '/pull')} />
-        <Input {...field('group', '/group')} placeholder="order-events" />
-        <Input {...field('filter_label', '/filter_label')} />
         <Input {...field('topic', '/topic')} placeholder="default" />
         <Input {...field('id', '/id')} />
-        <Input {...field('biz_key', '/biz_key')} />
-        <Input {...field('order_key', '/order_key')} placeholder="customer-8812" />
-        <Input {...field('labels', '/labels')} wide placeholder="region:eu plan:team" />
-      </Group>
-      <Group title={t('register.when')}>
         <Input {...field('delay', '/delay')} placeholder="30m" />
         <Moment {...field('at', '/at')} />
-        <Input {...field('spread', '/spread')} placeholder="5m" />
-        <Input {...field('target', '/count/target')} placeholder="100" />
-        <Choice {...field('at_deadline', '/count/at_deadline')} options={atDeadline} show={(effect) => t(`deadline.${effect as (typeof atDeadline)[number]}`)} />
-      </Group>
-      <Group title={t('register.request')}>
         <Area {...field('body', '/body')} placeholder={'{"order_id": 8812}'} />
-        <Area {...field('headers', '/headers')} placeholder="x-tenant: acme" />
       </Group>
-      <Group title={t('register.delivery')}>
-        <Input {...field('steps', '/retry/steps')} wide placeholder="15s 3m 10m 30m" />
-        <Input {...field('limit', '/retry/limit')} placeholder="3" />
-        <Input {...field('timeout', '/timeout')} placeholder="10s" />
-        <Input {...field('ttl', '/ttl')} placeholder="2h" />
-        <Input {...field('expect', '/expect')} placeholder="success" />
-        <Input {...field('priority', '/priority')} placeholder="5" />
-        <Choice {...field('on_conflict', '/on_conflict')} options={conflictActions} show={(action) => t(`register.${action as (typeof conflictActions)[number]}`)} />
-      </Group>
-      <CallbackFields field={form.field} hint="callback.hint" />
+      <details open={unfolded || wrongInside} onToggle={(event) => unfold(event.currentTarget.open)}>
+        <summary>{t('register.more')}</summary>
+        <Group title={t('register.names')}>
+          <Input {...field('group', '/group')} placeholder="order-events" />
+          <Input {...field('filter_label', '/filter_label')} />
+          <Input {...field('biz_key', '/biz_key')} />
+          <Input {...field('order_key', '/order_key')} placeholder="customer-8812" />
+          <Input {...field('labels', '/labels')} wide placeholder="region:eu plan:team" />
+        </Group>
+        <Group title={t('register.when')}>
+          <Input {...field('spread', '/spread')} placeholder="5m" />
+          <Input {...field('target', '/count/target')} placeholder="100" />
+          <Choice {...field('at_deadline', '/count/at_deadline')} options={atDeadline} show={(effect) => t(`deadline.${effect as (typeof atDeadline)[number]}`)} />
+        </Group>
+        <Group title={t('register.request')}>
+          <Choice {...field('method', '/method')} options={methods} />
+          <Area {...field('headers', '/headers')} placeholder="x-tenant: acme" />
+        </Group>
+        <Group title={t('register.delivery')}>
+          <Input {...field('steps', '/retry/steps')} wide placeholder="15s 3m 10m 30m" />
+          <Input {...field('limit', '/retry/limit')} placeholder="3" />
+          <Input {...field('timeout', '/timeout')} placeholder="10s" />
+          <Input {...field('ttl', '/ttl')} placeholder="2h" />
+          <Input {...field('expect', '/expect')} placeholder="success" />
+          <Input {...field('priority', '/priority')} placeholder="5" />
+          <Choice {...field('on_conflict', '/on_conflict')} options={conflictActions} show={(action) => t(`register.${action as (typeof conflictActions)[number]}`)} />
+        </Group>
+        <CallbackFields field={form.field} hint="callback.hint" />
+      </details>
       <div class="actions">
         <button class="primary">{t('register.submit')}</button>
         {!grouped && (

@@ -3,6 +3,7 @@ import { address } from '../address';
 import { api, mayChange, outcomes, type Occurrence, type Schedule } from '../api';
 import { BackfillDialog } from '../components/backfill-dialog';
 import { Dialog } from '../components/dialog';
+import { Zone } from '../components/form';
 import { Empty, Loading, PauseFacts } from '../components/marks';
 import { notify, notifyError } from '../components/notices';
 import { OccurrenceTable, Omitted, Strip } from '../components/occurrences';
@@ -221,6 +222,7 @@ function Pause({ name, onClose }: { name: string; onClose: () => void }) {
         <span>{t('schedule.until')}</span>
         <input type="datetime-local" step="1" value={until} onInput={(e) => setUntil(e.currentTarget.value)} />
       </label>
+      <Zone />
       <label class="field">
         <span>{t('schedule.note')}</span>
         <input maxLength={512} value={note} onInput={(e) => setNote(e.currentTarget.value)} />

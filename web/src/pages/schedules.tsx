@@ -101,6 +101,7 @@ function Row({ schedule }: { schedule: ListedSchedule }) {
           {name}
         </a>
         <ScheduleMark state={state} />
+        {schedule.paused?.note && <span class="muted">{schedule.paused.note}</span>}
       </td>
       <td data-label={t('schedule.times')}>
         <span>
