@@ -595,6 +595,43 @@ export const mayAdmin = computed(() => caller.value?.scope === 'admin');
 /** How far the server's clock is ahead of this machine's, in ms. All times shown are the server's. */
 export const clockAhead = signal(0);
 
+/** The clock of `duehook dev`. */
+export interface DevClock {
+  now: string;
+  speed: number;
+  frozen: boolean;
+  next: string | null;
+  attempts?: number;
+}
+
+/** The server's turnable clock; undefined if it has none. */
+export const devClock = signal<DevClock | undefined>(undefined);
+
+export interface SinkAnswer {
+  status: number;
+  body: string;
+  headers: Record<string, string> | null;
+  delay: string;
+}
+
+export interface SinkRequest {
+  at: string;
+  method: string;
+  path: string;
+  headers: Record<string, string>;
+  body: string;
+  body_base64?: string;
+  signature: 'valid' | 'invalid' | 'none';
+}
+
+/** A receiver in the process of `duehook dev`. */
+export interface Sink {
+  name: string;
+  url: string;
+  answers: SinkAnswer[];
+  total: number;
+}
+
 async function request(method: string, url: string, body?: unknown, abort?: AbortSignal, version?: string): Promise<Response> {
   const headers: Record<string, string> = {};
   if (version !== undefined) headers['If-Match'] = version;
@@ -628,6 +665,7 @@ async function problemOf(answer: Response, abort?: AbortSignal): Promise<Problem
 
 /** The Date header has whole seconds, so ignore small differences. */
 function noteClock(answer: Response): void {
+  if (devClock.value) return; // its own clock is not that of the Date header
   const date = Date.parse(answer.headers.get('Date') ?? '');
   if (Number.isNaN(date)) return;
   const ahead = date + 500 - Date.now();
@@ -666,7 +704,15 @@ const schedule = (name: string, ...rest: string[]): string => address(['v1', 'sc
 /** Set once the server has answered that it has no ledger, which only a restart changes. */
 let withoutLedger = false;
 
+const sink = (name: string): string => address(['v1', 'dev', 'sinks', name]);
+
 export const api = {
+  devClock: () => json<DevClock>('GET', '/v1/dev/clock'),
+  turnClock: (change: Record<string, unknown>) => json<DevClock>('POST', '/v1/dev/clock', change),
+  sinks: async (abort: AbortSignal) => (await json<{ data: Sink[] }>('GET', '/v1/dev/sinks', undefined, abort)).data,
+  sink: (name: string, abort: AbortSignal) => json<Sink & { requests: SinkRequest[] }>('GET', sink(name), undefined, abort),
+  putSink: (name: string, answers: unknown[]) => json<Sink>('PUT', sink(name), { answers }),
+  deleteSink: (name: string) => request('DELETE', sink(name)),
   jobs: (query: Query, abort: AbortSignal) => json<JobPage>('GET', address(['v1', 'jobs'], query), undefined, abort),
   explain: (a: JobName, abort: AbortSignal) => json<Explanation>('GET', job(a, 'explain'), undefined, abort),
   attempts: async (a: JobName, abort: AbortSignal) =>

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { api, ApiError, caller, key, keyWanted, restricted } from './api';
+import { api, ApiError, caller, devClock, key, keyWanted, restricted } from './api';
 import { KeyForm } from './components/key-form';
 import { Loading } from './components/marks';
 import { ProblemNote } from './components/problem';
@@ -52,6 +52,12 @@ const groupsPage = (path: string, name: string | undefined, form: boolean): Comp
     return name ? <GroupPage name={name} key={path} /> : <GroupsPage />;
   });
 
+/** The receivers of `duehook dev`. */
+const sinksPage = (name: string | undefined): ComponentChildren => {
+  if (!devClock.value) return <MissingPage />;
+  return partial(formPages, ({ SinkPage, SinksPage }) => (name ? <SinkPage name={name} key={name} /> : <SinksPage />));
+};
+
 /** node/dashboard serves the index at these paths. */
 function page({ path, query }: { path: string; query: URLSearchParams }): ComponentChildren {
   const fault = faultOf(path, query);
@@ -62,6 +68,7 @@ function page({ path, query }: { path: string; query: URLSearchParams }): Compon
   if (first === 'schedules' && second && (!third || third === 'edit')) return schedulesPage(path, second, third === 'edit');
   if (first === 'groups' && second && (!third || third === 'edit')) return groupsPage(path, second, third === 'edit');
   if (first === 'alerts' && second && !third) return alertForm(path, second);
+  if (first === 'sinks' && !third) return sinksPage(second);
   if (first === undefined) return restricted.value ? <JobsPage /> : <OverviewPage />;
   if (first === 'jobs' && second && third) return <JobPage topic={second} id={third} key={path} />;
   if (first === 'topics' && second && !third) return <TopicPage topic={second} key={path} />;

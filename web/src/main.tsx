@@ -1,5 +1,6 @@
 import { render } from 'preact';
 import { App } from './app';
+import { start as startDev } from './dev';
 import { start as startLive } from './live';
 import { start as startRouter } from './router';
 import { start as startSettings } from './settings';
@@ -11,5 +12,6 @@ import './style/pages.css';
 startSettings();
 startRouter();
 startLive();
+startDev();
 await startTexts();
 render(<App />, document.body);

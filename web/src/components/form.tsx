@@ -85,7 +85,8 @@ export const headersText = (headers: Record<string, string> | null | undefined):
     .join('\n');
 
 interface FormProps {
-  title: string;
+  /** The heading, if the form is the page. */
+  title?: string;
   error: ApiError | undefined;
   onSubmit: () => void;
   children: ComponentChildren;
@@ -106,7 +107,7 @@ export function Form({ title, error, onSubmit, children }: FormProps) {
         onSubmit();
       }}
     >
-      <h1>{title}</h1>
+      {title && <h1>{title}</h1>}
       {error && (
         <p class="problem" role="alert">
           {error.problem.errors.length > 0 ? t('form.wrong') : describe(error)}

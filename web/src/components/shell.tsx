@@ -1,9 +1,10 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { caller, key, keyWanted, mayChange, restricted, setKey } from '../api';
+import { caller, devClock, key, keyWanted, mayChange, restricted, setKey } from '../api';
 import { place } from '../router';
 import { language, languages, theme, themes, type Language, type Theme } from '../settings';
 import { t, type Key } from '../text';
+import { DevBar } from './dev-bar';
 import { Icon, type IconName } from './icon';
 import { Live } from './live-mark';
 import { Notices } from './notices';
@@ -18,7 +19,11 @@ const pages: [string, Key, IconName][] = [
   ['/dead', 'nav.dead', 'dead'],
   ['/alerts', 'nav.alerts', 'alerts'],
   ['/operations', 'nav.operations', 'operations'],
+  ['/sinks', 'nav.sinks', 'sinks'],
 ];
+
+/** Pages of `duehook dev` only. */
+const ofDev = ['/sinks'];
 
 /** Pages that concern all topics. Keys that are restricted to some do not see them. */
 const ofAll = ['/', '/groups', '/endpoints', '/alerts'];
@@ -46,7 +51,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
         <div id="menu" class={open === here ? 'open' : undefined}>
           <nav aria-label={t('nav.main')}>
             {pages
-              .filter(([to]) => !restricted.value || !ofAll.includes(to))
+              .filter(([to]) => (!restricted.value || !ofAll.includes(to)) && (devClock.value || !ofDev.includes(to)))
               .map(([to, label, icon]) => (
               <a key={to} href={to} data-page aria-current={isHere(path, to) ? 'page' : undefined}>
                 <Icon name={icon} />
@@ -65,10 +70,13 @@ export function Shell({ children }: { children: ComponentChildren }) {
           <Preferences />
         </div>
       </header>
-      <div class="content">
-        {!keyWanted.value && <Live />}
-        {children}
-        <Notices />
+      <div>
+        <DevBar />
+        <div class="content">
+          {!keyWanted.value && <Live />}
+          {children}
+          <Notices />
+        </div>
       </div>
     </div>
   );

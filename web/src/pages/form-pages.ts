@@ -1,4 +1,5 @@
-/** The forms of jobs, topics and alert rules: one file of the build, loaded when first shown. */
+/** Forms, and pages that few people open: one file of the build, loaded when first shown. */
 export { AlertFormPage } from './alert-form';
 export { RegisterPage } from './register';
+export { SinkPage, SinksPage } from './sinks';
 export { TopicFormPage } from './topic-form';

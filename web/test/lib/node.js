@@ -23,16 +23,7 @@ export async function startNode(flags = [], data) {
       node.kill('SIGKILL');
       await exited;
     },
-    /** Calls the API; what it refuses is an error. */
-    async call(method, path, body, headers = {}) {
-      const answer = await fetch(base + path, {
-        method,
-        headers: body === undefined ? headers : { 'Content-Type': 'application/json', ...headers },
-        body: body === undefined ? undefined : JSON.stringify(body),
-      });
-      if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
-      return answer.json();
-    },
+    call: caller(base),
     async stop() {
       node.kill('SIGTERM');
       await exited;
@@ -41,19 +32,60 @@ export async function startNode(flags = [], data) {
   };
 }
 
-/** The address of the API, which the node logs when it serves. */
-function served(node) {
+/** Starts `duehook dev`, whose clock people can turn. */
+export async function startDev() {
+  const node = spawn(binary, ['dev', '--addr', '127.0.0.1:0'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const exited = new Promise((resolve) => node.once('exit', resolve));
+  const base = await within(node, (found) =>
+    createInterface(node.stdout).on('line', (line) => {
+      const [, address] = /^duehook dev \S+: (\S+)/.exec(line) ?? [];
+      if (address) found(address);
+    }),
+  );
+  return {
+    base,
+    call: caller(base),
+    async stop() {
+      node.kill('SIGTERM');
+      await exited;
+    },
+  };
+}
+
+/** Calls the API of a node; what it refuses is an error. */
+const caller =
+  (base) =>
+  async (method, path, body, headers = {}) => {
+    const answer = await fetch(base + path, {
+      method,
+      headers: body === undefined ? headers : { 'Content-Type': 'application/json', ...headers },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${await answer.text()}`);
+    return answer.json();
+  };
+
+/** What a node that starts writes, unless it ends before. */
+function within(node, look, lines = []) {
   return new Promise((resolve, reject) => {
-    const lines = [];
     const limit = setTimeout(() => reject(new Error(`duehook does not serve:\n${lines.join('\n')}`)), startLimitMs);
     node.once('exit', (code) => reject(new Error(`duehook ended with ${code}:\n${lines.join('\n')}`)));
     node.once('error', reject);
+    look((found) => {
+      clearTimeout(limit);
+      resolve(found);
+    });
+  });
+}
+
+/** The address of the API, which the node logs when it serves. */
+function served(node) {
+  const lines = [];
+  const look = (found) =>
     createInterface(node.stderr).on('line', (line) => {
       lines.push(line);
       const { api } = JSON.parse(line);
-      if (!api) return;
-      clearTimeout(limit);
-      resolve(api);
+      if (api) found(api);
     });
-  });
+  return within(node, look, lines);
 }
