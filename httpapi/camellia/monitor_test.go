@@ -22,6 +22,11 @@ func TestMonitor(t *testing.T) {
 			}
 			return string(text)
 		}
+		pass := func() {
+			if err := job.Sleep(t.Context(), job.SystemClock(), window); err != nil {
+				t.Fatal(err)
+			}
+		}
 		const none = `{"requestStatsList":[],"pullMsgTimeGapStatsList":[],"readyQueueTimeGapStatsList":[]}`
 		m.count("t", func(s *stats) { s.SendMsg++ })
 		now := job.InstantOf(time.Now())
@@ -37,13 +42,13 @@ func TestMonitor(t *testing.T) {
 		if got := figures(); got != none {
 			t.Errorf("in the first window: %s", got)
 		}
-		time.Sleep(window)
+		pass()
 		const want = `{"requestStatsList":[{"topic":"t","sendMsg":1,"pullMsg":2,"deleteMsg":0,"ackMsg":0,"getMsg":0,"triggerMsgReady":1,"triggerMsgEndLife":1,"triggerMsgTimeout":1}],` +
 			`"pullMsgTimeGapStatsList":[{"topic":"t","count":2,"avg":7.5,"max":10}],"readyQueueTimeGapStatsList":[{"topic":"t","count":1,"avg":0,"max":0}]}`
 		if got := figures(); got != want {
 			t.Errorf("got %s", got)
 		}
-		time.Sleep(window)
+		pass()
 		if got := figures(); got != none {
 			t.Errorf("after a window without calls: %s", got)
 		}
