@@ -101,3 +101,39 @@ func TestStateNames(t *testing.T) {
 	}
 	equal(t, "names", r.Query(`SELECT name FROM state ORDER BY code`), want)
 }
+
+// Users of mykit-delay find the jobs of its dialect in the tables that they know.
+func TestMykitTables(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		pushed := func(id, kept string) store.Registration {
+			g := reg(id, time.Second)
+			g.Spec.Body, g.Spec.BodyForm = []byte("täxt"), job.BodyText
+			g.Spec.Dialect = &job.Dialect{Name: "mykit", Data: kept}
+			return g
+		}
+		const kept = `{"bizkey":"8812","subtopic":"vip","ttl":12,"delay":1000,"create_time":1767258000000}`
+		began := job.InstantOf(time.Now())
+		r.Add(pushed("a", kept))
+		other := reg("other", time.Hour)
+		other.Spec.Dialect = &job.Dialect{Name: "another", Data: "no JSON"}
+		r.Add(other)
+		r.Add(reg("own", time.Hour))
+		r.Pass(time.Second)
+		r.RunOne(job.OutcomeDelivered, 0)
+		const jobs = `SELECT concat_ws('|', id, bizkey, topic, subtopic, delay, create_time, body, status, ttl) FROM mykit_delay_queue_job ORDER BY id`
+		equal(t, "the job", r.Query(jobs), []string{"a|8812|t|vip|1000|1767258000000|täxt|3|12"})
+		const flow = `SELECT concat_ws('|', id, status, host) FROM mykit_delay_queue_job_log ORDER BY update_time, status`
+		equal(t, "its life", r.Query(flow), []string{"a|0|host", "a|2|host", "a|3|host"})
+		equal(t, "carried by", r.Query(`SELECT thread FROM mykit_delay_queue_job_log WHERE status = 2`), []string{"carrier"})
+		r.Change("a", replay)
+		r.Change("a", cancel)
+		again := pushed("a", `{"id":"a b","ttl":0,"delay":0,"create_time":1}`)
+		again.Spec.Body = []byte{0xff, 0}
+		r.Add(again)
+		equal(t, "registered again", r.Count(`SELECT count(*) FROM mykit_delay_queue_job`), "1")
+		equal(t, "by the id of the client", r.Query(`SELECT concat_ws('|', id, status, ttl, bizkey) FROM mykit_delay_queue_job`), []string{"a b|1|0"})
+		equal(t, "its life", r.Query(`SELECT status FROM mykit_delay_queue_job_log WHERE id = 'a' ORDER BY status`), []string{"0", "2", "3", "4", "5"})
+		equal(t, "rows that changed before", len(r.Query(fmt.Sprintf(`SELECT id FROM mykit_delay_queue_job_log WHERE update_time < '%s'`, began.Time().Add(-time.Hour).Format(time.DateTime)))), 0)
+	})(t)
+}

@@ -34,7 +34,7 @@ func TestOpenFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{
 		"of a newer version": {"INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)", "newer duehook"},
-		"a table is missing": {"DROP VIEW history; DROP TABLE flow", "flow"},
+		"a table is missing": {"DROP TABLE flow CASCADE", "flow"},
 		"of the wrong shape": {"ALTER TABLE message RENAME COLUMN snoozes TO naps", "snoozes"},
 	} {
 		r := newRig(t, postgres, postgres.Fresh(t), retention)

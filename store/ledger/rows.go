@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"encoding/json"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store/encoding"
 )
@@ -73,7 +75,20 @@ func (m *message) payload(args []any, seq int64) []any {
 	if len(m.job.Spec.Body) > 0 {
 		body = m.job.Spec.Body
 	}
-	return append(args, seq, body, m.spec)
+	return append(args, seq, body, m.spec, dialectText(m.job.Spec.Dialect))
+}
+
+// dialectText is the dialect of a job and what it keeps of it, as JSON for the views; nil: duehook's
+// own.
+func dialectText(d *job.Dialect) any {
+	if d == nil {
+		return nil
+	}
+	kept := d.Data
+	if !json.Valid([]byte(kept)) { // its form is the dialect's own
+		kept = "null"
+	}
+	return []byte(`{"` + d.Name + `":` + kept + "}")
 }
 
 func flag(b bool) int64 {

@@ -108,7 +108,7 @@ var (
 	lookupColumns  = columns("i topic:t id:t uid:t")
 	messageColumns = columns("seq topic:t id:t uid:t biz_key:t endpoint:t delay ttl created due expires status " +
 		"attempts snoozes expired_leases token version cancel next_at reason:t ended_at done_at:n updated confirmed")
-	payloadColumns  = columns("seq body:b spec:b")
+	payloadColumns  = columns("seq body:b spec:b dialect:b")
 	confirmColumns  = columns("seq created due expires next_at token version updated")
 	progressColumns = columns("seq status attempts snoozes expired_leases token version next_at reason:t ended_at done_at:n updated")
 	flowColumns     = columns("message at from_state:n to_state attempt actor:t host:t reason:t log:b")

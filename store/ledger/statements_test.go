@@ -13,7 +13,7 @@ func TestStatementsAreBoundedByBytes(t *testing.T) {
 	const rows, body = 100, 256 << 10
 	var args []any
 	for i := range rows {
-		args = append(args, int64(i), make([]byte, body), []byte("spec"))
+		args = append(args, int64(i), make([]byte, body), []byte("spec"), nil)
 	}
 	b := bulk{shape: postgresWords.adding("payload", payloadColumns, false), stmts: []*sql.Stmt{nil}}
 	next := int64(0)
