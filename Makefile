@@ -278,6 +278,10 @@ $(golangci_lint):
 	GOBIN=$(CURDIR)/.tools/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
 	mv .tools/bin/golangci-lint $@
 
+.PHONY: proto
+proto: ## the Go code of the gRPC messages, which is committed
+	cd scripts/proto && go run . ../../httpapi/rpc/duehookv1
+
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME
 	scripts/fuzz $(FUZZTIME)

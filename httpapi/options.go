@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,8 @@ import (
 type Options struct {
 	// Dialects are the APIs that the server speaks. Their paths must differ.
 	Dialects []Dialect
+	// Wrap may answer requests of other protocols by calls of the API; nil: there are none.
+	Wrap func(api http.Handler) http.Handler
 	// Ready reports whether the store can serve; its errors are those of
 	// store.Store.Ping.
 	Ready func(ctx context.Context) error

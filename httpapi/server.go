@@ -59,6 +59,9 @@ func New(o Options) (*Server, error) {
 	s.own = s.operating()
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.router = s.newRouter()
+	if o.Wrap != nil {
+		s.router = o.Wrap(s.router)
+	}
 	return s, nil
 }
 
@@ -138,7 +141,12 @@ func (s *Server) drain(server *http.Server, cutOff context.CancelFunc) error {
 }
 
 func (s *Server) httpServer(base context.Context) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true) // gRPC without TLS
 	return &http.Server{
+		Protocols:         protocols,
 		Handler:           s.router,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,

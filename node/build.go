@@ -12,6 +12,7 @@ import (
 	"github.com/duehook/duehook/httpapi/camellia"
 	"github.com/duehook/duehook/httpapi/mykit"
 	"github.com/duehook/duehook/httpapi/qstash"
+	"github.com/duehook/duehook/httpapi/rpc"
 	v1 "github.com/duehook/duehook/httpapi/v1"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
@@ -113,7 +114,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	}
 	dialects := n.dialects(map[string]httpapi.Dialect{
 		camellia.Name: camellia.New(camellia.Options{Scheduler: jobs, Pulls: fetch, Monitor: n.monitor, Clock: n.clock}),
-		mykit.Name:    mykit.New(mykit.Options{Scheduler: jobs, Operations: bulk, Restoring: calls.Restoring, Ready: n.store.Ping, Clock: n.clock}),
+		mykit.Name:    mykit.New(mykit.Options{Scheduler: jobs, Operations: bulk, Restoring: calls.Restoring, Clock: n.clock}),
 		qstash.Name: qstash.New(qstash.Options{
 			Scheduler: jobs, Schedules: recurring, Groups: members, Topics: limits, Keys: keys, Clock: n.clock,
 		}),
@@ -254,7 +255,7 @@ func (n *node) newAlerts(jobs *scheduler.Scheduler, limits *topics.Manager) (*al
 // newAPI returns the server, and the parts for its keys and certificate.
 func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dialect, stuck func() string) (*httpapi.Server, []part, error) {
 	o := httpapi.Options{
-		Ready: n.store.Ping, Stuck: stuck, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
+		Wrap: rpc.New, Ready: n.store.Ping, Stuck: stuck, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
 		DrainDelay: n.Config.DrainDelay, DrainTimeout: n.drainTime(),
 	}
 	var err error

@@ -30,10 +30,9 @@ type Operations interface {
 type Options struct {
 	Scheduler  *scheduler.Scheduler
 	Operations Operations
-	Restoring  store.Restoring             // nil: there is no ledger
-	Ready      func(context.Context) error // the store's Ping
-	Clock      job.Clock                   // nil: the machine's
-	Pace       job.Clock                   // between looks at an operation; nil: the machine's
+	Restoring  store.Restoring // nil: there is no ledger
+	Clock      job.Clock       // nil: the machine's
+	Pace       job.Clock       // between looks at an operation; nil: the machine's
 }
 
 type api struct{ Options }
@@ -51,7 +50,7 @@ func New(o Options) httpapi.Dialect {
 		changes(http.MethodGet, "/reStoreJob", a.restoreJob),
 		changes(http.MethodGet, "/reStore", a.restoreAll),
 		changes(http.MethodGet, "/clearAll", a.clearAll),
-		{Method: http.MethodGet, Path: "/health", Scope: access.Public, Handle: a.health},
+		{Method: http.MethodGet, Path: "/health", Scope: access.Public, Handle: health},
 	}}
 }
 
@@ -129,8 +128,8 @@ func detailOf(e *httpapi.Error) string {
 
 func finish(c *httpapi.Call) error { return fail(c, notOpen) }
 
-func (a *api) health(c *httpapi.Call) error {
-	if a.Ready(c.Context()) != nil {
+func health(c *httpapi.Call) error {
+	if c.Ready() != nil {
 		return c.WriteJSON(http.StatusServiceUnavailable, map[string]string{"status": "DOWN"})
 	}
 	return c.WriteJSON(http.StatusOK, map[string]string{"status": "UP"})

@@ -1,0 +1,235 @@
+// Package rpc answers gRPC, gRPC-Web and Connect by calls of the HTTP API in the same process: the
+// message becomes the JSON of the call, and its answer the message. So decoding, rules, keys and limits are those
+// of the API.
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/duehook/duehook/httpapi"
+	pb "github.com/duehook/duehook/httpapi/rpc/duehookv1"
+)
+
+// maxMessage bounds a request; the calls have their own limits.
+const maxMessage = 20 << 20
+
+// prefix begins the paths of all calls.
+const prefix = "/duehook.v1."
+
+// New answers the calls, and passes all other requests to the API.
+func New(api http.Handler) http.Handler {
+	calls := map[string]http.Handler{
+		"Jobs/Register":      call[pb.Registration, pb.Job](api, "POST /v1/jobs"),
+		"Jobs/RegisterBatch": call[pb.RegisterBatchRequest, pb.RegisterBatchResponse](api, "POST /v1/jobs/batch"),
+		"Jobs/Get":           call[pb.JobKey, pb.Job](api, "GET /v1/jobs/{topic}/{id}"),
+		"Jobs/List":          call[pb.ListRequest, pb.ListResponse](api, "GET /v1/jobs"),
+		"Jobs/Attempts":      call[pb.JobKey, pb.AttemptsResponse](api, "GET /v1/jobs/{topic}/{id}/attempts"),
+		"Jobs/Change":        call[pb.Registration, pb.Job](api, "PATCH /v1/jobs/{topic}/{id}"),
+		"Jobs/Cancel":        call[pb.JobKey, pb.Cancelled](api, "DELETE /v1/jobs/{topic}/{id}"),
+		"Jobs/Run":           call[pb.JobKey, pb.Job](api, "POST /v1/jobs/{topic}/{id}/run"),
+		"Jobs/Replay":        call[pb.Registration, pb.Job](api, "POST /v1/jobs/{topic}/{id}/replay"),
+		"Queue/Pull":         call[pb.PullRequest, pb.PullResponse](api, "POST /v1/pull"),
+		"Queue/Ack":          call[pb.AckRequest, pb.Results](api, "POST /v1/pull/ack"),
+		"Queue/Nack":         call[pb.NackRequest, pb.Results](api, "POST /v1/pull/nack"),
+		"Queue/Extend":       call[pb.ExtendRequest, pb.Results](api, "POST /v1/pull/extend"),
+		"Mykit/Push":         call[pb.MykitJob, pb.MykitResponse](api, "POST /push"),
+		"Mykit/Delete":       call[pb.MykitID, pb.MykitResponse](api, "GET /delete"),
+		"Mykit/Finish":       call[pb.MykitID, pb.MykitResponse](api, "GET /finish"),
+		"Mykit/ReStoreJob":   call[pb.MykitID, pb.MykitResponse](api, "GET /reStoreJob"),
+		"Mykit/ReStore":      call[pb.MykitReStore, pb.MykitResponse](api, "GET /reStore"),
+		"Mykit/ClearAll":     call[pb.MykitNone, pb.MykitResponse](api, "GET /clearAll"),
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, own := strings.CutPrefix(r.URL.Path, prefix)
+		if h := calls[name]; own && h != nil {
+			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), outerKey{}, outer{w, r})))
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// outer is the request that a call of the API answers.
+type outer struct {
+	writer  http.ResponseWriter
+	request *http.Request
+}
+
+type outerKey struct{}
+
+// message is a pointer to a generated message.
+type message[T any] interface {
+	*T
+	proto.Message
+}
+
+// call is a handler that answers with a call of the API, such as "GET /v1/jobs/{topic}/{id}".
+func call[In, Out any, I message[In], O message[Out]](api http.Handler, route string) http.Handler {
+	method, path, _ := strings.Cut(route, " ")
+	return connect.NewUnaryHandler(prefix, func(ctx context.Context, in *connect.Request[In]) (*connect.Response[Out], error) {
+		of := ctx.Value(outerKey{}).(outer)
+		r, err := request(ctx, of.request, method, path, I(in.Msg))
+		if err != nil {
+			return nil, connect.NewError(connect.CodeInternal, err)
+		}
+		w := &answer{outer: of.writer, header: http.Header{}, status: http.StatusOK}
+		api.ServeHTTP(w, r)
+		if w.status > 299 {
+			return nil, w.problem()
+		}
+		out := connect.NewResponse(new(Out))
+		if err := lenient.Unmarshal(w.body.Bytes(), O(out.Msg)); err != nil {
+			return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("encode the answer: %w", err))
+		}
+		for _, name := range passedBack {
+			if values := w.header.Values(name); len(values) > 0 {
+				out.Header()[name] = values
+			}
+		}
+		return out, nil
+	}, connect.WithReadMaxBytes(maxMessage))
+}
+
+var (
+	lenient = protojson.UnmarshalOptions{DiscardUnknown: true}
+	strict  = protojson.MarshalOptions{UseProtoNames: true}
+	// passedOn and passedBack are the headers that calls of the API read and set.
+	passedOn   = []string{"Authorization", "Idempotency-Key", "If-Match", "If-None-Match", "Traceparent", "X-Request-Id", "Origin", "Sec-Fetch-Site"}
+	passedBack = []string{"Etag", "X-Request-Id"}
+
+	pathName = regexp.MustCompile(`\{([a-z]+)\}`)
+)
+
+// request is the call of the API. Fields of the message that its path names go there, the others into
+// the query of a GET, otherwise into the body.
+func request(ctx context.Context, from *http.Request, method, path string, in proto.Message) (*http.Request, error) {
+	text, err := strict.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, err
+	}
+	path = pathName.ReplaceAllStringFunc(path, func(name string) string {
+		name = strings.Trim(name, "{}")
+		value := texts(fields[name])
+		delete(fields, name)
+		if len(value) == 0 || value[0] == "" {
+			return "%20" // no name: the API says which one is wrong
+		}
+		return url.PathEscape(value[0])
+	})
+	var body []byte
+	switch method {
+	case http.MethodGet, http.MethodDelete:
+		query := url.Values{}
+		for name, value := range fields {
+			query[name] = texts(value)
+		}
+		path += "?" + query.Encode()
+	default:
+		if body, err = json.Marshal(fields); err != nil {
+			return nil, err
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range passedOn {
+		if values := from.Header.Values(name); len(values) > 0 {
+			r.Header[name] = values
+		}
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", httpapi.MIMEJSON)
+	}
+	r.Host, r.RemoteAddr, r.RequestURI, r.TLS = from.Host, from.RemoteAddr, path, from.TLS
+	return r, nil
+}
+
+// texts are the values of a field for a path or a query.
+func texts(value json.RawMessage) (all []string) {
+	if len(value) > 0 && value[0] == '[' {
+		var list []json.RawMessage
+		_ = json.Unmarshal(value, &list) // it was encoded before
+		for _, one := range list {
+			all = append(all, texts(one)...)
+		}
+		return all
+	}
+	var text string
+	if json.Unmarshal(value, &text) != nil {
+		text = string(value)
+	}
+	return []string{text}
+}
+
+// answer is the answer of the API.
+type answer struct {
+	outer  http.ResponseWriter
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header         { return a.header }
+func (a *answer) WriteHeader(status int)      { a.status = status }
+func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
+func (a *answer) Unwrap() http.ResponseWriter { return a.outer } // for its deadlines
+
+// codes are the codes of HTTP statuses.
+var codes = map[int]connect.Code{
+	http.StatusBadRequest: connect.CodeInvalidArgument, http.StatusUnprocessableEntity: connect.CodeInvalidArgument,
+	http.StatusRequestEntityTooLarge: connect.CodeInvalidArgument,
+	http.StatusUnauthorized:          connect.CodeUnauthenticated, http.StatusForbidden: connect.CodePermissionDenied,
+	http.StatusNotFound: connect.CodeNotFound, http.StatusConflict: connect.CodeFailedPrecondition,
+	http.StatusPreconditionFailed: connect.CodeAborted, http.StatusTooManyRequests: connect.CodeResourceExhausted,
+	http.StatusServiceUnavailable: connect.CodeUnavailable,
+}
+
+// Codes of the API for which the status says too little.
+var codesByName = map[string]connect.Code{
+	httpapi.CodeJobExists.Name: connect.CodeAlreadyExists, httpapi.CodeNotFound.Name: connect.CodeUnimplemented,
+}
+
+// problem is the error of an answer, with the API's as its detail.
+func (a *answer) problem() error {
+	p := &pb.Problem{}
+	if err := lenient.Unmarshal(a.body.Bytes(), p); err != nil || p.Code == "" {
+		p = &pb.Problem{Status: int32(a.status), Detail: strings.TrimSpace(a.body.String())}
+	}
+	code, known := codesByName[p.Code]
+	if !known {
+		if code, known = codes[a.status]; !known {
+			code = connect.CodeInternal
+		}
+	}
+	text := p.Detail
+	for _, f := range p.Errors {
+		text += " " + f.Pointer + " " + f.Message + "."
+	}
+	err := connect.NewError(code, errors.New(text))
+	if detail, failed := connect.NewErrorDetail(p); failed == nil {
+		err.AddDetail(detail)
+	}
+	for _, name := range []string{"Retry-After", "X-Request-Id"} {
+		if value := a.header.Get(name); value != "" {
+			err.Meta().Set(name, value)
+		}
+	}
+	return err
+}
