@@ -146,6 +146,20 @@ $(npm_installed): web/package-lock.json
 	npm --prefix web ci --no-fund --no-audit
 	@touch $@
 
+site_installed := docs/node_modules/.package-lock.json
+
+$(site_installed): docs/package-lock.json
+	npm --prefix docs ci --no-fund --no-audit
+	@touch $@
+
+.PHONY: docs
+docs: $(site_installed) ## build/site: docs/ as a site with a search
+	npm --prefix docs run build
+
+.PHONY: docs-test
+docs-test: deps $(npm_installed) docs ## every page of the site in a real browser, its links and its search
+	npm --prefix web run site
+
 .PHONY: web
 web: $(npm_installed) ## build the dashboard from web/ into node/dashboard, which is committed
 	npm --prefix web run check
@@ -170,7 +184,7 @@ web-soak: deps $(npm_installed) ## how fast pages are painted with 100,000 jobs
 	DUEHOOK=$(CURDIR)/build/duehook npm --prefix web run soak
 
 # One part after the other: what is measured gets the whole machine. SOAK chooses parts.
-SOAK ?= go bench long-e2e simulation torture model web dist deploy lateness
+SOAK ?= go bench long-e2e simulation torture model web docs dist deploy lateness
 
 .PHONY: soak
 soak: deps $(npm_installed) $(testrun) ## what measures, soaks or needs a quiet machine: about an hour; SOAK chooses parts
@@ -206,6 +220,10 @@ soak-model: $(testrun)
 .PHONY: soak-web
 soak-web: $(testrun)
 	@$(testrun) exec web $(MAKE) --no-print-directory web-soak
+
+.PHONY: soak-docs
+soak-docs: $(testrun)
+	@$(testrun) exec docs $(MAKE) --no-print-directory docs-test
 
 .PHONY: soak-dist
 soak-dist: $(testrun) $(goreleaser) $(cyclonedx)

@@ -100,6 +100,35 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+var sidebarLink = regexp.MustCompile(`'/([a-z/-]+)'`)
+
+// TestSidebarHasEveryPage: the site's sidebar names each page once, and nothing else.
+func TestSidebarHasEveryPage(t *testing.T) {
+	content, err := os.ReadFile(".vitepress/pages.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed, pages []string
+	for _, m := range sidebarLink.FindAllStringSubmatch(string(content), -1) {
+		listed = append(listed, strings.TrimSuffix(m[1], "/"))
+	}
+	for name := range documents(t) {
+		page, ours := strings.CutPrefix(strings.TrimSuffix(name, ".md"), "docs/")
+		switch {
+		case !ours || page == "README":
+		case page == "adr/README":
+			pages = append(pages, "adr")
+		case !strings.HasPrefix(page, "adr/"):
+			pages = append(pages, page)
+		}
+	}
+	slices.Sort(listed)
+	slices.Sort(pages)
+	if !slices.Equal(listed, pages) {
+		t.Errorf("the sidebar has\n%v\nthe pages are\n%v", listed, pages)
+	}
+}
+
 var notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 
 // anchors are the names that headings are linked by, in a text without fenced blocks.
@@ -230,10 +259,10 @@ func TestMetricsExistAndAreExplained(t *testing.T) {
 			}
 		}
 	}
-	explained := metric.FindAllString(documents(t)["docs/operations.md"], -1)
+	explained := metric.FindAllString(documents(t)["docs/monitoring.md"], -1)
 	for _, m := range code {
 		if !slices.Contains(explained, m) {
-			t.Errorf("docs/operations.md does not explain %s", m)
+			t.Errorf("docs/monitoring.md does not explain %s", m)
 		}
 	}
 }

@@ -62,14 +62,16 @@ func TestExamplesAreAccepted(t *testing.T) {
 	}
 }
 
-// TestTranslationHasTheCommands: the README has the same commands in each language.
+// TestTranslationHasTheCommands: README and quick start have the same commands in each language.
 func TestTranslationHasTheCommands(t *testing.T) {
 	all := documents(t)
 	commands := func(name string) string {
 		return comment.ReplaceAllString(strings.Join(fence.FindAllString(all[name], -1), "\n"), "")
 	}
-	if got, want := commands("README.zh-CN.md"), commands("README.md"); got != want {
-		t.Errorf("README.zh-CN.md has\n%s\nREADME.md has\n%s", got, want)
+	for chinese, english := range map[string]string{"README.zh-CN.md": "README.md", "docs/zh/quickstart.md": "docs/quickstart.md"} {
+		if got, want := commands(chinese), commands(english); got != want || want == "" {
+			t.Errorf("%s has\n%s\n%s has\n%s", chinese, got, english, want)
+		}
 	}
 }
 
@@ -98,7 +100,7 @@ func startNode(t *testing.T) *running {
 	}
 	token, line, _ := strings.Cut(strings.TrimPrefix(key.String(), "token "), "\nline  ")
 	c, err := config.Load([]string{
-		"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--api-keys", strings.TrimSpace(line),
+		"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--api-keys", strings.TrimSpace(line), "--allow-cidrs=127.0.0.0/8",
 		"--redis-url", testenv.StartRedis(t).URL(), "--ledger-url", startPostgres(t),
 	}, nil)
 	if err != nil {
@@ -151,7 +153,7 @@ func (n *running) call(where string, args []string) {
 	headers := http.Header{"Authorization": {"Bearer " + n.token}}
 	for i := 0; i < len(args); i++ {
 		switch arg := args[i]; {
-		case arg == "-N": // no buffering
+		case arg == "-N" || arg == "-i": // no buffering; the head of the answer
 		case i+1 < len(args) && arg == "-X":
 			i++
 			method = args[i]

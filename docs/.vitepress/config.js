@@ -1,0 +1,64 @@
+import { existsSync, statSync } from 'node:fs';
+import { cp, readFile, writeFile } from 'node:fs/promises';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { defineConfig } from 'vitepress';
+import { parse } from 'yaml';
+import { chinese, english } from './pages.js';
+
+const docs = fileURLToPath(new URL('..', import.meta.url));
+const repository = 'https://github.com/duehook/duehook';
+
+/** Headings are linked by the same names as on GitHub. */
+const slugify = (heading) => heading.toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, '').replaceAll(' ', '-');
+
+/** Links to files that are no pages lead to the repository. */
+function linkFiles(markdown) {
+  markdown.core.ruler.push('files', ({ tokens, env }) => {
+    for (const token of tokens.flatMap((one) => [one, ...(one.children ?? [])])) {
+      if (token.type.startsWith('html_')) token.content = token.content.replaceAll('="images/', '="./images/');
+      if (token.type === 'code_inline') token.attrSet('v-pre', ''); // braces in code are no expressions
+      const [target, heading] = (token.type === 'link_open' ? token.attrGet('href') : '').split('#');
+      if (!target || /^[a-z]+:|^\//.test(target)) continue;
+      const path = join(docs, dirname(env.relativePath), target);
+      const file = relative(docs, path);
+      if (file.endsWith('.md') && !file.startsWith('..')) {
+        if (file.endsWith('README.md')) token.attrSet('href', target.replace('README.md', heading ? `#${heading}` : '') || './'); // see rewrites
+        continue;
+      }
+      if (!existsSync(path)) throw new Error(`${env.relativePath} links to ${target}, which is not there`);
+      token.attrSet('href', `${repository}/${statSync(path).isDirectory() ? 'tree' : 'blob'}/main/${relative(join(docs, '..'), path)}`);
+    }
+  });
+}
+
+/** The API reference: the page that nodes serve at /docs, with the document beside it. */
+async function addReference({ outDir }) {
+  const dashboard = join(docs, '../node/dashboard/dist');
+  for (const file of ['docs.html', 'favicon.svg', 'assets']) await cp(join(dashboard, file), join(outDir, file), { recursive: true });
+  const document = parse(await readFile(join(docs, '../httpapi/openapi.yaml'), 'utf8'), { merge: true });
+  await writeFile(join(outDir, 'openapi.json'), JSON.stringify(document));
+}
+
+const search = {
+  provider: 'local',
+  options: {
+    locales: { zh: { translations: { button: { buttonText: '搜索', buttonAriaLabel: '搜索' }, modal: { noResultsText: '没有结果', footer: { selectText: '打开', navigateText: '选择', closeText: '关闭' } } } } },
+  },
+};
+
+export default defineConfig({
+  title: 'duehook',
+  description: 'A delay scheduler for webhooks',
+  srcExclude: ['node_modules'],
+  rewrites: { 'README.md': 'index.md', 'adr/README.md': 'adr/index.md' },
+  head: [['link', { rel: 'icon', href: '/favicon.svg' }]],
+  markdown: { anchor: { slugify }, config: linkFiles },
+  buildEnd: addReference,
+  locales: {
+    root: { label: 'English', lang: 'en', themeConfig: { sidebar: english, nav: [{ text: 'API reference', link: '/docs.html', target: '_self' }] } },
+    zh: { label: '简体中文', lang: 'zh-CN', link: '/zh/quickstart', themeConfig: { sidebar: chinese, nav: [{ text: 'API 参考', link: '/docs.html', target: '_self' }], outline: { label: '本页' }, docFooter: { prev: '上一页', next: '下一页' } } },
+  },
+  // A page of the other language may be missing: its menu leads to the first one.
+  themeConfig: { i18nRouting: false, logo: '/favicon.svg', outline: [2, 3], search, socialLinks: [{ icon: 'github', link: repository }] },
+});

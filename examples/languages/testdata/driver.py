@@ -1,0 +1,12 @@
+import sys
+
+sys.path.insert(0, "..")
+import orders
+
+step, *args = sys.argv[1:]
+if step == "verify":
+    id, time, signature, body, secret = args
+    headers = {"webhook-id": id, "webhook-timestamp": time, "webhook-signature": signature}
+    print(str(orders.verify(secret, headers, body.encode())).lower())
+else:
+    getattr(orders, step)(int(args[0]))

@@ -1,0 +1,87 @@
+/** The site that `make docs` built: every page in a browser, its links, and its search. */
+import assert from 'node:assert/strict';
+import { readFile, readdir } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { after, before, test } from 'node:test';
+import { extname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { chinese, english } from '../../docs/.vitepress/pages.js';
+import { fits, launch, narrow, openPage } from './lib/browser.js';
+
+const root = fileURLToPath(new URL('../../build/site', import.meta.url));
+const types = { '.html': 'text/html', '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml', '.json': 'application/json' };
+
+let server, base, browser;
+before(async () => {
+  server = createServer(async (request, response) => {
+    const path = decodeURIComponent(new URL(request.url, 'http://site').pathname).replace(/\/$/, '/index');
+    const file = extname(path) ? path : `${path}.html`;
+    const content = await readFile(join(root, file)).catch(() => undefined);
+    response.writeHead(content ? 200 : 404, { 'Content-Type': types[extname(file)] ?? 'application/octet-stream' }).end(content);
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  base = `http://127.0.0.1:${server.address().port}`;
+  browser = await launch();
+});
+after(async () => {
+  await browser.close();
+  server.closeAllConnections();
+  server.close();
+});
+
+const links = [...english, ...chinese].flatMap(({ link, items = [] }) => [link, ...items.map((item) => item.link)]).filter(Boolean);
+
+test('every page of the sidebar shows', async () => {
+  const { page, go, check, close } = await openPage(browser, base);
+  page.on('response', (answer) => assert.ok(answer.status() < 400, `${answer.status()} ${answer.url()}`));
+  for (const link of new Set(links)) {
+    await go(link);
+    await page.locator('h1').first().waitFor();
+    check();
+  }
+  await close();
+});
+
+test('every link and anchor of every page leads somewhere', async () => {
+  const names = (await readdir(root, { recursive: true })).filter((name) => name.endsWith('.html') && !['404.html', 'docs.html'].includes(name));
+  const pages = Object.fromEntries(await Promise.all(names.map(async (name) => [`/${name}`, await readFile(join(root, name), 'utf8')])));
+  let found = 0;
+  for (const [name, text] of Object.entries(pages)) {
+    for (const [, href] of text.matchAll(/<a [^>]*href="([^"]*)"/g)) {
+      const { origin, pathname, hash } = new URL(href.replaceAll('&amp;', '&'), `http://site${name}`);
+      if (origin !== 'http://site' || pathname === '/docs.html') continue;
+      const target = pages[pathname.replace(/\/$/, '/index') + (extname(pathname) ? '' : '.html')];
+      assert.ok(target, `${name} links to ${href}`);
+      assert.ok(!hash || target.includes(`id="${decodeURIComponent(hash.slice(1))}"`), `${name} links to ${href}, which has no such heading`);
+      found++;
+    }
+  }
+  assert.ok(found > 1000, `only ${found} links`);
+});
+
+test('search, in both languages', async () => {
+  const { page, go, close } = await openPage(browser, base);
+  for (const [start, button, words, want] of [
+    ['/', 'Search', 'FOR UPDATE SKIP LOCKED', 'Register after your transaction commits'],
+    ['/zh/quickstart', '搜索', '死信', '概念'],
+  ]) {
+    await go(start);
+    await page.getByRole('button', { name: button }).first().click();
+    await page.locator('#localsearch-input').fill(words);
+    await page.locator('.VPLocalSearchBox .result', { hasText: want }).first().waitFor();
+    await page.keyboard.press('Escape');
+  }
+  await close();
+});
+
+test('the API reference and a phone', async () => {
+  const { page, go, close } = await openPage(browser, base, { viewport: narrow });
+  for (const link of ['/', '/quickstart', '/zh/concepts']) {
+    await go(link);
+    await page.locator('h1').first().waitFor();
+    await fits(page, link);
+  }
+  await go('/docs.html#registerJob');
+  await page.getByRole('heading', { name: 'Register a job', exact: true }).waitFor();
+  await close();
+});
