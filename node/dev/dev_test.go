@@ -17,6 +17,7 @@ import (
 	"github.com/duehook/duehook/client"
 	"github.com/duehook/duehook/duehooktest"
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/node/dev"
 )
 
@@ -332,4 +333,63 @@ func TestDocument(t *testing.T) {
 	if own, err := httpapi.OpenAPI(); err != nil || strings.Contains(string(own), "/v1/dev/") {
 		t.Errorf("the document of servers describes calls of the dev server: %v", err)
 	}
+}
+
+// Calls of consumers that wait get what a turn of the clock makes due. Leases end by the clock, and a late
+// answer changes nothing.
+func TestPull(t *testing.T) {
+	s := start(t)
+	s.register(client.Registration{Topic: "p", ID: "a", Pull: true, Delay: minutes(60), Retry: &client.Retry{Steps: []client.Duration{minutes(5)}}})
+	pull := func(wait time.Duration) []client.LeasedJob {
+		t.Helper()
+		jobs, err := s.Client.Pull(s.T.Context(), client.PullRequest{Topics: []string{"p"}, Wait: client.Duration(wait), Lease: minutes(1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return jobs
+	}
+	woken := make(chan []client.LeasedJob)
+	go func() {
+		jobs, _ := s.Client.Pull(s.T.Context(), client.PullRequest{Topics: []string{"p"}, Wait: minutes(1), Lease: minutes(1)})
+		woken <- jobs
+	}()
+	s.metric("duehook_pull_waiting 1")
+	s.Advance(time.Minute) // nothing is due: the call goes on
+	s.Advance(59 * time.Minute)
+	first := <-woken
+	if len(first) != 1 || first[0].Attempt != 1 || !first[0].LeaseUntil.Equal(s.start.Add(61*time.Minute)) {
+		t.Fatalf("at %v, the waiting call got %+v", s.Now().Sub(s.start), first)
+	}
+	s.Advance(time.Minute - time.Millisecond)
+	s.state("p", "a", client.StateRunning)
+	s.Advance(time.Millisecond)
+	s.state("p", "a", client.StateRetrying)
+	if got := pull(0); len(got) != 0 {
+		t.Errorf("before the next attempt: %v", got)
+	}
+	s.Advance(5 * time.Minute)
+	second := pull(0)
+	if len(second) != 1 || second[0].Attempt != 2 || second[0].Job.LastAttempt.Error != "lease_expired" {
+		t.Fatalf("after the lease and the ladder: %+v", second)
+	}
+	for receipt, want := range map[string]string{first[0].Receipt: "stale", second[0].Receipt: "ok"} {
+		if got, err := s.Client.Ack(t.Context(), []string{receipt}); err != nil || got[0].Result != want {
+			t.Errorf("%v, %v; want %s", got, err, want)
+		}
+	}
+	s.state("p", "a", client.StateDelivered)
+}
+
+// metric waits until the server shows a line among its metrics.
+func (s *server) metric(line string) {
+	s.Helper()
+	testenv.Eventually(s.T, testenv.Patience, func() bool {
+		resp, err := http.Get(s.URL + "/metrics")
+		if err != nil {
+			s.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		return err == nil && strings.Contains(string(text), "\n"+line+"\n")
+	}, line)
 }

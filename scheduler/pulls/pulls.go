@@ -109,7 +109,7 @@ func (q *Queue) Pull(ctx context.Context, r Request) ([]Leased, error) {
 		return nil, err
 	}
 	defer q.lines.leave(w)
-	timer := q.o.Clock.NewTimer(r.Wait)
+	timer := job.SystemClock().NewTimer(r.Wait) // the caller waits by its own time, also if a test turns the clock
 	defer timer.Stop()
 	for {
 		if look {

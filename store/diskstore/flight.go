@@ -124,9 +124,23 @@ func (f *flight) heldBy(nonce string, now job.Instant) bool {
 	return f != nil && f.claimed && !f.ready && f.until > now && f.claim.nonce == nonce
 }
 
-// InFlight counts the jobs in flight.
+// InFlight counts the jobs in flight, without those that consumers have.
 func (s *Store) InFlight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.flights)
+	n := len(s.flights)
+	if e, ok := s.endpoints.Get(string(job.PullQueue)); !ok || e.inFlight == 0 {
+		return n
+	}
+	for _, f := range s.flights {
+		if f.withConsumer() {
+			n--
+		}
+	}
+	return n
+}
+
+// withConsumer reports whether a consumer has the job. A claim of a lease that has ended settles it.
+func (f *flight) withConsumer() bool {
+	return f.lane.Pulled() && f.claimed && !f.ready && f.claim.from != job.Running
 }
