@@ -2,6 +2,7 @@ package diskstore_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -258,4 +259,48 @@ func TestClaimsWaitForRegistrations(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A restart ends the leases of consumers: their jobs wait as before, and old claims settle nothing.
+func TestOpenEndsLeasesOfConsumers(t *testing.T) {
+	dir := t.TempDir()
+	pulled := job.Spec{Destination: job.PullQueue, OrderKey: "k"}
+	claim := func(s *diskstore.Store) store.Claimed {
+		t.Helper()
+		r, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 1, Visibility: time.Minute, HalfOpenLimit: 1, Pull: []string{"t"}})
+		if err != nil || len(r.Carried) != 1 {
+			t.Fatalf("carried %v, %v", r.Carried, err)
+		}
+		claims, err := s.Claim(t.Context(), 0, []store.Hint{r.Carried[0].Hint}, store.ClaimOptions{Nonce: rand.Text(), Lease: time.Hour})
+		if err != nil || len(claims) != 1 || claims[0].From != job.Ready {
+			t.Fatalf("claimed %+v, %v", claims, err)
+		}
+		return claims[0]
+	}
+	s := open(t, diskstore.Options{Dir: dir})
+	if _, err := s.Register(t.Context(), []store.Registration{newReg("t", "a", pulled), newReg("t", "b", pulled)}); err != nil {
+		t.Fatal(err)
+	}
+	first := claim(s)
+	for range 2 { // also of a claim that an earlier restart has ended
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, diskstore.Options{Dir: dir})
+	}
+	if j, err := s.Get(t.Context(), first.Job.Key); err != nil || j.State != job.Waiting || j.Attempts != 0 {
+		t.Errorf("after the restart: %+v, %v", j, err)
+	}
+	second := claim(s)
+	if second.Job.Key != first.Job.Key || second.Job.Token == first.Job.Token {
+		t.Errorf("claimed %v with the token %d, before %v with %d", second.Job.Key, second.Job.Token, first.Job.Key, first.Job.Token)
+	}
+	for c, want := range map[*store.Claimed]store.SettleStatus{&first: store.Stale, &second: store.Applied} {
+		if got, err := s.Settle(t.Context(), []job.Settlement{c.Job.Extend(time.Hour)}); err != nil || got[0].Status != want {
+			t.Errorf("extended: %+v, %v", got, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

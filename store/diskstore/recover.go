@@ -111,7 +111,8 @@ func (s *Store) recoverDead(*txn) error {
 }
 
 // recoverClaims puts the jobs that were running into flight again. Their leases have
-// expired: nobody holds them any more.
+// expired: nobody holds them any more. Jobs with a consumer wait again: the restart is no fault
+// of theirs, and each claim has a token of its own.
 func (s *Store) recoverClaims(t *txn) error {
 	var keys []job.Key
 	var claims [][]byte
@@ -129,6 +130,16 @@ func (s *Store) recoverClaims(t *txn) error {
 			return errors.Join(t.err, errLost)
 		}
 		l := s.laneOf(rec.lane)
+		known := &flight{lane: l}
+		if err := known.readClaim(claims[i]); err != nil {
+			return err
+		}
+		if known.withConsumer() && !rec.CancelRequested {
+			if err := s.db.Delete(row(famClaim, key.Topic, key.ID), pebble.NoSync); err != nil {
+				return err
+			}
+			continue
+		}
 		f := t.launch(l, entryOf(rec), t.now)
 		if err := f.readClaim(claims[i]); err != nil {
 			return err
