@@ -155,6 +155,28 @@ type Timetable struct {
 	Page[Occurrence]
 }
 
+// Run is a job of a schedule that has ended. It is known longer than the job.
+type Run struct {
+	Time       time.Time `json:"time"` // of the timetable; for a manual run: of the call
+	Kind       string    `json:"kind"`
+	Topic      string    `json:"topic"`
+	ID         string    `json:"id"`
+	UID        string    `json:"uid"`
+	Outcome    State     `json:"outcome"`
+	Reason     string    `json:"reason"`
+	Attempts   int       `json:"attempts"`
+	Status     int       `json:"status"` // of the last attempt, zero without an answer
+	Error      string    `json:"error"`
+	StartedAt  time.Time `json:"started_at"` // the last attempt, zero without one
+	DurationMS int64     `json:"duration_ms"`
+	EndedAt    time.Time `json:"ended_at"`
+}
+
+// Runs lists the jobs of a schedule that ended last, at most 100, the last one first.
+func (c *Client) Runs(ctx context.Context, name string) iter.Seq2[Run, error] {
+	return all[Run](ctx, c, Paging{}, "v1", "schedules", name, "runs")
+}
+
 // OccurrenceQuery selects occurrences of a stored schedule.
 type OccurrenceQuery struct {
 	From time.Time `query:"from"` // now if zero

@@ -417,9 +417,10 @@ type Settlement struct {
 	Snoozes       int
 	ExpiredLeases int
 	// Attempt is appended to the log; the store fills in its NextAt.
-	Attempt  *Attempt
-	Indexes  Indexes // for stores that delete the job at once
-	OrderKey string  // the job's
+	Attempt    *Attempt
+	Indexes    Indexes     // for stores that delete the job at once
+	OrderKey   string      // the job's
+	Occurrence *Occurrence // that made the job, nil: none did
 	// Keep: a store without retention must not delete the job at once; see KeepOccurrence.
 	Keep bool
 
@@ -506,7 +507,7 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 	s := Settlement{
 		Key: j.Key, Lane: j.Lane(), Token: j.Token, CreatedAt: j.CreatedAt, Due: j.AttemptDue(), Indexes: j.Indexes(), OrderKey: j.Spec.OrderKey,
 		Attempts: j.Attempts, Snoozes: j.Snoozes, Attempt: o.Attempt,
-		IfCancelled: Cancelled, Keep: j.Spec.KeepsEnd(),
+		IfCancelled: Cancelled, Keep: j.Spec.KeepsEnd(), Occurrence: j.Spec.Occurrence,
 	}
 	if j.Spec.Callbacks != nil || o.Again != nil {
 		s.Job, s.Response, s.Again = j, o.Response, o.Again

@@ -27,6 +27,7 @@ import (
 	"github.com/duehook/duehook/node/tracing"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
@@ -66,6 +67,7 @@ type node struct {
 	events  *events.Hub
 	counts  *alerts.Counts
 	recent  *recent.Recorder
+	history *schedules.History
 	monitor *camellia.Monitor // nil: without the dialect
 	topics  atomic.Pointer[topics.Manager]
 	traces  *tracing.Provider // nil: nobody asks for traces

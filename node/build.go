@@ -145,7 +145,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 			working = append(working, part{"control", func(ctx context.Context) error { return n.control(ctx, ln) }})
 		}
 	}
-	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run})
+	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.history.Run})
 	return [][]part{working, needed}, nil
 }
 
@@ -224,7 +224,7 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispa
 
 func (n *node) newSchedules(jobs *scheduler.Scheduler, dates schedules.Calendars) (*schedules.Manager, error) {
 	o := schedules.Options{
-		Store: n.store, Jobs: jobs, Calendars: dates, ID: n.id, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
+		Store: n.store, Jobs: jobs, Calendars: dates, History: n.history, ID: n.id, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
 	}
 	if n.ledger != nil {
 		o.Ledger = n.ledger

@@ -13,6 +13,7 @@ import (
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node/config"
+	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/ledger"
@@ -37,11 +38,12 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	n.events = events.New(events.Options{Bus: s, Clock: n.clock, Logger: n.Logger})
 	n.counts = alerts.NewCounts(s, n.clock, n.Logger)
 	n.recent = n.newRecorder(s)
+	n.history = schedules.NewHistory(s, n.clock, n.Logger)
 	callbacks, err := metered.Callbacks(n.metrics)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	subscribers := []feed.Subscriber{n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber(), callbacks}
+	subscribers := []feed.Subscriber{n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber(), n.history.Subscriber(), callbacks}
 	if slices.Contains(n.Config.Dialects, camellia.Name) {
 		n.monitor = camellia.NewMonitor(n.clock)
 		subscribers = append(subscribers, n.monitor.Subscriber())

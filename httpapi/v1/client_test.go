@@ -98,6 +98,7 @@ var clientCalls = []clientCall{
 	{"GET /v1/schedules/{schedule}/occurrences", func(ctx ctx, c *client.Client) (any, error) {
 		return one(c.Occurrences(ctx, "s", client.OccurrenceQuery{Paging: client.Paging{Limit: 2}}))
 	}, nil, ""},
+	{"GET /v1/schedules/{schedule}/runs", func(ctx ctx, c *client.Client) (any, error) { return firstOf(c.Runs(ctx, "s")) }, nil, ""},
 	{"POST /v1/schedules/{schedule}/pause", func(ctx ctx, c *client.Client) (any, error) {
 		return one(c.PauseSchedule(ctx, "s", client.PauseOptions{Note: "n"}))
 	}, nil, ""},

@@ -28,6 +28,7 @@ func coverNewer(a *keyedAPI) {
 		{"GET", "/v1/schedules/newer", ""},
 		{"GET", "/v1/schedules/newer/registration", ""},
 		{"GET", "/v1/schedules/newer/occurrences", ""},
+		{"GET", "/v1/schedules/newer/runs", ""},
 		{"PUT", "/v1/schedules/newer", `{"every":"1h","job":{"url":"https://shop.example/hook"}}`},
 		{"DELETE", "/v1/schedules/newer", ""},
 		{"POST", "/v1/schedules/newer/pause", ""},

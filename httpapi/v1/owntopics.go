@@ -16,7 +16,7 @@ var ownTopics = map[string]bool{
 	"POST /v1/operations": true, "GET /v1/operations": true, "GET " + operationPath: true,
 	"POST " + operationPath + "/stop": true, "POST " + operationPath + "/resume": true,
 	"GET " + schedulesPath: true, "POST " + previewPath: true, "PUT " + schedulePath: true, "GET " + schedulePath: true, "DELETE " + schedulePath: true,
-	"GET " + schedulePath + "/registration": true, "GET " + schedulePath + "/occurrences": true,
+	"GET " + schedulePath + "/registration": true, "GET " + schedulePath + "/occurrences": true, "GET " + schedulePath + "/runs": true,
 	"POST " + schedulePath + "/pause": true, "POST " + schedulePath + "/resume": true,
 	"POST " + schedulePath + "/skip": true, "POST " + schedulePath + "/unskip": true, "GET " + calendarsPath: true, "GET " + calendarPath: true,
 	"POST " + schedulePath + "/run": true, "POST " + schedulePath + "/backfill": true,

@@ -3,6 +3,7 @@ package v1
 import (
 	"encoding/base64"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 )
 
@@ -48,6 +50,11 @@ func pageOfAll[T any](r *request, all []T, key func(*T) string, write func(*json
 // The orders of lists that are read whole.
 
 func orderOfAttempt(a *job.Attempt) string { return fmt.Sprintf("%020d-%010d", a.StartedAt, a.Number) }
+
+// orderOfRun puts the last run first.
+func orderOfRun(r *schedules.Run) string {
+	return fmt.Sprintf("%020d-%s", math.MaxInt64-int64(r.Ended), r.UID)
+}
 
 func orderOfRule(r *alerts.Rule) string { return r.Name }
 

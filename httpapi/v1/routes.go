@@ -67,6 +67,7 @@ var routes = []route{
 	{http.MethodGet, schedulesPath, access.Read, bodyRefused, scheduleQuery, (*API).listSchedules},
 	{http.MethodGet, schedulePath + "/registration", access.Write, bodyRefused, nil, (*API).getScheduleRegistration}, // shows headers and body
 	{http.MethodGet, schedulePath + "/occurrences", access.Read, bodyRefused, occurrenceQuery, (*API).listOccurrences},
+	{http.MethodGet, schedulePath + "/runs", access.Read, bodyRefused, pageQuery, (*API).listRuns},
 	{http.MethodPost, schedulePath + "/pause", access.Write, bodyOptionalJSON, nil, (*API).pauseSchedule},
 	{http.MethodPost, schedulePath + "/resume", access.Write, bodyEmptyJSON, nil, (*API).resumeSchedule},
 	{http.MethodPost, schedulePath + "/run", access.Write, bodyEmptyJSON, nil, (*API).runSchedule},

@@ -63,6 +63,27 @@ func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 	})
 }
 
+// writePastRun writes a run; what is of its last attempt is null without one.
+func writePastRun(w *jsonout.Writer, r *schedules.Run) {
+	w.Instant("time", r.Time)
+	w.Text("kind", string(r.Kind))
+	w.Text("topic", r.Topic)
+	w.Text("id", r.ID)
+	w.Text("uid", r.UID)
+	w.Text("outcome", r.State.String())
+	w.TextOrNull("reason", r.Reason)
+	w.Integer("attempts", r.Attempts)
+	w.NumberOrNull("status", int64(r.Status))
+	w.TextOrNull("error", r.Error)
+	w.Instant("started_at", r.Started)
+	if r.Started == 0 {
+		w.Null("duration_ms")
+	} else {
+		w.Number("duration_ms", r.Duration.Milliseconds())
+	}
+	w.Instant("ended_at", r.Ended)
+}
+
 // writeShown writes one schedule.
 func writeShown(w *jsonout.Writer, s *schedules.Schedule) {
 	writeSchedule(w, s)

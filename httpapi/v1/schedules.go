@@ -25,6 +25,7 @@ type Schedules interface {
 	Unskip(ctx context.Context, name string, at *time.Time, allow ...schedules.Allow) (schedules.Schedule, error)
 	RunNow(ctx context.Context, name, repeat string) (schedules.RunResult, error)
 	Occurrences(ctx context.Context, name string, p schedules.Part) (schedules.Timetable, error)
+	Runs(ctx context.Context, name string) ([]schedules.Run, error)
 	Preview(ctx context.Context, name string, d *schedules.Draft, p schedules.Part) (schedules.Timetable, error)
 }
 
@@ -238,6 +239,15 @@ func (s *API) listOccurrences(r *request) (jsonout.View, error) {
 	r.query.timetable.Limit = &r.query.Limit
 	t, err := s.Schedules.Occurrences(r.Context(), r.Param("schedule"), r.query.timetable)
 	return jsonout.Shown(writeTimetable, &t), inQuery(err)
+}
+
+// listRuns answers GET /v1/schedules/{schedule}/runs.
+func (s *API) listRuns(r *request) (jsonout.View, error) {
+	all, err := s.Schedules.Runs(r.Context(), r.Param("schedule"))
+	if err != nil {
+		return nil, err
+	}
+	return pageOfAll(r, all, orderOfRun, writePastRun)
 }
 
 // previewSchedule answers POST /v1/schedules/preview.

@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/schedules"
@@ -39,6 +41,7 @@ func coverSchedules(a *keyedAPI) {
 	a.want(200, "GET", "/v1/schedules?state=active&topic=reports&endpoint=https://shop.example/&limit=1", "")
 	a.want(200, "GET", path+"/registration", "")
 	a.want(200, "GET", path+"/occurrences?from=2026-03-08T00:00:00Z&limit=2", "")
+	a.want(200, "GET", path+"/runs", "")
 	a.wantProblem(httpapi.CodeInvalidRequest, "POST", path+"/pause", `{"note":"holi\u0000days"}`)
 	a.want(200, "POST", path+"/pause", `{"note":"holidays"}`)
 	a.want(200, "POST", path+"/pause", "")
@@ -302,6 +305,37 @@ func TestPreviewBeginsExactlyAtFrom(t *testing.T) {
 				t.Errorf("from %s: %s, want %s", from, first, want)
 			}
 		}
+	}
+}
+
+// ranBefore is schedules with past runs.
+type ranBefore struct {
+	Schedules
+	runs []schedules.Run
+}
+
+func (s ranBefore) Runs(context.Context, string) ([]schedules.Run, error) { return s.runs, nil }
+
+func TestRunsOfASchedule(t *testing.T) {
+	a := newAPI(t)
+	by := job.Occurrence{Schedule: "s", Time: 1000, Kind: job.ByMisfire}
+	run := schedules.Run{
+		Occurrence: by, Key: job.Key{Topic: "t", ID: "a"}, UID: "u1", State: job.Dead, Reason: job.ReasonRetryLimit, Attempts: 4,
+		Started: 3000, Duration: 1500 * time.Millisecond, Status: 503, Error: "http_503", Ended: 4500,
+	}
+	a.v1.Schedules = ranBefore{a.v1.Schedules, []schedules.Run{
+		run, {Occurrence: by, Key: run.Key, UID: "u2", State: job.Cancelled, Reason: job.ReasonCancelled, Ended: 5000},
+	}}
+	page := a.want(200, "GET", "/v1/schedules/s/runs?limit=1", "")
+	if first := page["data"].([]any)[0].(map[string]any); first["uid"] != "u2" || first["outcome"] != "cancelled" || first["status"] != nil || first["duration_ms"] != nil || first["started_at"] != nil {
+		t.Errorf("%v, want the last run, without an attempt", first)
+	}
+	page = a.want(200, "GET", "/v1/schedules/s/runs?limit=1&cursor="+page["next_cursor"].(string), "")
+	if diff := cmp.Diff(map[string]any{
+		"time": "1970-01-01T00:00:01.000Z", "kind": "misfire", "topic": "t", "id": "a", "uid": "u1", "outcome": "dead", "reason": "retry_limit",
+		"attempts": 4.0, "status": 503.0, "error": "http_503", "started_at": "1970-01-01T00:00:03.000Z", "duration_ms": 1500.0, "ended_at": "1970-01-01T00:00:04.500Z",
+	}, page["data"].([]any)[0]); diff != "" || page["next_cursor"] != nil {
+		t.Errorf("%s; next %v", diff, page["next_cursor"])
 	}
 }
 

@@ -21,6 +21,16 @@ func (a *app) schedule() *cobra.Command {
 		a.named("get", "Show a schedule", func(ctx context.Context, name string) error {
 			return a.scheduleLine(a.client.Schedule(ctx, name))
 		}),
+		a.named("runs", "List the last runs of a schedule", func(ctx context.Context, name string) error {
+			return table(a, a.client.Runs(ctx, name), 100, "PLANNED OUTCOME ATTEMPTS DURATION RESULT JOB", func(r client.Run) []string {
+				result := firstOf(r.Error, r.Reason)
+				if r.Error == "" && r.Status != 0 {
+					result = strconv.Itoa(r.Status)
+				}
+				took := time.Duration(r.DurationMS) * time.Millisecond
+				return []string{a.when(r.Time), string(r.Outcome), strconv.Itoa(r.Attempts), took.String(), result, r.Topic + "/" + r.ID}
+			})
+		}),
 		a.named("resume", "Continue with the next occurrence", func(ctx context.Context, name string) error {
 			return a.scheduleLine(a.client.ResumeSchedule(ctx, name))
 		}),

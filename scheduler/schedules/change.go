@@ -335,12 +335,16 @@ func (a *alteration) toSkip(rules *schedule.Rules, at *time.Time) (t time.Time, 
 
 // Delete deletes a schedule.
 func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
-	return m.changeExisting(ctx, name, allow, func(a *alteration) error {
+	err := m.changeExisting(ctx, name, allow, func(a *alteration) error {
 		a.emit(events.ScheduleDeleted)
 		a.withdraw = func(time.Time) bool { return true }
 		*a.rec = record{UID: a.rec.UID, Version: a.rec.Version + 1, DeletedAt: a.now}
 		return nil
 	})
+	if err == nil {
+		err = m.o.History.forget(ctx, name)
+	}
+	return err
 }
 
 // changeExisting is change for a schedule that exists.

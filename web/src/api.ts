@@ -493,6 +493,23 @@ export interface ListedSchedule extends Schedule {
   next_at: string | null;
 }
 
+/** A job of a schedule that has ended. The job itself may be gone. */
+export interface Run {
+  time: string;
+  kind: 'timetable' | 'misfire' | 'backfill' | 'manual';
+  topic: string;
+  id: string;
+  uid: string;
+  outcome: State;
+  reason: string | null;
+  attempts: number;
+  status: number | null;
+  error: string | null;
+  started_at: string | null;
+  duration_ms: number | null;
+  ended_at: string;
+}
+
 export interface SchedulePage {
   data: ListedSchedule[];
   next_cursor: string | null;
@@ -749,6 +766,8 @@ export const api = {
   deleteRule: (name: string) => json<unknown>('DELETE', address(['v1', 'alerts', 'rules', name])),
   schedules: (query: Query, abort: AbortSignal) => json<SchedulePage>('GET', address(['v1', 'schedules'], query), undefined, abort),
   schedule: (name: string, abort: AbortSignal) => json<Schedule & { next: Occurrence[] }>('GET', schedule(name), undefined, abort),
+  runs: async (name: string, abort: AbortSignal) =>
+    (await json<{ data: Run[] }>('GET', schedule(name, 'runs'), undefined, abort)).data,
   timetable: (name: string, abort: AbortSignal) =>
     json<Timetable>('GET', address(['v1', 'schedules', name, 'occurrences'], [['limit', '10']]), undefined, abort),
   occurrences: async (name: string, abort: AbortSignal) =>

@@ -218,3 +218,20 @@ test('a form does not overwrite the change of somebody else', async () => {
 
 const text = async (name) => (await fetch(`${node.base}/v1/schedules/${name}/registration`)).text();
 const putText = (name, body) => fetch(`${node.base}/v1/schedules/${name}`, { method: 'PUT', headers: { 'Content-Type': 'application/json' }, body });
+
+test('the last runs of a schedule', async () => {
+  await put('ran', { every: '1000h', job: { topic: 'ran', url: `${receiver.url}/answer/410` } });
+  await go('/schedules/ran');
+  await page.getByText('No run has ended yet.').waitFor();
+  await button('Run now').click();
+  await page.getByRole('img', { name: '0 of the last 1 runs delivered' }).waitFor();
+  await put('ran', { every: '1000h', job: { topic: 'ran', url: `${receiver.url}/ok` } });
+  await node.call('POST', '/v1/schedules/ran/run');
+  await page.getByRole('img', { name: '1 of the last 2 runs delivered' }).waitFor();
+  await row('Run now', 'Delivered', 'HTTP 200');
+  await row('Run now', 'Dead', 'HTTP 410');
+  await accessible(page, 'runs');
+  await page.setViewportSize(narrow);
+  await fits(page, 'runs');
+  await page.setViewportSize(wide);
+});

@@ -99,7 +99,7 @@ function PriorityMark({ job: { priority } }: { job: Job }) {
 }
 
 /** The outcome of an attempt in a few words. */
-export function Result({ attempt }: { attempt: Attempt }) {
+export function Result({ attempt }: { attempt: Pick<Attempt, 'status' | 'error' | 'reason'> }) {
   if (attempt.status !== null && (attempt.error === null || attempt.error.startsWith('http_'))) {
     return <span class={attempt.error === null ? 'result good' : 'result bad'}>HTTP {attempt.status}</span>;
   }

@@ -1,16 +1,17 @@
 import { useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, mayChange, outcomes, type Occurrence, type Schedule } from '../api';
+import { api, mayChange, outcomes, type Occurrence, type Run, type Schedule } from '../api';
 import { BackfillDialog } from '../components/backfill-dialog';
 import { Dialog } from '../components/dialog';
 import { Zone } from '../components/form';
-import { Empty, Loading, PauseFacts } from '../components/marks';
+import { Result } from '../components/job-table';
+import { Empty, Loading, PauseFacts, StateMark, When } from '../components/marks';
 import { notify, notifyError } from '../components/notices';
 import { OccurrenceTable, Omitted, Strip } from '../components/occurrences';
 import { ProblemNote } from '../components/problem';
 import { refresh, useResource } from '../live';
 import { navigate } from '../router';
-import { count, t, type Key } from '../text';
+import { clock, count, span, t, word, type Key } from '../text';
 import { At, Outcome, ScheduleMark, timesOf } from './schedules';
 
 type Shown = Schedule & { next: Occurrence[] };
@@ -74,6 +75,7 @@ function Details({ schedule }: { schedule: Shown }) {
         <Counters schedule={schedule} />
         <Facts schedule={schedule} />
       </div>
+      <Runs name={name} timezone={timezone} />
       <p>
         <a href={address(['jobs'], [['schedule', name]])} data-page>
           {t('schedule.jobs')}
@@ -98,6 +100,81 @@ function SkipButton({ schedule, occurrence: { time, local, skipped } }: { schedu
 function ExceptedDays({ name }: { name: string }) {
   const found = useResource(`timetable ${name}`, (abort) => api.timetable(name, abort));
   return found.data ? <Omitted omitted={found.data.omitted} /> : null;
+}
+
+/** The jobs that ended last, the last one first. */
+function Runs({ name, timezone }: { name: string; timezone: string }) {
+  const found = useResource(`runs ${name}`, (abort) => api.runs(name, abort));
+  const runs = found.data;
+  return (
+    <section>
+      <h2>{t('run.title')}</h2>
+      {found.error && <ProblemNote error={found.error} />}
+      {runs?.length === 0 && <Empty text={t('run.none')} />}
+      {runs && runs.length > 0 && (
+        <>
+          <RunStrip runs={runs} />
+          <table>
+            <thead>
+              <tr>
+                <th>{t('run.planned')}</th>
+                <th>{t('job.state')}</th>
+                <th class="number">{t('job.attempts')}</th>
+                <th class="number">{t('run.took')}</th>
+                <th>{t('job.last')}</th>
+                <th>{t('run.ended')}</th>
+              </tr>
+            </thead>
+            <tbody>
+              {runs.map((run) => (
+                <tr key={run.uid}>
+                  <td class="name">
+                    <a href={address(['jobs', run.topic, run.id])} data-page title={timezone}>
+                      {clock(Date.parse(run.time))}
+                    </a>
+                    {run.kind !== 'timetable' && <span class="tag">{t(`run.${run.kind}`)}</span>}
+                  </td>
+                  <td data-label={t('job.state')}>
+                    <StateMark state={run.outcome} />
+                  </td>
+                  <td data-label={t('job.attempts')} class="number">
+                    {count(run.attempts)}
+                  </td>
+                  <td data-label={t('run.took')} class="number">
+                    {run.duration_ms === null ? '–' : span(run.duration_ms)}
+                  </td>
+                  <td data-label={t('job.last')}>{run.started_at ? <Result attempt={run} /> : <span class="muted">{run.reason && word('reason', run.reason)}</span>}</td>
+                  <td data-label={t('run.ended')}>
+                    <When at={run.ended_at} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </>
+      )}
+    </section>
+  );
+}
+
+const runHeight = 28;
+
+/** A column for each run, the last one to the right: as high as its last attempt took, in the colour of its outcome. */
+function RunStrip({ runs }: { runs: Run[] }) {
+  const most = Math.max(1, ...runs.map(({ duration_ms: ms }) => ms ?? 0));
+  const good = runs.filter(({ outcome }) => outcome === 'delivered').length;
+  return (
+    <svg class="runs" viewBox={`0 0 ${runs.length * 6} ${runHeight}`} height={runHeight} width={runs.length * 6} role="img" aria-label={t('run.summary', { good: count(good), all: count(runs.length) })}>
+      {runs.toReversed().map((run, at) => {
+        const height = 6 + ((runHeight - 6) * (run.duration_ms ?? 0)) / most;
+        return (
+          <rect key={run.uid} class={run.outcome} x={at * 6} y={runHeight - height} width="4" height={height} rx="1">
+            <title>{`${clock(Date.parse(run.time))} · ${t(`state.${run.outcome}`)} · ${run.duration_ms === null ? '–' : span(run.duration_ms)}`}</title>
+          </rect>
+        );
+      })}
+    </svg>
+  );
 }
 
 function Counters({ schedule: { counters, last } }: { schedule: Schedule }) {

@@ -1,0 +1,195 @@
+package schedules
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/feed"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Bounds of the history of runs.
+const (
+	MaxRuns         = 100      // of a schedule; the oldest go first
+	MaxHistoryBytes = 64 << 20 // of all schedules together
+
+	maxPending   = 10_000 // runs that a node has not written
+	writeRuns    = time.Second
+	historyLimit = 5 * time.Second // of the last writing, at shutdown
+)
+
+// Run is a job of a schedule that has ended. It outlives the job.
+type Run struct {
+	job.Occurrence
+	job.Key
+	UID      string
+	State    job.State
+	Reason   string
+	Attempts int
+	// Started, Duration, Status and Error are those of the last attempt, zero without one.
+	Started  job.Instant   `json:",omitzero"`
+	Duration time.Duration `json:",omitzero"`
+	Status   int           `json:",omitzero"`
+	Error    string        `json:",omitzero"`
+	Ended    job.Instant
+}
+
+func (r *Run) of(a *job.Attempt) {
+	if a != nil {
+		r.Started, r.Duration, r.Status, r.Error = a.StartedAt, a.Duration, a.Status, a.Error
+	}
+}
+
+// runs is the document of a schedule: its last runs, in the order of their ends.
+type runs struct{ Runs []Run }
+
+// add adds runs, replaces those of jobs that ended before and were replayed, and forgets the oldest.
+func (h *runs) add(more []Run) {
+	for _, r := range more {
+		h.Runs = append(slices.DeleteFunc(h.Runs, func(old Run) bool { return old.UID == r.UID }), r)
+	}
+	slices.SortStableFunc(h.Runs, func(a, b Run) int { return cmp.Compare(a.Ended, b.Ended) })
+	h.Runs = h.Runs[max(len(h.Runs)-MaxRuns, 0):]
+}
+
+// History keeps the last runs of each schedule in a document. Each node collects the ends of
+// jobs that it sees, and writes them every second: a node that is killed loses those of the last
+// second. It is safe for concurrent use.
+type History struct {
+	docs  *documents.Collection[runs]
+	defs  *documents.Collection[record]
+	clock job.Clock
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	pending map[string][]Run // by schedule
+	count   int
+}
+
+// NewHistory returns a History, which writes while Run does. A nil clock is the machine's, a nil
+// logger none.
+func NewHistory(s store.Documents, clock job.Clock, log *slog.Logger) *History {
+	clock = cmp.Or(clock, job.SystemClock())
+	return &History{
+		docs: documents.New(documents.Options[runs]{Store: s, Kind: "schedule_runs", Clock: clock, MaxBytes: MaxHistoryBytes}),
+		defs: collection(s, clock), clock: clock, log: cmp.Or(log, slog.New(slog.DiscardHandler)), pending: map[string][]Run{},
+	}
+}
+
+// Subscriber collects the ends of the jobs of schedules.
+func (h *History) Subscriber() feed.Subscriber {
+	return feed.Subscriber{Settled: h.settled, Updated: h.updated}
+}
+
+func (h *History) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
+	for s, r := range outcomes {
+		if s.Occurrence == nil || !r.To.Final() {
+			continue
+		}
+		run := Run{Occurrence: *s.Occurrence, Key: s.Key, UID: r.UID, State: r.To, Reason: r.Reason, Attempts: s.Attempts, Ended: r.EndedAt}
+		run.of(s.Attempt)
+		h.note(run)
+	}
+}
+
+func (h *History) updated(j *job.Job, before job.State, _ job.Instant) {
+	if j.Spec.Occurrence == nil || !j.State.Final() || before == j.State {
+		return
+	}
+	run := Run{Occurrence: *j.Spec.Occurrence, Key: j.Key, UID: j.UID, State: j.State, Reason: j.Reason, Attempts: j.Attempts, Ended: j.EndedAt}
+	run.of(j.LastAttempt)
+	h.note(run)
+}
+
+func (h *History) note(r Run) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.count == maxPending {
+		return // the store is not available
+	}
+	h.count++
+	h.pending[r.Schedule] = append(h.pending[r.Schedule], r)
+}
+
+// Run writes runs until ctx ends.
+func (h *History) Run(ctx context.Context) error {
+	for job.Sleep(ctx, h.clock, writeRuns) == nil {
+		h.write(ctx)
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyLimit)
+	defer cancel()
+	h.write(last)
+	return nil
+}
+
+// write writes what is pending. What cannot be written stays so.
+func (h *History) write(ctx context.Context) {
+	h.mu.Lock()
+	pending := h.pending
+	h.pending, h.count = map[string][]Run{}, 0
+	h.mu.Unlock()
+	for name, more := range pending {
+		err := h.store(ctx, name, more)
+		if err == nil || errors.Is(err, documents.ErrFull) {
+			continue
+		}
+		h.log.Debug("runs of a schedule were not stored", "schedule", name, "error", err)
+		for _, r := range more {
+			h.note(r)
+		}
+	}
+}
+
+// store adds runs to those of a schedule, unless it was deleted: then it has no history.
+func (h *History) store(ctx context.Context, name string, more []Run) error {
+	switch d, err := h.defs.Get(ctx, name); {
+	case errors.Is(err, store.ErrNotFound), err == nil && !d.Value.exists():
+		return h.forget(ctx, name)
+	case err != nil && d.Err == nil:
+		return err
+	}
+	_, err := h.docs.Update(ctx, name, func(d *documents.Document[runs]) error {
+		d.Value.add(more)
+		return nil
+	})
+	return err
+}
+
+func (h *History) forget(ctx context.Context, name string) error {
+	err := h.docs.Remove(ctx, name, func(*documents.Document[runs]) error { return nil })
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// of returns the runs of a schedule, with those that this node has yet to write.
+func (h *History) of(ctx context.Context, name string) ([]Run, error) {
+	d, err := h.docs.Get(ctx, name)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	h.mu.Lock()
+	d.Value.add(h.pending[name])
+	h.mu.Unlock()
+	return d.Value.Runs, nil
+}
+
+// Runs returns the runs of a schedule that ended last, in the order of their ends.
+func (m *Manager) Runs(ctx context.Context, name string) ([]Run, error) {
+	s, err := m.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	all, err := m.o.History.of(ctx, name)
+	// A schedule of the same name may have been deleted.
+	return slices.DeleteFunc(all, func(r Run) bool { return r.Ended < s.CreatedAt }), err
+}

@@ -1,0 +1,151 @@
+package schedules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/duehook/duehook/internal/kit/feed"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/store"
+)
+
+// watchedRig is a rig whose store a history observes, and a node with it.
+func watchedRig(t *testing.T) (*rig, *History, *Manager, store.Store) {
+	r := newRig(t, time.Hour)
+	h := NewHistory(r.store, nil, nil)
+	observed := feed.Observe(r.store, h.Subscriber())
+	jobs, err := scheduler.New(scheduler.Options{Store: observed})
+	r.ok(err)
+	r.jobs.Scheduler = jobs
+	m, err := New(Options{Store: r.store, Jobs: r.jobs, ID: "a", History: h, Logger: slog.New(slog.DiscardHandler)})
+	r.ok(err)
+	return r, h, m, observed
+}
+
+// end claims the due jobs and ends them as a receiver with a status would.
+func (r *rig) end(s store.Store, status int) {
+	r.t.Helper()
+	_, err := r.store.Carry(r.ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Minute, HalfOpenLimit: 1})
+	r.ok(err)
+	hints, err := r.store.Pop(r.ctx, 0, 1000, 0)
+	r.ok(err)
+	claimed, err := r.store.Claim(r.ctx, 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(time.Now()), Lease: time.Minute})
+	r.ok(err)
+	for i := range claimed {
+		o := job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{StartedAt: job.InstantOf(time.Now()), Duration: 40 * time.Millisecond, Status: status}}
+		if status >= 300 {
+			o.Kind, o.Attempt.Error = job.OutcomeFailed, fmt.Sprint("http_", status)
+		}
+		_, err := s.Settle(r.ctx, []job.Settlement{job.Settle(&claimed[i].Job, o, func(int) (time.Duration, bool) { return 0, false })})
+		r.ok(err)
+	}
+}
+
+func TestRunsOutliveTheirJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, h, m, observed := watchedRig(t)
+		r.set(m, "s", every("1000h"))
+		for _, status := range []int{200, 503} {
+			_, err := m.RunNow(r.ctx, "s", "")
+			r.ok(err)
+			r.end(observed, status)
+			time.Sleep(time.Minute)
+		}
+		cancelled, err := m.RunNow(r.ctx, "s", "")
+		r.ok(err)
+		_, _, err = r.jobs.Cancel(r.ctx, cancelled.Job.Key)
+		r.ok(err)
+
+		runs, err := m.Runs(r.ctx, "s") // before they are written
+		r.ok(err)
+		h.write(r.ctx)
+		time.Sleep(48 * time.Hour)
+		_, err = r.store.Purge(r.ctx, 1000)
+		r.ok(err)
+		if _, err := r.jobs.Get(r.ctx, cancelled.Job.Key); !errors.Is(err, store.ErrNotFound) {
+			t.Fatalf("the job is kept: %v", err)
+		}
+		written, err := m.Runs(r.ctx, "s")
+		r.ok(err)
+		want := "[delivered 1 200  40ms manual] [dead 1 503 http_503 40ms manual] [cancelled 0 0  0s manual]"
+		for _, got := range []string{textOf(runs), textOf(written)} {
+			if got != want {
+				t.Errorf("runs %s, want %s", got, want)
+			}
+		}
+	})
+}
+
+func textOf(runs []Run) (text string) {
+	for i, r := range runs {
+		if i > 0 {
+			text += " "
+		}
+		text += fmt.Sprint("[", r.State, " ", r.Attempts, " ", r.Status, " ", r.Error, " ", r.Duration, " ", r.Kind, "]")
+	}
+	return text
+}
+
+func TestRunsAreBounded(t *testing.T) {
+	r, h, m, _ := watchedRig(t)
+	s := r.set(m, "s", every("1h"))
+	for i := range 3 * MaxRuns {
+		h.note(Run{Occurrence: job.Occurrence{Schedule: "s"}, UID: fmt.Sprint(i / 2), Ended: s.CreatedAt.Add(time.Duration(i) * time.Second), Attempts: i})
+		if i%70 == 0 {
+			h.write(r.ctx)
+		}
+	}
+	runs, err := m.Runs(r.ctx, "s")
+	r.ok(err)
+	first, last := runs[0], runs[len(runs)-1]
+	if len(runs) != MaxRuns || last.Attempts != 3*MaxRuns-1 || first.Attempts != MaxRuns+1 {
+		t.Errorf("%d runs from %+v to %+v, want the last ends of the last jobs", len(runs), first, last)
+	}
+	for range 2 * maxPending {
+		h.note(Run{Occurrence: job.Occurrence{Schedule: "s"}})
+	}
+	if h.count != maxPending {
+		t.Errorf("%d runs are kept for a store that is away", h.count)
+	}
+}
+
+// A deleted schedule leaves no history, even if its jobs end later, and gives none to another one.
+func TestRunsOfADeletedSchedule(t *testing.T) {
+	r, h, m, _ := watchedRig(t)
+	s := r.set(m, "s", every("1h"))
+	past := Run{Occurrence: job.Occurrence{Schedule: "s"}, UID: "a", Ended: s.CreatedAt}
+	h.note(past)
+	h.write(r.ctx)
+	r.ok(m.Delete(r.ctx, "s"))
+	h.note(past)
+	h.write(r.ctx)
+	if _, err := h.docs.Get(r.ctx, "s"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("the history is kept: %v", err)
+	}
+	if _, err := m.Runs(r.ctx, "s"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("runs of no schedule: %v", err)
+	}
+	past.Ended = r.set(m, "s", every("2h")).CreatedAt - 1
+	h.note(past)
+	if runs, err := m.Runs(r.ctx, "s"); err != nil || len(runs) != 0 {
+		t.Errorf("runs of a schedule of the same name: %+v, %v", runs, err)
+	}
+}
+
+func TestRunsAreWrittenAtTheEnd(t *testing.T) {
+	r, h, m, _ := watchedRig(t)
+	s := r.set(m, "s", every("1h"))
+	h.note(Run{Occurrence: job.Occurrence{Schedule: "s"}, UID: "a", Ended: s.CreatedAt})
+	ctx, cancel := context.WithCancel(r.ctx)
+	cancel()
+	r.ok(h.Run(ctx))
+	if d, err := h.docs.Get(r.ctx, "s"); err != nil || len(d.Value.Runs) != 1 {
+		t.Errorf("%+v, %v", d.Value, err)
+	}
+}
