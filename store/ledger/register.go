@@ -99,7 +99,7 @@ func (s *Store) waitForOthers(ctx context.Context, refused []*intake, try int) e
 	return job.Sleep(ctx, s.o.Clock, conflictPauses[try])
 }
 
-// takeIn judges registrations, adopts the jobs whose registration is in doubt, and
+// takeIn judges registrations, adopts the jobs whose registration the ledger may lack, and
 // registers the new jobs.
 func (s *Store) takeIn(ctx context.Context, c *call, intakes []*intake) error {
 	judging, judged := errgroup.WithContext(ctx)
@@ -110,16 +110,23 @@ func (s *Store) takeIn(ctx context.Context, c *call, intakes []*intake) error {
 	if err := judging.Wait(); err != nil {
 		return err
 	}
-	taken, adopted := make([]*intake, 0, len(intakes)), []*intake(nil)
+	taken := make([]*intake, 0, len(intakes))
+	var adopted, same []*intake
 	for _, in := range intakes {
 		switch {
 		case in.result.Outcome == store.Created:
 			taken = append(taken, in)
 		case in.inDoubt != "":
 			adopted = append(adopted, in)
+		case in.result.Outcome == store.Same:
+			same = append(same, in)
 		}
 	}
-	if err := s.adopt(c, adopted); err != nil {
+	lacking, err := s.unwritten(ctx, same)
+	if err != nil {
+		return err
+	}
+	if err := s.adopt(c, append(adopted, lacking...)); err != nil {
 		return err
 	}
 	return s.create(ctx, c, taken)
@@ -251,6 +258,25 @@ func (s *Store) adopt(c *call, adopted []*intake) error {
 		s.noteDoubt(adopted, false)
 	}
 	return err
+}
+
+// unwritten returns the registrations whose job the ledger lacks. The first answer was lost, and
+// this one acknowledges the job: its node may have died after the store replaced another job by it.
+func (s *Store) unwritten(ctx context.Context, same []*intake) (lacking []*intake, err error) {
+	if len(same) == 0 {
+		return nil, nil
+	}
+	keys, standings := make([]job.Key, len(same)), make([]store.Standing, len(same))
+	for i, in := range same {
+		keys[i], standings[i] = in.reg.Key, store.StandingOf(in.old)
+	}
+	own, _, err := s.entries(ctx, keys, standings)
+	for i, in := range same {
+		if err == nil && (own[i] == nil || own[i].confirmed == unconfirmed && !own[i].open) {
+			lacking = append(lacking, in)
+		}
+	}
+	return lacking, err
 }
 
 // inDoubt are the registrations without a known outcome, by key: they may be committed,

@@ -50,6 +50,28 @@ func TestAdoptedJobMovesOn(t *testing.T) {
 	})(t)
 }
 
+// A registration replaces a job in the store, and its node dies before the ledger has it. The client
+// comes to another node, which acknowledges the job only when the ledger has it.
+func TestSameAtAnotherNode(t *testing.T) {
+	onServers(func(t *testing.T, b *backend) {
+		l, option := shared()
+		h, hooking := hook()
+		r := freshRig(t, b, retention, option, hooking)
+		other := r.peer(l)
+		r.Add(reg("a", time.Hour))
+		g := replacing("a", time.Minute)
+		h.OnRegister = lost[[]store.Registered]
+		_, err := r.Register(t.Context(), []store.Registration{g})
+		unavailable(t, "Register", err)
+		other.RegisterAs(store.Same, g)
+		l.flush(t)
+		equal(t, "restored", other.reconcile().Restored, int64(1))
+		equal(t, "uid", other.Job("a").UID, g.UID)
+		noError(t, "Flush", other.Flush())
+		other.agree()
+	})(t)
+}
+
 // A dead letter whose successor the topic's limits refuse stays one.
 func TestRefusedInThePlaceOfADeadLetter(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
