@@ -30,13 +30,21 @@ type Event struct {
 
 // EventQuery selects events.
 type EventQuery struct {
-	Type     []string `query:"type"`
-	Topic    string   `query:"topic"`
-	ID       string   `query:"id"` // ids of jobs that begin with this
-	UID      string   `query:"uid"`
-	Endpoint string   `query:"endpoint"`
-	Schedule string   `query:"schedule"` // events of the schedule itself
-	Reason   string   `query:"reason"`
+	Type        []string          `query:"type"`
+	Topic       string            `query:"topic"`
+	ID          string            `query:"id"` // ids of jobs that begin with this
+	UID         string            `query:"uid"`
+	OrderKey    string            `query:"order_key"`
+	BizKey      string            `query:"biz_key"`
+	Endpoint    string            `query:"endpoint"`
+	GroupID     string            `query:"group_id"`
+	Schedule    string            `query:"schedule"` // and its jobs
+	Labels      map[string]string `query:"labels"`   // of jobs with all of them
+	Priority    int               `query:"priority"`
+	Dialect     string            `query:"dialect"`
+	Reason      string            `query:"reason"`
+	CreatedFrom time.Time         `query:"created_from"` // of jobs registered then or later
+	CreatedTo   time.Time         `query:"created_to"`   // of jobs registered before
 }
 
 // silence is how long a stream may be silent. The server writes a comment every 15 seconds.

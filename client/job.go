@@ -143,7 +143,8 @@ type Job struct {
 	Spread      Duration          `json:"spread"`
 	Rounds      int               `json:"rounds"`
 	CreatedAt   time.Time         `json:"created_at"`
-	NextAt      time.Time         `json:"next_at"` // zero after the end
+	UpdatedAt   time.Time         `json:"updated_at"` // when Version last grew
+	NextAt      time.Time         `json:"next_at"`    // zero after the end
 	Attempts    int               `json:"attempts"`
 	MaxAttempts int               `json:"max_attempts"`
 	LastAttempt *Attempt          `json:"last_attempt"`

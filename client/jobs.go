@@ -15,7 +15,7 @@ type Patch map[string]any
 type JobFilter struct {
 	Topic       string            `json:"topic,omitempty" query:"topic"`
 	State       []State           `json:"state,omitempty" query:"state"`
-	ID          string            `json:"id,omitempty" query:"id"` // ids that begin with this; needs Topic
+	ID          string            `json:"id,omitempty" query:"id"` // ids that begin with this
 	UID         string            `json:"uid,omitempty" query:"uid"`
 	BizKey      string            `json:"biz_key,omitempty" query:"biz_key"`
 	OrderKey    string            `json:"order_key,omitempty" query:"order_key"`

@@ -40,7 +40,10 @@ type Key struct {
 	Scope     string    `json:"scope"`
 	Topics    []string  `json:"topics"`
 	Namespace string    `json:"namespace"`
-	CreatedAt time.Time `json:"created_at"`
+	State     string    `json:"state"`      // active, expired or unreadable
+	CreatedAt time.Time `json:"created_at"` // zero for a key of the settings
+	UpdatedAt time.Time `json:"updated_at"`
+	Version   uint64    `json:"version"`
 	ExpiresAt time.Time `json:"expires_at"`
 	Rate      string    `json:"rate"`
 	Source    string    `json:"source"` // settings or store
@@ -49,6 +52,11 @@ type Key struct {
 // Keys lists API keys.
 func (c *Client) Keys(ctx context.Context, q Paging) iter.Seq2[Key, error] {
 	return all[Key](ctx, c, q, "v1", "keys")
+}
+
+// Key returns an API key, without its token.
+func (c *Client) Key(ctx context.Context, id string) (Key, error) {
+	return do[Key](ctx, c, read("v1", "keys", id))
 }
 
 // CreateKey creates an API key. Only this answer has its token.
@@ -63,10 +71,13 @@ func (c *Client) RevokeKey(ctx context.Context, id string, options ...CallOption
 
 // Secrets are the secrets that sign deliveries. Secret is set by the calls that make one.
 type Secrets struct {
-	Secret  string   `json:"secret"`
-	Topic   string   `json:"topic"` // empty for the default
-	Source  string   `json:"source"`
-	Secrets []Secret `json:"secrets"`
+	Secret    string    `json:"secret"`
+	Topic     string    `json:"topic"` // empty for the default
+	Source    string    `json:"source"`
+	CreatedAt time.Time `json:"created_at"` // zero without secrets of the topic's own
+	UpdatedAt time.Time `json:"updated_at"`
+	Version   uint64    `json:"version"`
+	Secrets   []Secret  `json:"secrets"`
 }
 
 // Secret is a signing secret without its value.

@@ -153,6 +153,7 @@ type Response struct {
 // At completes the report of an event at an instant.
 func (r *Report) At(now Instant) {
 	c := Change{To: r.Job.State, Delay: r.Delay}
+	r.Job.UpdatedAt = now
 	r.Job.NextAt, r.Job.EndedAt = c.Times(now, r.Job.CreatedAt)
 	if r.Job.LastAttempt != nil && r.Job.LastAttempt.NextAt == 0 {
 		r.Job.LastAttempt.NextAt = r.Job.NextAt

@@ -140,6 +140,8 @@ type Job struct {
 	// ExpiresAt is the end of the TTL, or zero.
 	ExpiresAt Instant
 	CreatedAt Instant
+	// UpdatedAt is when Version last grew.
+	UpdatedAt Instant
 	EndedAt   Instant
 
 	Attempts      int   // attempts that count against the limit

@@ -424,8 +424,9 @@ type Settlement struct {
 	// Keep: a store without retention must not delete the job at once; see KeepOccurrence.
 	Keep bool
 
-	// Job is the claimed job if it may have successors, otherwise nil.
-	Job *Job
+	// Job is the claimed job if it may have successors, otherwise nil. Claimed is it always, for
+	// observers.
+	Job, Claimed *Job
 	// Response is the body that answered Attempt, for callbacks.
 	Response *Response
 	// Again is the content of the job that takes the place of a delivered one, nil: none does.
@@ -507,7 +508,7 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 	s := Settlement{
 		Key: j.Key, Lane: j.Lane(), Token: j.Token, CreatedAt: j.CreatedAt, Due: j.AttemptDue(), Indexes: j.Indexes(), OrderKey: j.Spec.OrderKey,
 		Attempts: j.Attempts, Snoozes: j.Snoozes, Attempt: o.Attempt,
-		IfCancelled: Cancelled, Keep: j.Spec.KeepsEnd(), Occurrence: j.Spec.Occurrence,
+		IfCancelled: Cancelled, Keep: j.Spec.KeepsEnd(), Occurrence: j.Spec.Occurrence, Claimed: j,
 	}
 	if j.Spec.Callbacks != nil || o.Again != nil {
 		s.Job, s.Response, s.Again = j, o.Response, o.Again

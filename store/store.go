@@ -118,7 +118,7 @@ func (r Registration) Job(now job.Instant) job.Job {
 	due := r.Spec.Due(r.Key, now)
 	j := job.Job{
 		Key: r.Key, UID: r.UID, Spec: r.Spec, State: job.Waiting, Version: 1,
-		CreatedAt: now, DueAt: due, NextAt: due,
+		CreatedAt: now, UpdatedAt: now, DueAt: due, NextAt: due,
 	}
 	if r.Spec.TTL > 0 {
 		j.ExpiresAt = now.Add(r.Spec.TTL)
@@ -147,6 +147,7 @@ func (r Registration) ExpiresAt() job.Instant {
 func (r Registration) Over(old *job.Job, now job.Instant) job.Job {
 	j := r.Job(now)
 	j.CreatedAt = max(now, old.CreatedAt+1)
+	j.UpdatedAt = j.CreatedAt
 	return j
 }
 

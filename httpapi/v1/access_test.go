@@ -318,8 +318,8 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 	token, id := made["token"].(string), made["id"].(string)
 	delete(made, "token")
 	want := map[string]any{
-		"id": id, "name": "ci", "scope": "write", "namespace": "default", "created_at": "2026-01-01T09:00:00.000Z",
-		"expires_at": "2026-01-02T01:00:00.000Z", "rate": "100/1s", "topics": nil, "source": "store",
+		"id": id, "name": "ci", "scope": "write", "namespace": "default", "state": "active", "created_at": "2026-01-01T09:00:00.000Z",
+		"updated_at": "2026-01-01T09:00:00.000Z", "version": 1767258000000.0, "expires_at": "2026-01-02T01:00:00.000Z", "rate": "100/1s", "topics": nil, "source": "store",
 	}
 	if diff := cmp.Diff(want, made); diff != "" {
 		t.Error(diff)
@@ -333,8 +333,8 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 		t.Error("the list shows a token")
 	}
 	settings := map[string]any{
-		"id": a.admin.ID, "name": "ops", "scope": "admin", "namespace": "default", "created_at": nil,
-		"expires_at": nil, "rate": nil, "topics": nil, "source": "settings",
+		"id": a.admin.ID, "name": "ops", "scope": "admin", "namespace": "default", "state": "active", "created_at": nil,
+		"updated_at": nil, "version": 0.0, "expires_at": nil, "rate": nil, "topics": nil, "source": "settings",
 	}
 	var list map[string]any
 	if err := json.Unmarshal(got.Body.Bytes(), &list); err != nil {
@@ -344,7 +344,16 @@ func TestKeysAreMadeListedAndRevoked(t *testing.T) {
 		t.Error(diff)
 	}
 
-	a.want(200, "DELETE", "/v1/keys/"+id, "")
+	if diff := cmp.Diff(want, a.want(200, "GET", "/v1/keys/"+id, "")); diff != "" {
+		t.Error(diff)
+	}
+	a.clock.Advance(24 * time.Hour)
+	if got := a.want(200, "GET", "/v1/keys/"+id, ""); got["state"] != "expired" {
+		t.Errorf("an expired key is %v", got["state"])
+	}
+	a.wantProblem(httpapi.CodeVersionChanged, "DELETE", "/v1/keys/"+id, "", "If-None-Match", `"1767258000000"`)
+	a.want(200, "DELETE", "/v1/keys/"+id, "", "If-Match", `"1767258000000"`)
+	a.wantProblem(httpapi.CodeKeyNotFound, "GET", "/v1/keys/"+id, "")
 	a.wantProblem(httpapi.CodeUnauthorized, "GET", "/v1/topics", "", bearer...)
 }
 

@@ -37,7 +37,7 @@ func TestRegister(t *testing.T) {
 	}
 	uid := a.stored("order-timeout", "order-8812").UID
 	want := `{"uid":"` + uid + `","topic":"order-timeout","id":"order-8812","biz_key":"8812","labels":{},"url":"https://shop.example/hooks/timeout?a=1&b=<2>",` +
-		`"method":"POST","state":"waiting","priority":5,"due_at":"2026-01-01T09:30:00.000Z","created_at":"2026-01-01T09:00:00.000Z","next_at":"2026-01-01T09:30:00.000Z",` +
+		`"method":"POST","state":"waiting","priority":5,"due_at":"2026-01-01T09:30:00.000Z","created_at":"2026-01-01T09:00:00.000Z","updated_at":"2026-01-01T09:00:00.000Z","next_at":"2026-01-01T09:30:00.000Z",` +
 		`"attempts":0,"max_attempts":4,"last_attempt":null,"ended_at":null,"reason":null,"version":1767258000000,"schedule":null,"occurrence":null,"result":"created"}` + "\n"
 	if diff := cmp.Diff(want, got.Body.String()); diff != "" {
 		t.Error(diff)

@@ -190,6 +190,7 @@ var clientCalls = []clientCall{
 		return one(c.CreateKey(ctx, client.KeyDraft{Name: "k", Scope: "read"}))
 	}, client.KeyDraft{}, ""},
 	{"GET /v1/keys", func(ctx ctx, c *client.Client) (any, error) { return firstOf(c.Keys(ctx, client.Paging{})) }, nil, ""},
+	{"GET /v1/keys/{id}", func(ctx ctx, c *client.Client) (any, error) { return one(c.Key(ctx, "k")) }, nil, ""},
 	{"DELETE /v1/keys/{id}", func(ctx ctx, c *client.Client) (any, error) { return one(c.RevokeKey(ctx, "k")) }, nil, ""},
 	{"PUT /v1/signing", func(ctx ctx, c *client.Client) (any, error) { return one(c.SetSecret(ctx, "", aSecret)) }, nil, ""},
 	{"GET /v1/signing", func(ctx ctx, c *client.Client) (any, error) { return one(c.Secrets(ctx, "")) }, nil, ""},

@@ -152,6 +152,8 @@ func coverReads(a *keyedAPI) {
 func coverKeys(a *keyedAPI) {
 	made := a.want(201, "POST", "/v1/keys", `{"scope":"read"}`)
 	a.want(200, "GET", "/v1/keys", "")
+	a.want(200, "GET", "/v1/keys/"+made["id"].(string), "")
+	a.wantProblem(httpapi.CodeVersionChanged, "DELETE", "/v1/keys/"+made["id"].(string), "", "If-Match", `"1"`)
 	a.want(200, "DELETE", "/v1/keys/"+made["id"].(string), "")
 	a.wantProblem(httpapi.CodeKeyNotFound, "DELETE", "/v1/keys/"+made["id"].(string), "")
 	a.wantProblem(httpapi.CodeKeyFixed, "DELETE", "/v1/keys/"+a.admin.ID, "")
@@ -230,6 +232,10 @@ func coverSigning(a *keyedAPI) {
 		a.want(200, "POST", topic+"/rotate", `{"overlap":60}`)
 	}
 	a.wantProblem(httpapi.CodeTooManySecrets, "POST", topic+"/rotate", `{}`)
+	for _, call := range []string{"PUT /v1/signing", "POST /v1/signing/rotate", "PUT " + topic, "POST " + topic + "/rotate", "DELETE " + topic} {
+		method, path, _ := strings.Cut(call, " ")
+		a.wantProblem(httpapi.CodeVersionChanged, method, path, map[bool]string{true: "{}"}[method == "PUT"], "If-Match", `"1"`)
+	}
 	a.want(200, "DELETE", topic, "")
 	a.wantProblem(httpapi.CodeSecretNotFound, "DELETE", topic, "")
 	for range signing.MaxSecrets - 2 {

@@ -53,7 +53,7 @@ func written(j *job.Job, policy retrypolicy.Policy, result string) jsonout.View 
 func TestJobAsWritten(t *testing.T) {
 	limit, at := 3, job.InstantOf(time.Date(2026, 1, 31, 9, 30, 0, 0, time.UTC))
 	full := job.Job{
-		Key: job.Key{Topic: "mail", ID: "a:b"}, UID: "01KDWCJ2M00000000000000001", State: job.Dead, DueAt: at, CreatedAt: at.Add(-time.Minute), EndedAt: at + 5,
+		Key: job.Key{Topic: "mail", ID: "a:b"}, UID: "01KDWCJ2M00000000000000001", State: job.Dead, DueAt: at, CreatedAt: at.Add(-time.Minute), UpdatedAt: at + 5, EndedAt: at + 5,
 		Attempts: 2, Counted: 4, Version: 7, Reason: job.ReasonRetryLimit,
 		LastAttempt: &job.Attempt{
 			Number: 2, StartedAt: at, Duration: 1500 * time.Millisecond, Status: 500, Error: "http_500", ResponseBody: "\"no\"\x00é\xff", Version: 6, ConnectRetries: 1,
@@ -72,14 +72,14 @@ func TestJobAsWritten(t *testing.T) {
 	}{
 		"all members": {written(&full, retrypolicy.Default(), "same"), `{"uid":"01KDWCJ2M00000000000000001","topic":"mail","id":"a:b","biz_key":"order","order_key":"k",` +
 			`"labels":{"a":"1","b":""},"url":"https://example.com/?a=1&b=<2>","method":"PUT","state":"dead","priority":9,"due_at":"2026-01-31T09:30:00.000Z","spread":"1m","rounds":2,` +
-			`"created_at":"2026-01-31T09:29:00.000Z","next_at":null,"attempts":2,"max_attempts":4,"last_attempt":{"number":2,"started_at":"2026-01-31T09:30:00.000Z","duration_ms":1500,` +
+			`"created_at":"2026-01-31T09:29:00.000Z","updated_at":"2026-01-31T09:30:00.005Z","next_at":null,"attempts":2,"max_attempts":4,"last_attempt":{"number":2,"started_at":"2026-01-31T09:30:00.000Z","duration_ms":1500,` +
 			`"dns_ms":0,"connect_ms":null,"tls_ms":null,"first_byte_ms":20,"connection_reused":false,"status":500,"error":"http_500","response_body":"\"no\"\u0000é` + "\uFFFD" + `",` +
 			`"response_headers":{"Date":"today"},"next_at":null,"reason":"retry_limit","version":1767258000005,"connect_retries":1},"ended_at":"2026-01-31T09:30:00.005Z","reason":"retry_limit",` +
 			`"version":1767258000006,"group":"g","group_id":"a","schedule":"nightly","occurrence":{"time":"2026-01-31T09:30:00.000Z","kind":"timetable"},` +
 			`"callback_jobs":[{"event":"dead","id":"01KDWCJ2M00000000000000001.dead","url":"/v1/jobs/mail/01KDWCJ2M00000000000000001.dead"}],` +
 			`"count":{"count":4,"target":5,"at_deadline":"fire","fired":true},"result":"same"}`},
 		"what a job need not have": {written(&job.Job{}, retrypolicy.Policy{}, ""), `{"uid":"","topic":"","id":"","biz_key":null,"labels":{},"url":"","method":"POST","state":"waiting","priority":5,"due_at":null,` +
-			`"created_at":null,"next_at":null,"attempts":0,"max_attempts":1,"last_attempt":null,"ended_at":null,"reason":null,"version":0,"schedule":null,"occurrence":null}`},
+			`"created_at":null,"updated_at":null,"next_at":null,"attempts":0,"max_attempts":1,"last_attempt":null,"ended_at":null,"reason":null,"version":0,"schedule":null,"occurrence":null}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(strings.Split(c.want, ","), strings.Split(string(jsonout.AppendObject(nil, c.view)), ",")); diff != "" {

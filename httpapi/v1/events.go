@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
@@ -42,9 +41,7 @@ func (q *params) admits(e *events.Event) bool {
 	return e.Type == events.Gap ||
 		q.Only.Allow(e.Topic) == nil &&
 			(len(q.types) == 0 || slices.Contains(q.types, e.Type)) &&
-			(q.Topic == "" || q.Topic == e.Topic) && (q.Endpoint == "" || q.Endpoint == e.Endpoint) &&
-			strings.HasPrefix(e.JobID, q.IDPrefix) && (q.UID == "" || q.UID == e.UID) &&
-			(q.Schedule == "" || q.Schedule == e.Schedule) && (q.Reason == "" || q.Reason == e.Reason)
+			e.Matches(q.Query)
 }
 
 // writeEvent writes an event, without what does not belong to its type.

@@ -149,13 +149,19 @@ func TestEventStream(t *testing.T) {
 
 // Each filter of the stream selects events.
 func TestEventFilters(t *testing.T) {
-	job := events.Event{
-		Type: events.Dead, Topic: "t", JobID: "order-1", UID: "01KDWCJ2M02ZGTXB0B12BQ2R6Z", Endpoint: "https://a.example:443", Reason: "retry_limit",
+	dead := events.Event{
+		Type: events.Dead, Topic: "t", JobID: "order-1:eu", UID: "01KDWCJ2M02ZGTXB0B12BQ2R6Z", Endpoint: "https://a.example:443", Reason: "retry_limit",
+		Facts: events.Facts{
+			BizKey: "b", OrderKey: "k", Group: "g", Dialect: "qstash", Labels: []job.Label{{Key: "shop", Value: "7"}, {Key: "env", Value: "test"}}, CreatedAt: 1_700_000_000_000,
+		},
 	}
 	nightly := events.Event{Type: events.ScheduleDeleted, Topic: "t", Schedule: "nightly"}
 	for text, want := range map[string][2]bool{
 		"": {true, true}, "topic=t": {true, true}, "topic=o": {}, "id=order-": {true, false}, "id=rder": {}, "uid=01kdwcj2m02zgtxb0b12bq2r6z": {true, false},
 		"uid=01KDWCJ2M02ZGTXB0B12BQ2R60": {}, "endpoint=https://a.example/path": {true, false}, "schedule=nightly": {false, true}, "schedule=daily": {},
+		"dialect=qstash": {true, false}, "dialect=other": {}, "biz_key=b": {true, false}, "biz_key=c": {}, "order_key=k": {true, false}, "order_key=l": {}, "group_id=order-1": {true, false}, "group_id=order": {},
+		"labels=shop:7": {true, false}, "labels=shop:7,env:test": {true, false}, "labels=shop:7&labels=env:live": {}, "priority=5": {true, false}, "priority=1": {},
+		"created_from=1700000000": {true, false}, "created_from=1700000000001": {}, "created_to=1700000001": {true, false}, "created_to=1700000000": {},
 		"reason=retry_limit": {true, false}, "type=dead": {true, false}, "type=dead&id=order-2": {},
 	} {
 		r := &request{Call: &httpapi.Call{Request: httptest.NewRequest("GET", "/v1/events?"+text, http.NoBody)}, row: &route{query: eventQuery}}
@@ -163,7 +169,7 @@ func TestEventFilters(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got := [2]bool{r.query.admits(&job), r.query.admits(&nightly)}; got != want || !r.query.admits(&events.Event{Type: events.Gap}) {
+		if got := [2]bool{r.query.admits(&dead), r.query.admits(&nightly)}; got != want || !r.query.admits(&events.Event{Type: events.Gap}) {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
 	}

@@ -165,8 +165,8 @@ const (
 // exampleSigning makes the same secret each time.
 type exampleSigning struct{ *signing.Keyring }
 
-func (s exampleSigning) Rotate(ctx context.Context, topic string, overlap time.Duration) (string, signing.Change, error) {
-	change, err := s.Set(ctx, topic, exampleMade, overlap)
+func (s exampleSigning) Rotate(ctx context.Context, topic string, overlap time.Duration, allow ...signing.Allow) (string, signing.Change, error) {
+	change, err := s.Set(ctx, topic, exampleMade, overlap, allow...)
 	return exampleMade, change, err
 }
 

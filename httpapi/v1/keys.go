@@ -29,7 +29,17 @@ func (s *API) listKeys(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pageOfAll(r, keys, orderOfKey, writeKey)
+	return pageOfAll(r, keys, orderOfKey, s.writeKey)
+}
+
+// getKey answers GET /v1/keys/{id}.
+func (s *API) getKey(r *request) (jsonout.View, error) {
+	key, err := s.Access.Key(r.Context(), r.Param("id"))
+	if err != nil {
+		return nil, err
+	}
+	r.setVersion(key.Version)
+	return jsonout.Shown(s.writeKey, &key), nil
 }
 
 // createKey answers POST /v1/keys. It is the only answer that shows a token.
@@ -43,19 +53,21 @@ func (s *API) createKey(r *request) (jsonout.View, error) {
 		return nil, err
 	}
 	r.Target, r.status = key.ID, http.StatusCreated
+	r.setVersion(key.Version)
 	return func(w *jsonout.Writer) {
 		w.Text("token", token.Reveal())
-		writeKey(w, &key)
+		s.writeKey(w, &key)
 	}, nil
 }
 
 // revokeKey answers DELETE /v1/keys/{id}.
 func (s *API) revokeKey(r *request) (jsonout.View, error) {
-	return resultOf("revoked"), s.Access.Revoke(r.Context(), r.Param("id"))
+	allow := allowing[access.Allow](r, func(k *access.Key) string { return tagIfAny(k.Version) })
+	return resultOf("revoked"), s.Access.Revoke(r.Context(), r.Param("id"), allow...)
 }
 
 // writeKey writes an API key. A stored key that cannot be read has an id only.
-func writeKey(w *jsonout.Writer, k *access.Key) {
+func (s *API) writeKey(w *jsonout.Writer, k *access.Key) {
 	scope, source := "", "settings"
 	if k.Scope != access.Nobody {
 		scope = k.Scope.String()
@@ -67,7 +79,8 @@ func writeKey(w *jsonout.Writer, k *access.Key) {
 	w.TextOrNull("name", k.Name)
 	w.TextOrNull("scope", scope)
 	w.TextOrNull("namespace", k.Namespace)
-	w.Instant("created_at", k.CreatedAt)
+	w.Text("state", string(s.Access.State(k)))
+	writeStamp(w, &k.Stamp)
 	w.Instant("expires_at", k.ExpiresAt)
 	w.TextOrNull("rate", k.Rate.String())
 	writeTopicSet(w, k.Topics)

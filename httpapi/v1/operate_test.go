@@ -41,6 +41,7 @@ func TestHead(t *testing.T) {
 	a := newKeyedAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":60}`)
 	operation := a.want(202, "POST", "/v1/operations", `{"action":"run","all":true}`)["id"].(string)
+	key := a.want(201, "POST", "/v1/keys", `{"scope":"read"}`)["id"].(string)
 	a.want(201, "PUT", "/v1/alerts/rules/r", `{"metric":"open_circuits"}`)
 	a.want(201, "PUT", "/v1/schedules/s", `{"every":"1h","job":{"url":"https://shop.example/hook"}}`)
 	a.want(201, "PUT", "/v1/groups/g", `{"members":[]}`)
@@ -49,7 +50,7 @@ func TestHead(t *testing.T) {
 		if rt.method != http.MethodGet {
 			continue
 		}
-		target := strings.NewReplacer("{rule}", "r", "operations/{id}", "operations/"+operation, "{topic}", "t", "{id}", "a", "{schedule}", "s", "{group}", "g", "{calendar}", "c").Replace(rt.path)
+		target := strings.NewReplacer("{rule}", "r", "operations/{id}", "operations/"+operation, "keys/{id}", "keys/"+key, "{topic}", "t", "{id}", "a", "{schedule}", "s", "{group}", "g", "{calendar}", "c").Replace(rt.path)
 		r := httptest.NewRequest(http.MethodHead, target, http.NoBody)
 		r.Header.Set("Authorization", "Bearer "+a.token)
 		if got := a.do(r, nil); got.Code != http.StatusOK {

@@ -19,7 +19,9 @@ import (
 type Access interface {
 	Create(ctx context.Context, d access.Draft) (access.Token, access.Key, error)
 	List(ctx context.Context) ([]access.Key, error)
-	Revoke(ctx context.Context, id string) error
+	Key(ctx context.Context, id string) (access.Key, error)
+	State(k *access.Key) access.State
+	Revoke(ctx context.Context, id string, allow ...access.Allow) error
 }
 
 // Options are the services behind the calls of v1. Only Scheduler is required; calls of

@@ -137,10 +137,12 @@ var (
 		limitParam,
 		single("cursor", func(q *params, e *wire.Errors, at, v string) { q.timetable.After = asMoment(e, at, v) }),
 	}
-	// Events have filters of what they have.
+	// Events have types instead of states, and are not due.
 	eventQuery = append([]parameter{
 		{"type", true, func(q *params, e *wire.Errors, at string, values []string) { q.types = asEventTypes(e, at, values) }},
-	}, filterParams([]string{"topic", "id", "uid", "schedule", "reason", "endpoint"})...)
+	}, filterParams(slices.DeleteFunc(slices.Clone(filterNames), func(name string) bool {
+		return name == "state" || name == "due_from" || name == "due_to"
+	}))...)
 )
 
 func parameterNames(list []parameter) iter.Seq[string] {

@@ -122,6 +122,7 @@ var routes = []route{
 	{http.MethodGet, "/v1/whoami", access.Read, bodyRefused, nil, (*API).whoAmI},
 	{http.MethodGet, "/v1/keys", access.Admin, bodyRefused, pageQuery, keyed((*API).listKeys)},
 	{http.MethodPost, "/v1/keys", access.Admin, bodyJSON, nil, keyed((*API).createKey)},
+	{http.MethodGet, "/v1/keys/{id}", access.Admin, bodyRefused, nil, keyed((*API).getKey)},
 	{http.MethodDelete, "/v1/keys/{id}", access.Admin, bodyRefused, nil, keyed((*API).revokeKey)},
 	{http.MethodGet, eventsPath, access.Read, bodyRefused, eventQuery, (*API).watchEvents},
 }

@@ -13,9 +13,9 @@ import (
 // topic "" are the default. A *signing.Keyring is one.
 type Signing interface {
 	Info(ctx context.Context, topic string) (signing.Info, error)
-	Set(ctx context.Context, topic, secret string, overlap time.Duration) (signing.Change, error)
-	Rotate(ctx context.Context, topic string, overlap time.Duration) (secret string, _ signing.Change, _ error)
-	Delete(ctx context.Context, topic string) error
+	Set(ctx context.Context, topic, secret string, overlap time.Duration, allow ...signing.Allow) (signing.Change, error)
+	Rotate(ctx context.Context, topic string, overlap time.Duration, allow ...signing.Allow) (secret string, _ signing.Change, _ error)
+	Delete(ctx context.Context, topic string, allow ...signing.Allow) error
 }
 
 // secretDraft is a secret as a client asks for it.
@@ -34,7 +34,11 @@ func setSecret(d *secretDraft, f wire.Field) { wire.SetText(&d.secret, f) }
 // getSecret answers GET /v1/signing and GET /v1/topics/{topic}/signing.
 func (s *API) getSecret(r *request) (jsonout.View, error) {
 	info, err := s.Signing.Info(r.Context(), r.Param("topic"))
-	return jsonout.Shown(writeSecrets, &info), err
+	if err != nil {
+		return nil, err
+	}
+	r.setVersion(info.Version)
+	return jsonout.Shown(writeSecrets, &info), nil
 }
 
 // putSecret answers PUT /v1/signing and PUT /v1/topics/{topic}/signing: the secret is
@@ -68,26 +72,33 @@ func (s *API) rotateSecret(r *request) (jsonout.View, error) {
 // before. Its view is the only one that shows a secret.
 func (s *API) changeSecret(r *request, secret string, overlap time.Duration) (_ jsonout.View, first bool, err error) {
 	var change signing.Change
+	allow := allowing[signing.Allow](r, stampTag)
 	if secret == "" {
-		secret, change, err = s.Signing.Rotate(r.Context(), r.Param("topic"), overlap)
+		secret, change, err = s.Signing.Rotate(r.Context(), r.Param("topic"), overlap, allow...)
 	} else {
-		change, err = s.Signing.Set(r.Context(), r.Param("topic"), secret, overlap)
+		change, err = s.Signing.Set(r.Context(), r.Param("topic"), secret, overlap, allow...)
 	}
+	if err != nil {
+		return nil, false, err
+	}
+	r.setVersion(change.Version)
 	return func(w *jsonout.Writer) {
 		w.Text("secret", secret)
 		writeSecrets(w, &change.Info)
-	}, change.First, err
+	}, change.First, nil
 }
 
 // deleteSecret answers DELETE /v1/topics/{topic}/signing.
 func (s *API) deleteSecret(r *request) (jsonout.View, error) {
-	return resultOf("deleted"), s.Signing.Delete(r.Context(), r.Param("topic"))
+	allow := allowing[signing.Allow](r, stampTag)
+	return resultOf("deleted"), s.Signing.Delete(r.Context(), r.Param("topic"), allow...)
 }
 
 // writeSecrets writes which secrets sign for a topic, without the secrets.
 func writeSecrets(w *jsonout.Writer, info *signing.Info) {
 	w.TextOrNull("topic", info.Topic) // null: the default
 	w.Text("source", string(info.Source))
+	writeStamp(w, &info.Stamp)
 	jsonout.List(w, "secrets", info.Secrets, func(w *jsonout.Writer, s *signing.SecretInfo) {
 		w.Text("id", s.ID)
 		w.Instant("created_at", s.CreatedAt)

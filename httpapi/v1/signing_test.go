@@ -107,20 +107,25 @@ func (a *api) described(text, created, ends string) any {
 
 func TestATopicGetsASecretOfItsOwn(t *testing.T) {
 	a := newAPI(t)
-	wantInfo := func(source string, secrets ...any) {
+	wantInfo := func(source string, updated any, secrets ...any) {
 		t.Helper()
 		got := a.want(200, "GET", "/v1/topics/t/signing", "")
-		if diff := cmp.Diff(map[string]any{"topic": "t", "source": source, "secrets": secrets}, got); diff != "" {
+		if version := got["version"] != 0.0; version != (updated != nil) {
+			t.Errorf("the version is %v", got["version"])
+		}
+		delete(got, "version")
+		if diff := cmp.Diff(map[string]any{"topic": "t", "source": source, "created_at": updated, "updated_at": updated, "secrets": secrets}, got); diff != "" {
 			t.Error(diff)
 		}
 	}
 	byDefault := a.described(a.secret, nine, "")
-	wantInfo("default", byDefault)
+	wantInfo("default", nil, byDefault)
 
 	a.clock.Advance(time.Minute)
 	made := a.want(201, "PUT", "/v1/topics/t/signing", `{}`)
 	first := made["secret"].(string)
-	wantInfo("topic", a.described(first, "2026-01-01T09:01:00.000Z", ""))
+	const oneLater = "2026-01-01T09:01:00.000Z"
+	wantInfo("topic", oneLater, a.described(first, oneLater, ""))
 	if a.signatures("t") != 1 || !a.signedBy("t", first) {
 		t.Error("the secret that was made does not sign alone")
 	}
@@ -141,7 +146,7 @@ func TestATopicGetsASecretOfItsOwn(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"result": "deleted"}, got); diff != "" {
 		t.Error(diff)
 	}
-	wantInfo("default", byDefault)
+	wantInfo("default", nil, byDefault)
 	if a.signatures("t") != 1 || !a.signedBy("t", a.secret) {
 		t.Error("the default does not sign again")
 	}
@@ -198,7 +203,7 @@ func TestRotationWithASecretIsSafeToRepeat(t *testing.T) {
 func TestSecretOfTheSettings(t *testing.T) {
 	a := newAPI(t)
 	a.withSigning(a.newSigning(a.mem, signing.GenerateMasterKey(), given+","+a.secret), func() {
-		want := map[string]any{"topic": nil, "source": "settings", "secrets": []any{
+		want := map[string]any{"topic": nil, "source": "settings", "created_at": nil, "updated_at": nil, "version": 0.0, "secrets": []any{
 			map[string]any{"id": a.secretID(given), "created_at": nil, "ends_at": nil},
 			map[string]any{"id": a.secretID(a.secret), "created_at": nil, "ends_at": nil},
 		}}

@@ -32,6 +32,9 @@ var obeying = map[string]bool{
 	"PUT " + calendarPath: true, "PATCH " + calendarPath: true, "DELETE " + calendarPath: true,
 	"POST /v1/operations/{id}/stop": true, "POST /v1/operations/{id}/resume": true,
 	"PUT /v1/alerts/rules/{rule}": true, "DELETE /v1/alerts/rules/{rule}": true,
+	"PUT /v1/signing": true, "POST /v1/signing/rotate": true,
+	"PUT /v1/topics/{topic}/signing": true, "POST /v1/topics/{topic}/signing/rotate": true, "DELETE /v1/topics/{topic}/signing": true,
+	"DELETE /v1/keys/{id}": true,
 }
 
 // tagOf is a version as a strong entity tag.
@@ -53,6 +56,8 @@ func writeStamp(w *jsonout.Writer, s *documents.Stamp) {
 	w.Instant("updated_at", s.UpdatedAt)
 	w.Number("version", int64(s.Version))
 }
+
+func stampTag(s documents.Stamp) string { return tagIfAny(s.Version) }
 
 // allowing allows a change only of the versions that the conditions of the request name.
 // tag returns the version of what is to be changed; empty: there is none.

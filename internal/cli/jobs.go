@@ -85,7 +85,7 @@ func (a *app) list() *cobra.Command {
 	q, limit := client.JobQuery{}, 50
 	cmd := &cobra.Command{
 		Use: "ls [WORD …]", Short: "List jobs by search", Long: "List jobs by search.\n\n" + searchHelp,
-		Example: "  duehook ls topic:order-timeout state:dead\n  duehook ls https://shop.example label:region:eu",
+		Example: "  duehook ls topic:order-timeout state:dead\n  duehook ls https://shop.example labels:region:eu",
 		RunE: a.connected(func(ctx context.Context, args []string) error {
 			var err error
 			if q.JobFilter, err = a.filterOf(args); err != nil {

@@ -9,12 +9,13 @@ import (
 	"github.com/duehook/duehook/client"
 )
 
-// searchHelp lists the words of a search. They are those of the dashboard.
+// searchHelp lists the words of a search. They are the filters of the API and of the dashboard.
 const searchHelp = `Words narrow the search; a job must match all of them:
 
-  topic:NAME  state:dead  id:PREFIX (with topic)  uid:01JH…  biz:KEY or KEY alone
-  order:KEY  endpoint:URL or URL alone  label:key:value  priority:7  reason:retry_limit
-  schedule:NAME  group:ID  from:30m to:2h (due times; durations from now, or RFC 3339)`
+  topic:NAME  state:dead  id:PREFIX  uid:01JH…  biz_key:KEY or KEY alone  order_key:KEY
+  endpoint:URL or URL alone  labels:key:value  priority:7  reason:retry_limit
+  schedule:NAME  group_id:ID  due_from:30m due_to:2h  created_from:-1d created_to:now
+  (times are durations from now, or RFC 3339)`
 
 // webhookID is a uid, and in callbacks also the event.
 var webhookID = regexp.MustCompile(`(?i)^([0-7][0-9A-HJKMNP-TV-Z]{25})(\.[a-z_]+[.\d]*)?$`)
@@ -33,10 +34,10 @@ func (a *app) filterOf(words []string) (client.JobFilter, error) {
 func (a *app) addWord(f *client.JobFilter, word string) error {
 	name, value, _ := strings.Cut(word, ":")
 	texts := map[string]*string{
-		"topic": &f.Topic, "id": &f.ID, "uid": &f.UID, "biz": &f.BizKey, "order": &f.OrderKey, "endpoint": &f.Endpoint,
-		"reason": &f.Reason, "schedule": &f.Schedule, "group": &f.GroupID,
+		"topic": &f.Topic, "id": &f.ID, "uid": &f.UID, "biz_key": &f.BizKey, "order_key": &f.OrderKey, "endpoint": &f.Endpoint,
+		"reason": &f.Reason, "schedule": &f.Schedule, "group_id": &f.GroupID,
 	}
-	times := map[string]*time.Time{"from": &f.DueFrom, "to": &f.DueTo}
+	times := map[string]*time.Time{"due_from": &f.DueFrom, "due_to": &f.DueTo, "created_from": &f.CreatedFrom, "created_to": &f.CreatedTo}
 	if match := webhookID.FindStringSubmatch(word); match != nil {
 		f.UID = strings.ToUpper(match[1])
 		return nil
@@ -54,10 +55,10 @@ func (a *app) addWord(f *client.JobFilter, word string) error {
 		for state := range strings.SplitSeq(value, ",") {
 			f.State = append(f.State, client.State(state))
 		}
-	case name == "label":
+	case name == "labels":
 		key, text, ok := strings.Cut(value, ":")
 		if !ok {
-			return usagef("%q: write label:key:value", word)
+			return usagef("%q: write labels:key:value", word)
 		}
 		if f.Labels == nil {
 			f.Labels = map[string]string{}
@@ -70,7 +71,7 @@ func (a *app) addWord(f *client.JobFilter, word string) error {
 		}
 		f.Priority = n
 	case strings.Contains(word, ":"):
-		return usagef("%q is no word of a search; a business key with a colon is biz:%s\n\n%s", word, word, searchHelp)
+		return usagef("%q is no word of a search; a business key with a colon is biz_key:%s\n\n%s", word, word, searchHelp)
 	default:
 		f.BizKey = word
 	}
@@ -81,10 +82,13 @@ func (a *app) readTime(to *time.Time, word, value string) error {
 	if value == "now" {
 		value = "0s"
 	}
-	at, err := a.moment(value)
+	at, err := a.moment(strings.TrimPrefix(value, "-"))
 	if err != nil {
 		return usagef("%q: %v", word, err)
 	}
-	*to = at
+	if *to = at; value[0] == '-' { // a duration, since no time begins with it
+		now := a.Clock.Now()
+		*to = now.Add(now.Sub(at))
+	}
 	return nil
 }

@@ -219,10 +219,22 @@ func (a *app) testEndpoint() *cobra.Command {
 }
 
 func (a *app) events() *cobra.Command {
-	q := client.EventQuery{}
+	var types []string
 	cmd := &cobra.Command{
-		Use: "events", Short: "Print events as they happen, until interrupted", Args: cobra.NoArgs,
-		RunE: a.connected(func(ctx context.Context, _ []string) error {
+		Use: "events [WORD …]", Short: "Print events as they happen, until interrupted",
+		Long: "Print events as they happen, until interrupted. There are no states and due times to search by.\n\n" + searchHelp,
+		RunE: a.connected(func(ctx context.Context, args []string) error {
+			f, err := a.filterOf(args)
+			if err != nil {
+				return err
+			}
+			if len(f.State) > 0 || !f.DueFrom.IsZero() || !f.DueTo.IsZero() {
+				return usagef("events have types instead of states, and are not due: leave out state, due_from and due_to")
+			}
+			q := client.EventQuery{
+				Type: types, Topic: f.Topic, ID: f.ID, UID: f.UID, OrderKey: f.OrderKey, BizKey: f.BizKey, Endpoint: f.Endpoint, GroupID: f.GroupID,
+				Schedule: f.Schedule, Labels: f.Labels, Priority: f.Priority, Dialect: f.Dialect, Reason: f.Reason, CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo,
+			}
 			for e, err := range a.client.Events(ctx, q) {
 				if err != nil {
 					return err
@@ -234,12 +246,7 @@ func (a *app) events() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().StringSliceVar(&q.Type, "type", nil, "only events of these types")
-	cmd.Flags().StringVar(&q.Topic, "topic", "", "only of this topic")
-	cmd.Flags().StringVar(&q.Endpoint, "endpoint", "", "only of this endpoint")
-	cmd.Flags().StringVar(&q.ID, "id", "", "only of jobs whose ids begin with this")
-	cmd.Flags().StringVar(&q.Schedule, "schedule", "", "only of this schedule")
-	cmd.Flags().StringVar(&q.Reason, "reason", "", "only with this reason")
+	cmd.Flags().StringSliceVar(&types, "type", nil, "only events of these types")
 	return cmd
 }
 

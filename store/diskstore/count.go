@@ -40,7 +40,7 @@ func (t *txn) addTo(c *store.Count) (store.Counted, error) {
 	}
 	if tally.Changes(&j) {
 		tally.Apply(&j, t.now)
-		j.Version++
+		j.Version, j.UpdatedAt = j.Version+1, max(t.now, j.CreatedAt)
 		t.applyCount(rec, &j, &tally)
 	}
 	return store.Counted{Job: j, Now: t.now, Tally: tally}, nil
@@ -48,7 +48,7 @@ func (t *txn) addTo(c *store.Count) (store.Counted, error) {
 
 // applyCount stores the count of j, and makes the job due if it is.
 func (t *txn) applyCount(rec *record, j *job.Job, tally *job.Tally) {
-	rec.Counted, rec.Fired, rec.Version = j.Counted, j.Fired, j.Version
+	rec.Counted, rec.Fired, rec.Version, rec.UpdatedAt = j.Counted, j.Fired, j.Version, j.UpdatedAt
 	t.addCountKeys(rec, tally.Keys)
 	if !tally.Due {
 		t.rewrite(rec)

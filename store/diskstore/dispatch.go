@@ -187,11 +187,11 @@ func (t *txn) claim(rec *record, o store.ClaimOptions) bool {
 	// A token is at least the time of its claim, so that it is unique even if the job was
 	// forgotten in between.
 	rec.Token = max(rec.Token+1, uint64(t.now))
-	rec.Version++
+	rec.Version, rec.UpdatedAt = rec.Version+1, max(t.now, rec.CreatedAt)
 	rec.State, rec.flight = job.Running, f
 	t.extend(f, until, false)
 	f.claimed, f.claim = true, claim{nonce: strings.Clone(o.Nonce), at: t.now, from: from, by: strings.Clone(o.By)}
-	f.token, f.version, f.expiredLeases = rec.Token, rec.Version, rec.ExpiredLeases
+	f.remember(rec)
 	t.writeClaim(f)
 	t.look(f.lane)
 	return true
@@ -245,7 +245,7 @@ func (t *txn) apply(rec *record, st *job.Settlement) store.Settled {
 		rec.NextAt = done.NextAt
 	}
 	rec.State, rec.Attempts, rec.Snoozes, rec.ExpiredLeases = done.To, st.Attempts, st.Snoozes, st.ExpiredLeases
-	rec.Version++
+	rec.Version, rec.UpdatedAt = rec.Version+1, max(t.now, rec.CreatedAt)
 	done.UID, done.Version = rec.UID, rec.Version
 	if st.Attempt != nil {
 		a := *st.Attempt

@@ -22,6 +22,7 @@ type flight struct {
 	claim         claim
 	token         uint64
 	version       uint64
+	updated       job.Instant
 	expiredLeases int
 }
 
@@ -97,6 +98,11 @@ func leaseFrom(timeout time.Duration, now job.Instant, o store.ClaimOptions) job
 	return now.Add(o.Lease)
 }
 
+// remember has the flight know what is not in the row of a claimed job.
+func (f *flight) remember(rec *record) {
+	f.token, f.version, f.updated, f.expiredLeases = rec.Token, rec.Version, rec.UpdatedAt, rec.ExpiredLeases
+}
+
 // writeClaim writes the claim of a flight, so that a restart knows of it.
 func (t *txn) writeClaim(f *flight) {
 	var w writer
@@ -106,6 +112,7 @@ func (t *txn) writeClaim(f *flight) {
 	w.uint(uint64(f.claim.from))
 	w.uint(f.token)
 	w.uint(f.version)
+	w.int(int64(f.updated))
 	w.int(int64(f.expiredLeases))
 	t.set(row(famClaim, f.key.Topic, f.key.ID), w.b)
 }
@@ -115,7 +122,7 @@ func (f *flight) readClaim(b []byte) error {
 	in := reader{b: b}
 	f.claimed = true
 	f.claim = claim{nonce: in.text(), by: in.text(), at: job.Instant(in.int()), from: job.State(in.uint())}
-	f.token, f.version, f.expiredLeases = in.uint(), in.uint(), int(in.int())
+	f.token, f.version, f.updated, f.expiredLeases = in.uint(), in.uint(), job.Instant(in.int()), int(in.int())
 	return in.err
 }
 

@@ -43,11 +43,12 @@ const (
 )
 
 // recordForm is the first byte of each record.
-const recordForm = 1
+const recordForm = 2
 
 // newRecord makes a record of a job, with its Spec.
 func newRecord(j *job.Job) *record {
 	rec := &record{Job: *j}
+	rec.UpdatedAt = max(rec.UpdatedAt, rec.CreatedAt)
 	rec.assignSpec(&j.Spec)
 	rec.Spec = job.Spec{}
 	if j.LastAttempt != nil {
@@ -155,7 +156,7 @@ func (r *record) encode() []byte {
 		state = r.Pending()
 	}
 	w.uint(uint64(state))
-	for _, at := range []job.Instant{r.CreatedAt, r.DueAt, r.NextAt, r.ExpiresAt} {
+	for _, at := range []job.Instant{r.CreatedAt, r.UpdatedAt, r.DueAt, r.NextAt, r.ExpiresAt} {
 		w.int(int64(at))
 	}
 	for _, n := range []int{r.Attempts, r.Snoozes, r.ExpiredLeases, int(r.Counted), r.countKeys} {
@@ -219,7 +220,7 @@ func decodeRecord(b []byte) (*record, error) {
 	}
 	r.lane, r.bizKey, r.order, r.timeout = lane, in.text(), in.text(), time.Duration(in.int())
 	r.State = job.State(in.uint())
-	for _, at := range []*job.Instant{&r.CreatedAt, &r.DueAt, &r.NextAt, &r.ExpiresAt} {
+	for _, at := range []*job.Instant{&r.CreatedAt, &r.UpdatedAt, &r.DueAt, &r.NextAt, &r.ExpiresAt} {
 		*at = job.Instant(in.int())
 	}
 	for _, n := range []*int{&r.Attempts, &r.Snoozes, &r.ExpiredLeases} {

@@ -83,7 +83,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 			}
 			return before, refused
 		}
-		j.Version = was.Version + 1
+		j.Version, j.UpdatedAt = was.Version+1, max(now, was.CreatedAt)
 		u := update{j: &j, was: was, next: followers(j.UID, j.Ended(was.State, job.ShedNothing))}
 		if err := s.change(ctx, true, u.apply); err != nil {
 			return job.Job{}, err
@@ -192,7 +192,7 @@ func (t *txn) reindex(old, fresh *record) {
 func (t *txn) rewrite(rec *record) {
 	t.set(rec.place.key(), rec.encode())
 	if f := rec.flight; f != nil && f.claimed {
-		f.token, f.version, f.expiredLeases = rec.Token, rec.Version, rec.ExpiredLeases
+		f.remember(rec)
 		t.writeClaim(f)
 	}
 }
@@ -202,7 +202,7 @@ func (t *txn) resume(rec *record, was *flight) {
 	f := t.launch(t.s.laneOf(rec.lane), entryOf(rec), was.until)
 	t.extend(f, was.until, was.ready)
 	f.claimed, f.claim = true, was.claim
-	f.token, f.version, f.expiredLeases = rec.Token, rec.Version, rec.ExpiredLeases
+	f.remember(rec)
 	t.writeClaim(f)
 	rec.flight = f
 	t.look(f.lane)

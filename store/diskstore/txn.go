@@ -252,6 +252,6 @@ func (r *record) overlay(f *flight) {
 	}
 	r.flight = f
 	if f.claimed {
-		r.State, r.Token, r.Version, r.ExpiredLeases = job.Running, f.token, f.version, f.expiredLeases
+		r.State, r.Token, r.Version, r.UpdatedAt, r.ExpiredLeases = job.Running, f.token, f.version, f.updated, f.expiredLeases
 	}
 }

@@ -47,7 +47,7 @@ func TestReportReadAsWritten(t *testing.T) {
 		want := rapid.Make[job.Report]().Draw(t, "report")
 		j := &want.Job
 		named(j.Spec.Callbacks)
-		j.NextAt, j.EndedAt, j.Token, j.CancelRequested = 0, 0, 0, false // they follow from the callback, or are of no use
+		j.NextAt, j.EndedAt, j.UpdatedAt, j.Token, j.CancelRequested = 0, 0, 0, 0, false // they follow from the callback, or are of no use
 		var got job.Report
 		if err := DecodeReport(AppendReport(nil, &want), &got); err != nil {
 			t.Fatal(err)

@@ -51,7 +51,7 @@ func (in *intake) meet(old job.Job) {
 // registration: the store decides the times.
 func (in *intake) prepare(now job.Instant) {
 	j := in.reg.Job(now.Add(headStart))
-	j.CreatedAt = now
+	j.CreatedAt, j.UpdatedAt = now, now
 	in.message = newMessage(j, now)
 	in.message.confirmed = unconfirmed
 	if in.old != nil { // the node that settled it may not have written its end yet

@@ -319,10 +319,11 @@ func (m *stored) scan(rows *sql.Rows) error {
 	var body, spec []byte
 	err := rows.Scan(&m.seq, &j.Topic, &j.ID, &j.UID, &j.CreatedAt, &j.DueAt, &j.ExpiresAt, &state,
 		&j.Attempts, &j.Snoozes, &j.ExpiredLeases, &token, &version, &cancel,
-		&j.NextAt, &j.Reason, &j.EndedAt, &body, &spec)
+		&j.NextAt, &j.Reason, &j.EndedAt, &j.UpdatedAt, &body, &spec)
 	if err != nil {
 		return err
 	}
+	j.UpdatedAt = max(j.UpdatedAt, j.CreatedAt) // a job in the place of another is registered after it
 	m.size = len(body) + len(spec)
 	m.bad = checkRow(state, token, version, int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases))
 	if m.bad == nil {

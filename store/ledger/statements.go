@@ -190,7 +190,7 @@ const (
 
 	// What stored.scan reads.
 	sqlStored = `SELECT m.seq, topic, id, uid, created, due, expires, status, attempts, snoozes, expired_leases, token,
-		version, cancel, next_at, reason, ended_at, body, spec
+		version, cancel, next_at, reason, ended_at, updated, body, spec
 		FROM message m LEFT JOIN payload p ON p.seq = m.seq `
 	// What messages take; a list of them follows.
 	sqlSizes = `SELECT seq, coalesce(length(body), 0) + length(spec) FROM payload WHERE seq`

@@ -102,7 +102,7 @@ func (is *countable) counted(sh *shard, adds []job.Add, answer string) (store.Co
 	}
 	if t.Changes(&c.Job) {
 		t.Apply(&c.Job, at)
-		c.Job.Version++
+		c.Job.Version, c.Job.UpdatedAt = c.Job.Version+1, max(at, c.Job.CreatedAt)
 	}
 	c.Tally = t
 	return c, nil

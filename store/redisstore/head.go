@@ -76,7 +76,8 @@ const (
 	fieldEnded
 	fieldExpires // for scripts
 	fieldLogs
-	fieldCount // twice the count, and 1 if the job has fired
+	fieldCount   // twice the count, and 1 if the job has fired
+	fieldUpdated // 0: when it was registered
 	fieldNonce
 	fieldReason
 	fieldMark

@@ -125,6 +125,9 @@ func (r *record) heads() (registeredHead, progressHead) {
 	if r.CancelRequested {
 		since.n[fieldCancel] = 1
 	}
+	if r.UpdatedAt > r.CreatedAt {
+		since.n[fieldUpdated] = int64(r.UpdatedAt)
+	}
 	since.n[fieldCount] = 2 * r.Counted
 	if r.Fired {
 		since.n[fieldCount]++
@@ -199,7 +202,8 @@ func decodeRegistration(key job.Key, registration string) (*record, error) {
 	uid := []byte(rest[:uidLen])
 	due := job.Instant(h.created + h.due)
 	r := &record{uid: uid, Job: job.Job{
-		Key: key, UID: ulid.ULID(uid).String(), Version: 1, CreatedAt: job.Instant(h.created), DueAt: due, NextAt: due,
+		Key: key, UID: ulid.ULID(uid).String(), Version: 1,
+		CreatedAt: job.Instant(h.created), UpdatedAt: job.Instant(h.created), DueAt: due, NextAt: due,
 	}}
 	if h.expires != never {
 		r.ExpiresAt = job.Instant(h.created + h.expires)
@@ -224,7 +228,7 @@ func (r *record) proceed(h progressHead) error {
 	if h.n[fieldNext] != 0 || r.State.Final() {
 		r.NextAt = h.instant(fieldNext)
 	}
-	r.EndedAt = h.instant(fieldEnded)
+	r.EndedAt, r.UpdatedAt = h.instant(fieldEnded), max(r.CreatedAt, h.instant(fieldUpdated))
 	r.Counted, r.Fired = h.n[fieldCount]/2, h.n[fieldCount]%2 == 1
 	r.nonce, r.mark, r.logs = h.nonce, h.mark, int(h.n[fieldLogs])
 	// An unfinished job's is of its last settlement, for a repetition of that.

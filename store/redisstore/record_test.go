@@ -35,7 +35,7 @@ func drawJob(t *rapid.T) job.Job {
 			Timeout: time.Duration(rapid.Int64Range(0, 60_000).Draw(t, "timeout")) * time.Millisecond,
 		},
 		State:     job.State(rapid.IntRange(0, int(job.Expired)).Draw(t, "state")),
-		CreatedAt: created, DueAt: later("due"), NextAt: created + 1, ExpiresAt: later("expires"), EndedAt: later("ended"),
+		CreatedAt: created, UpdatedAt: max(created, later("updated")), DueAt: later("due"), NextAt: created + 1, ExpiresAt: later("expires"), EndedAt: later("ended"),
 		Attempts: rapid.IntRange(0, 2000).Draw(t, "attempts"), Snoozes: rapid.IntRange(0, 100).Draw(t, "snoozes"),
 		ExpiredLeases: rapid.IntRange(0, 10).Draw(t, "expired leases"), Token: rapid.Uint64Range(0, 1<<40).Draw(t, "token"),
 		Version: rapid.Uint64Range(0, 1<<40).Draw(t, "version"), CancelRequested: rapid.Bool().Draw(t, "cancel"),

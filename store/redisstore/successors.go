@@ -190,6 +190,7 @@ func (s *Store) settledRecord(old *record, t *job.Settlement, r *store.Settled) 
 	fresh := newRecord(old.Job, log)
 	fresh.State, fresh.Reason, fresh.NextAt, fresh.EndedAt = r.To, r.Reason, r.NextAt, r.EndedAt
 	fresh.Attempts, fresh.Snoozes, fresh.ExpiredLeases = t.Attempts, t.Snoozes, t.ExpiredLeases
+	fresh.UpdatedAt = max(r.Now, fresh.CreatedAt)
 	fresh.Version, fresh.nonce, fresh.mark = r.Version, settledNonce, old.mark
 	return fresh
 }

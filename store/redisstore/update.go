@@ -35,7 +35,7 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 			// Its hint may name another lane now; as a pending job it is carried again.
 			fresh.State = fresh.Pending()
 		}
-		fresh.Version++
+		fresh.Version, fresh.UpdatedAt = fresh.Version+1, max(old.now, fresh.CreatedAt)
 		fresh.mark = newMark()
 		written, err := s.putUpdated(ctx, sh, old, fresh)
 		switch {

@@ -73,6 +73,7 @@ var carryCases = []testCase{
 		j := f.get(due.Key)
 		equal(f, "state", j.State, job.Ready)
 		equal(f, "version", j.Version, due.Version)
+		equal(f, "updated at", j.UpdatedAt, due.UpdatedAt)
 		equal(f, "counts", f.states("t"), map[job.State]int64{job.Waiting: 1, job.Ready: 1})
 		equal(f, "hints", f.depth().ReadyList, 1)
 		equal(f, "ready jobs", keys(f.list(store.Query{States: stateOf(job.Ready)})), []string{"t/due"})

@@ -28,6 +28,7 @@ var claimCases = []testCase{
 		equal(f, "expired leases", c.Job.ExpiredLeases, 0)
 		equal(f, "token is set", c.Job.Token > was.Token, true)
 		equal(f, "version", c.Job.Version, was.Version+1)
+		f.between("updated at", c.Job.UpdatedAt, before, c.Now)
 		equal(f, "the stored job", f.get(r.Key), c.Job)
 		equal(f, "counts", f.states("t"), map[job.State]int64{job.Running: 1})
 		equal(f, "running jobs", keys(f.list(store.Query{States: stateOf(job.Running)})), []string{"t/a"})

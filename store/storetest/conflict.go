@@ -177,7 +177,7 @@ var conflictCases = []testCase{
 			j := f.get(r.Key)
 			if move.want == store.Moved {
 				f.between("due", j.DueAt, from.Add(move.to), f.now().Add(move.to))
-				before.DueAt, before.NextAt, before.Version = j.DueAt, j.DueAt, j.Version
+				before.DueAt, before.NextAt, before.Version, before.UpdatedAt = j.DueAt, j.DueAt, j.Version, j.UpdatedAt
 			}
 			equal(f, "what it was, but for its due time", j, before)
 		}

@@ -44,7 +44,9 @@ var countCases = []testCase{
 	{name: "count/makes a job due at its target, once", options: Options{Retention: long}, run: func(f *fixture) {
 		r := reg("t", "a", delay(long), counting(3, job.DeadlineFires))
 		registered := f.add(r)
-		equal(f, "answer", f.count(r.Key, 2, "").Tally.Added, []job.Added{{Count: 2}})
+		counted := f.count(r.Key, 2, "")
+		equal(f, "answer", counted.Tally.Added, []job.Added{{Count: 2}})
+		equal(f, "updated at", f.get(r.Key).UpdatedAt, counted.Now)
 		equal(f, "carried below the target", len(f.carry(carryOptions)), 0)
 		j := f.get(r.Key)
 		equal(f, "count", j.Counted, 2)

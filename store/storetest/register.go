@@ -24,6 +24,7 @@ var registerCases = []testCase{
 		equal(f, "expires at", j.ExpiresAt, j.CreatedAt.Add(2*long))
 		equal(f, "attempts", j.Attempts, 0)
 		equal(f, "version is set", j.Version > 0, true)
+		equal(f, "updated at", j.UpdatedAt, j.CreatedAt)
 		equal(f, "the stored job", f.get(r.Key), j)
 		equal(f, "counts", f.states("t"), map[job.State]int64{job.Waiting: 1})
 		equal(f, "carried", f.carry(carryOptions), nil)

@@ -17,7 +17,7 @@ func restorable(topic, id string, state job.State) job.Job {
 	j := job.Job{
 		Key: job.Key{Topic: topic, ID: id}, UID: uidFor(topic, id), State: state,
 		Spec:      job.Spec{Destination: urlA, BizKey: "b", Body: []byte("x")},
-		CreatedAt: past, DueAt: past + 1, NextAt: past + 7_000, Token: 5, Version: 9,
+		CreatedAt: past, UpdatedAt: past + 8_000, DueAt: past + 1, NextAt: past + 7_000, Token: 5, Version: 9,
 	}
 	switch {
 	case state.Final():

@@ -180,7 +180,7 @@ func (f *fixture) checkOutcome(row settleRow, c store.Claimed) {
 		wantJob.LastAttempt = &before[len(before)-1]
 	}
 	wantJob.State, wantJob.NextAt, wantJob.EndedAt = row.to, want.NextAt, want.EndedAt
-	wantJob.Attempts, wantJob.Snoozes, wantJob.Version = row.attempts, row.snoozes, c.Job.Version+1
+	wantJob.Attempts, wantJob.Snoozes, wantJob.Version, wantJob.UpdatedAt = row.attempts, row.snoozes, c.Job.Version+1, done.Now
 	wantJob.Reason = "" // why a job ended, so not while it goes on
 	if row.to.Final() {
 		wantJob.Reason = row.reason

@@ -163,7 +163,7 @@ func (f *fixture) updating(key job.Key, change func(*job.Job, job.Instant) error
 		if err != nil && (again == nil || !errors.Is(err, again)) {
 			f.Fatalf("Update: %v", err)
 		}
-		j.Version = 0
+		j.Version, j.UpdatedAt = 0, 0
 		return j
 	}
 }
@@ -171,7 +171,7 @@ func (f *fixture) updating(key job.Key, change func(*job.Job, job.Instant) error
 // withoutVersions: a second update that changes nothing may count as one.
 func (o observed) withoutVersions() observed {
 	for i := range o.Jobs {
-		o.Jobs[i].Version = 0
+		o.Jobs[i].Version, o.Jobs[i].UpdatedAt = 0, 0
 	}
 	return o
 }

@@ -26,6 +26,7 @@ var updateCases = []testCase{
 		equal(f, "next at", j.NextAt, now.Add(2*long))
 		equal(f, "due at", j.DueAt, j.NextAt)
 		equal(f, "version", j.Version, was.Version+1)
+		equal(f, "updated at", j.UpdatedAt, now)
 		equal(f, "the stored job", f.get(was.Key), j)
 	}},
 	{name: "update/a refusal stores nothing", options: Options{}, run: func(f *fixture) {

@@ -296,6 +296,25 @@ func (c *Collection[T]) Update(ctx context.Context, name string, change func(d *
 	return d, err
 }
 
+// Rewrite writes a document as it is, with its stamp, if stale says so of the stored content. So
+// Options.Seal seals it anew. Errors: Document.Err, and store.ErrConflict after many tries. A
+// missing document is none.
+func (c *Collection[T]) Rewrite(ctx context.Context, name string, stale func(data []byte) bool) (rewritten bool, err error) {
+	err = again(func() error {
+		rewritten = false
+		d, err := c.Get(ctx, name)
+		if errors.Is(err, store.ErrNotFound) || err == nil && !stale(d.Data) {
+			return nil
+		}
+		if err == nil {
+			err = c.Put(ctx, &d)
+		}
+		rewritten = err == nil
+		return err
+	})
+	return rewritten, err
+}
+
 // replace writes the changed document, or deletes it when it is blank.
 func (c *Collection[T]) replace(ctx context.Context, d *Document[T]) error {
 	plain, newer, err := encode(&d.Value, d.plain)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 )
 
@@ -17,14 +18,13 @@ const DefaultNamespace = "default"
 
 // Key is an API key without its token. Its JSON is the content of a document.
 type Key struct {
-	ID string `json:"-"`
+	documents.Stamp        // zero for keys of the settings
+	ID              string `json:"-"`
 	// Name is a label for people, in lists and in the log.
 	Name  string `json:"name,omitempty"`
 	Scope Scope  `json:"scope"`
 	// Namespace is the namespace of the nodes that accept the key.
 	Namespace string `json:"namespace"`
-	// CreatedAt is zero for keys of the settings.
-	CreatedAt job.Instant `json:"created_at"`
 	// ExpiresAt is the end of the key's validity; zero: none.
 	ExpiresAt job.Instant `json:"expires_at,omitempty"`
 	// Topics restricts the key to topics; empty: all.

@@ -30,7 +30,7 @@ type Draft struct {
 
 // make creates a key. The error is a *job.ValidationError.
 func (d Draft) make(namespace string, now job.Instant) (Token, Key, error) {
-	k := Key{Namespace: namespace, CreatedAt: now}
+	k := Key{Namespace: namespace}
 	var f job.Findings
 	read := func(field job.Field, name, value string) { f.Check(field, keyFields[name](&k, value)) }
 	read("scope", "scope", d.Scope)
@@ -89,10 +89,51 @@ func (k *Keyring) Create(ctx context.Context, d Draft) (Token, Key, error) {
 	}
 	if !k.current.Load().complete {
 		_ = k.refresh(ctx) // else Run makes the key valid here
-		return token, key, nil
+		return token, stored.Value, nil
 	}
-	k.replace(key.ID, k.newEntry(key, stored.Version))
-	return token, key, nil
+	k.replace(key.ID, k.newEntry(stored.Value, stored.Version))
+	return token, stored.Value, nil
+}
+
+// Key reads a key. Errors: ErrNoKey, or the store's.
+func (k *Keyring) Key(ctx context.Context, id string) (Key, error) {
+	if fixed := k.fixed[id]; fixed != nil {
+		return fixed.key, nil
+	}
+	if !k.canStore(id) {
+		return Key{}, ErrNoKey
+	}
+	d, err := k.docs.Get(ctx, id)
+	if errors.Is(err, store.ErrNewer) { // an unreadable key has an id only, as in lists
+		return Key{ID: id, Stored: true}, nil
+	}
+	return d.Value, err
+}
+
+// State is whether a key is accepted.
+type State string
+
+// The states of a key.
+const (
+	Active     State = "active"
+	Expired    State = "expired"
+	Unreadable State = "unreadable" // stored by a newer version, or damaged
+)
+
+// State returns the state of a key at this moment.
+func (k *Keyring) State(key *Key) State {
+	switch {
+	case key.Scope == Nobody:
+		return Unreadable
+	case key.Expired(job.InstantOf(k.opts.Clock.Now())):
+		return Expired
+	}
+	return Active
+}
+
+// canStore reports whether a key with the id can be in the store.
+func (k *Keyring) canStore(id string) bool {
+	return k.opts.Store != nil && len(id) == idLength && isTokenText(id)
 }
 
 // List reads all keys: the ones of this node's settings first, each group by name and id.
@@ -120,33 +161,39 @@ func (k *Keyring) List(ctx context.Context) ([]Key, error) {
 	return keys, nil
 }
 
-// Revoke deletes a stored key. It is invalid on this node at once, on the others within
-// Freshness. Errors: ErrNoKey, ErrFixedKey, or the store's.
-func (k *Keyring) Revoke(ctx context.Context, id string) error {
+// Allow decides whether a key may be revoked. Its error is returned.
+type Allow func(*Key) error
+
+// Revoke deletes a stored key that all of allow accept. It is invalid on this node at once, on the
+// others within Freshness. Errors: ErrNoKey, ErrFixedKey, those of allow, or the store's.
+func (k *Keyring) Revoke(ctx context.Context, id string, allow ...Allow) error {
 	switch {
 	case k.fixed[id] != nil:
 		return ErrFixedKey
-	case k.opts.Store == nil || len(id) != idLength || !isTokenText(id):
+	case !k.canStore(id):
 		return ErrNoKey
 	}
-	err := k.docs.Remove(ctx, id, func(*documents.Document[Key]) error { return nil })
-	notFound := errors.Is(err, store.ErrNotFound)
-	if err != nil && !notFound {
-		return err
+	err := k.docs.Remove(ctx, id, func(d *documents.Document[Key]) error {
+		for _, allowed := range allow {
+			if err := allowed(&d.Value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil || errors.Is(err, ErrNoKey) {
+		k.replace(id, nil)
 	}
-	k.replace(id, nil)
-	if notFound {
-		return ErrNoKey
-	}
-	return nil
+	return err
 }
 
 // collection returns the documents of keys. An older duehook must not grant more with a
 // key than a newer one meant: an unknown field makes it unreadable.
 func collection(s store.Documents, clock job.Clock, fixed int) *documents.Collection[Key] {
 	return documents.New(documents.Options[Key]{
-		Store: s, Kind: documentKind, Strict: true, Max: MaxKeys - fixed, Full: ErrTooManyKeys, Clock: clock,
-		New: func(id string) Key { return Key{ID: id, Stored: true} },
+		Store: s, Kind: documentKind, Strict: true, Max: MaxKeys - fixed, Full: ErrTooManyKeys, Missing: ErrNoKey, Clock: clock,
+		Stamp: func(k *Key) *documents.Stamp { return &k.Stamp },
+		New:   func(id string) Key { return Key{ID: id, Stored: true} },
 		Check: func(k *Key) error {
 			if k.Scope == Nobody || k.Digest == (Digest{}) {
 				return errors.New("scope or sha256 is missing")

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -23,9 +24,10 @@ func TestCreateListRevoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	now := job.InstantOf(clock.Now())
 	want := Key{
 		ID: token.id(), Name: "ci", Scope: Write, Namespace: "shop", Stored: true, Digest: token.digest(),
-		CreatedAt: job.InstantOf(clock.Now()), ExpiresAt: job.InstantOf(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)), Rate: Rate{10, time.Second},
+		Stamp: documents.Stamp{CreatedAt: now, UpdatedAt: now, Version: uint64(now)}, ExpiresAt: job.InstantOf(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)), Rate: Rate{10, time.Second},
 	}
 	if diff := cmp.Diff(want, key); diff != "" {
 		t.Error(diff)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -193,7 +194,7 @@ func TestLimitsOutliveARefresh(t *testing.T) {
 func TestUnreadableDocumentsAreNoKeys(t *testing.T) {
 	docs, log := newDocuments(), &lockedBuffer{}
 	token := newToken()
-	good := string(encodeKey(&Key{Scope: Read, Namespace: "shop", Digest: token.digest(), CreatedAt: 1}).Data)
+	good := string(encodeKey(&Key{Scope: Read, Namespace: "shop", Digest: token.digest(), Stamp: documents.Stamp{CreatedAt: 1}}).Data)
 	for name, data := range map[string]string{
 		"aaaaaaa2":  `not JSON`,
 		"aaaaaaa3":  `{"scope":"read","namespace":"shop","created_at":1,"only_from":"10.0.0.0/8","sha256":"` + someDigest + `"}`,

@@ -6,6 +6,7 @@ package events
 
 import (
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // Type is the type of an event.
@@ -64,6 +65,54 @@ type Event struct {
 	Error    string      `json:"r,omitempty"` // class of an attempt's error
 	Reason   string      `json:"w,omitempty"` // why a job ended
 	NextAt   job.Instant `json:"x,omitempty"`
+
+	Facts
+}
+
+// Facts are what filters ask of the job of an event, and clients are not shown.
+type Facts struct {
+	BizKey    string       `json:"b,omitempty"`
+	OrderKey  string       `json:"k,omitempty"`
+	Group     string       `json:"g,omitempty"`
+	Dialect   string       `json:"y,omitempty"`
+	Labels    []job.Label  `json:"l,omitempty"`
+	Priority  job.Priority `json:"p,omitempty"`
+	CreatedAt job.Instant  `json:"d,omitempty"`
+}
+
+// of sets the facts, and the schedule that made the job.
+func (e *Event) of(j *job.Job) {
+	s := &j.Spec
+	e.Facts = Facts{
+		BizKey: s.BizKey, OrderKey: s.OrderKey, Dialect: s.DialectName(), Labels: s.Labels, Priority: s.Priority, CreatedAt: j.CreatedAt,
+	}
+	if s.Group != nil {
+		e.Group = s.Group.Group
+	}
+	if s.Occurrence != nil {
+		e.Schedule = s.Occurrence.Schedule
+	}
+}
+
+// Matches reports whether a filter selects the job of the event, or what else it is about. Filters
+// of states and of due times select every event.
+func (e *Event) Matches(q store.Query) bool {
+	if e.JobID == "" && (q.Priority != 0 || q.CreatedFrom != 0 || q.CreatedTo != 0) {
+		return false
+	}
+	q.States, q.DueFrom, q.DueTo = nil, 0, 0
+	j := job.Job{Key: job.Key{Topic: e.Topic, ID: e.JobID}, UID: e.UID, Reason: e.Reason, CreatedAt: e.CreatedAt}
+	j.Spec = job.Spec{
+		Destination: job.Destination(e.Endpoint), BizKey: e.BizKey, OrderKey: e.OrderKey, Labels: e.Labels, Priority: e.Priority,
+		Occurrence: &job.Occurrence{Schedule: e.Schedule},
+	}
+	if e.Dialect != "" {
+		j.Spec.Dialect = &job.Dialect{Name: e.Dialect}
+	}
+	if e.Group != "" {
+		j.Spec.Group = &job.Membership{Group: e.Group}
+	}
+	return q.Matches(&j)
 }
 
 // MaxID is the longest ID of an event, in characters.

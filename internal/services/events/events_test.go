@@ -114,7 +114,15 @@ func (r *rig) equal(what string, got, want any, options ...cmp.Option) {
 }
 
 func registration(id string) store.Registration {
-	return store.Registration{Key: job.Key{Topic: "t", ID: id}, UID: "uid-" + id, Spec: job.Spec{Destination: "https://shop.example/hook"}}
+	return store.Registration{Key: job.Key{Topic: "t", ID: id}, UID: "uid-" + id, Spec: job.Spec{
+		Destination: "https://shop.example/hook", BizKey: "biz-" + id, Labels: []job.Label{{Key: "shop", Value: "7"}},
+		Group: &job.Membership{Group: "all"}, Occurrence: &job.Occurrence{Schedule: "nightly"}, Priority: 2, Dialect: &job.Dialect{Name: "qstash"},
+	}}
+}
+
+// factsOf are those of a registration.
+func factsOf(id string, created job.Instant) Facts {
+	return Facts{BizKey: "biz-" + id, Group: "all", Dialect: "qstash", Labels: []job.Label{{Key: "shop", Value: "7"}}, Priority: 2, CreatedAt: created}
 }
 
 // Each change that a node makes in the store is an event on all nodes.
@@ -154,7 +162,7 @@ func TestChangesAreEvents(t *testing.T) {
 			r.Error(err)
 		}
 		one := func(typ Type, id string) Event {
-			return Event{Type: typ, At: now, Topic: "t", JobID: id, UID: "uid-" + id, Endpoint: endpoint}
+			return Event{Type: typ, At: now, Topic: "t", JobID: id, UID: "uid-" + id, Endpoint: endpoint, Schedule: "nightly", Facts: factsOf(id, now)}
 		}
 		due := func(e Event, at job.Instant) Event { e.NextAt = at; return e }
 		cancelled := one(Cancelled, "b")
@@ -174,11 +182,14 @@ func TestChangesAreEvents(t *testing.T) {
 func TestSettlements(t *testing.T) {
 	attempt := &job.Attempt{Number: 2, Status: 503, Error: "http_503"}
 	s := job.Settlement{Key: job.Key{Topic: "t", ID: "1"}, Lane: job.Lane{Topic: "t", Endpoint: "e"}, Attempts: 2, Attempt: attempt}
+	claimed := registration("1").Job(3)
+	s.Claimed = &claimed
 	for to, want := range map[job.State]Type{
 		job.Delivered: Delivered, job.Dead: Dead, job.Expired: Expired, job.Cancelled: Cancelled, job.Retrying: Failed,
 	} {
 		e, ok := settlement(&s, &store.Settled{To: to, Reason: "why", NextAt: 9, Now: 5, UID: "u"})
 		wantEvent := Event{Type: want, At: 5, Topic: "t", JobID: "1", UID: "u", Endpoint: "e", Attempts: 2, Status: 503, Error: "http_503", Reason: "why"}
+		wantEvent.Schedule, wantEvent.Facts = "nightly", factsOf("1", 3)
 		if !to.Final() {
 			wantEvent.NextAt = 9
 		}

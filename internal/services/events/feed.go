@@ -51,6 +51,7 @@ func of(t Type, j *job.Job, at job.Instant) Event {
 	if !j.State.Final() {
 		e.NextAt = j.NextAt
 	}
+	e.of(j)
 	return e
 }
 
@@ -73,6 +74,9 @@ func settlement(s *job.Settlement, r *store.Settled) (Event, bool) {
 	e := Event{
 		At: r.Now, Topic: s.Key.Topic, JobID: s.Key.ID, UID: r.UID, Endpoint: s.Lane.Endpoint,
 		Attempts: s.Attempts, Reason: r.Reason, NextAt: r.NextAt,
+	}
+	if s.Claimed != nil {
+		e.of(s.Claimed)
 	}
 	if a := s.Attempt; a != nil {
 		e.Status, e.Error = a.Status, a.Error

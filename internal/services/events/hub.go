@@ -30,7 +30,7 @@ const (
 	lingering     = time.Minute // for watchers that come back
 	maxPending    = 1000        // events of a node within flushEvery
 	routineShare  = maxPending * 4 / 5
-	perMessage    = 100 // with names of full length, a message is below store.MaxMessage
+	perMessage    = 40 // with names of full length, a message is below store.MaxMessage
 	remembered    = 5000
 	publishWithin = 2 * time.Second
 )

@@ -37,6 +37,7 @@ func WriteJob(w *jsonout.Writer, j *job.Job, policy retrypolicy.Policy) {
 	}
 	w.NumberIfAny("rounds", s.Rounds())
 	w.Instant("created_at", j.CreatedAt)
+	w.Instant("updated_at", j.UpdatedAt)
 	w.Instant("next_at", j.NextAt)
 	w.Integer("attempts", j.Attempts)
 	w.Integer("max_attempts", policy.For(s.Retry).MaxAttempts())

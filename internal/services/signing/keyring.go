@@ -79,7 +79,7 @@ type Keyring struct {
 	keys  atomic.Pointer[sealer]
 	clock job.Clock
 	log   *slog.Logger
-	docs  *documents.Collection[[]keptSecret]
+	docs  *documents.Collection[kept]
 	pairs []*Pair // of dialects; made before the first call
 
 	missingKey   func(mayMake bool) (MasterKey, error)
@@ -140,11 +140,12 @@ func New(o Options) (*Keyring, error) {
 	}
 	keys := sealer(o.MasterKeys)
 	k.keys.Store(&keys)
-	k.docs = documents.New(documents.Options[[]keptSecret]{
+	k.docs = documents.New(documents.Options[kept]{
 		Store: o.Documents, Kind: documentKind,
 		Seal: func(name string, plain []byte) ([]byte, error) { return k.keys.Load().seal(name, plain) },
 		Open: func(name string, data []byte) ([]byte, error) { return k.keys.Load().open(name, data) },
-		Max:  MaxTopics + 1, Full: ErrTooManyTopics, Clock: o.Clock, // the default is one of them
+		Max:  MaxTopics + 1, Full: ErrTooManyTopics, Missing: ErrNoSecret, Clock: o.Clock, // the default is one of them
+		Stamp: func(v *kept) *documents.Stamp { return &v.Stamp },
 	})
 	k.known.Store(&snapshot{err: errUnread})
 	return k, nil

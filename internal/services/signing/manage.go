@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/documents"
@@ -37,9 +36,10 @@ const (
 
 // Info describes the secrets of a topic without revealing them.
 type Info struct {
-	Topic   string // empty: the default
-	Source  Source
-	Secrets []SecretInfo // newest first
+	documents.Stamp        // zero if the topic has none of its own, and for those of the settings
+	Topic           string // empty: the default
+	Source          Source
+	Secrets         []SecretInfo // newest first
 }
 
 // SecretInfo describes one secret.
@@ -92,7 +92,7 @@ func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
 	if err := k.alone(ctx, k.completeKeys); err != nil {
 		return "", err
 	}
-	err = k.change(ctx, "", func(_ context.Context, d *stored, kept ring) (ring, error) {
+	_, err = k.change(ctx, "", func(_ context.Context, d *stored, kept ring) (ring, error) {
 		made = ""
 		if d.Version != 0 {
 			if kept[0].secret == k.candidate { // an earlier write whose answer was lost
@@ -146,53 +146,80 @@ func (k *Keyring) Info(ctx context.Context, topic string) (Info, error) {
 	if checkTopic(&f, topic); f.Err() != nil {
 		return Info{}, f.Err()
 	}
-	r, source, err := k.effective(ctx, topic)
+	d, r, err := k.own(ctx, topic)
+	source := sourceOf(topic)
+	if topic != "" && errors.Is(err, ErrNoSecret) {
+		d, source = stored{}, SourceDefault
+		_, r, err = k.own(ctx, "")
+	}
 	if err != nil {
 		return Info{}, err
 	}
-	return r.at(job.InstantOf(k.clock.Now())).info(topic, source), nil
+	if source == SourceDefault && k.configured.Load() != nil {
+		source = SourceSettings
+	}
+	info := r.at(job.InstantOf(k.clock.Now())).info(topic, source)
+	info.Stamp = d.Value.Stamp
+	return info, nil
 }
 
 // Set replaces the secret of a topic; "" is the default. The secrets that signed for the
 // topic before continue to sign beside it for the overlap. Setting the current secret
-// again only ends later overlaps. A *job.ValidationError reports invalid arguments. Other
-// errors wrap ErrConfigured, ErrTooManySecrets, ErrTooManyTopics, ErrNoMasterKey, ErrMasterKey or
-// ErrDamaged, or are the store's.
-func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Duration) (Change, error) {
+// again only ends later overlaps. All of allow must accept the secrets of before. A
+// *job.ValidationError reports invalid arguments. Other errors wrap ErrConfigured,
+// ErrTooManySecrets, ErrTooManyTopics, ErrNoMasterKey, ErrMasterKey or ErrDamaged, or are those of
+// allow or the store.
+func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Duration, allow ...Allow) (Change, error) {
 	var f job.Findings
 	checkChange(&f, topic, overlap)
 	s, err := ParseSecret(secret)
 	if f.Check("secret", err); f.Err() != nil {
 		return Change{}, f.Err()
 	}
-	return k.replace(ctx, topic, s, overlap)
+	return k.replace(ctx, topic, s, overlap, allow)
 }
 
 // Rotate is Set with a new random secret. It returns the text form of the secret, which
 // no later call does.
-func (k *Keyring) Rotate(ctx context.Context, topic string, overlap time.Duration) (string, Change, error) {
+func (k *Keyring) Rotate(ctx context.Context, topic string, overlap time.Duration, allow ...Allow) (string, Change, error) {
 	var f job.Findings
 	if checkChange(&f, topic, overlap); f.Err() != nil {
 		return "", Change{}, f.Err()
 	}
 	s := NewSecret()
-	change, err := k.replace(ctx, topic, s, overlap)
+	change, err := k.replace(ctx, topic, s, overlap, allow)
 	if err != nil {
 		return "", Change{}, err
 	}
 	return s.Reveal(), change, nil
 }
 
-func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap time.Duration) (Change, error) {
+// Allow decides on a change of the secrets with a stamp, which is zero without any. Its error is
+// returned.
+type Allow func(documents.Stamp) error
+
+func allowed(s documents.Stamp, allow []Allow) error {
+	for _, allowed := range allow {
+		if err := allowed(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap time.Duration, allow []Allow) (Change, error) {
 	var change Change
 	if topic == "" && k.configured.Load() != nil {
 		return change, ErrConfigured
 	}
-	err := k.change(ctx, topic, func(ctx context.Context, d *stored, old ring) (ring, error) {
+	d, err := k.change(ctx, topic, func(ctx context.Context, d *stored, old ring) (ring, error) {
+		if err := allowed(d.Value.Stamp, allow); err != nil {
+			return nil, err
+		}
 		first := d.Version == 0
 		if first && topic != "" { // the default signed before
 			var err error
-			if old, _, err = k.effective(ctx, ""); err != nil && !errors.Is(err, ErrNoSecret) {
+			if _, old, err = k.own(ctx, ""); err != nil && !errors.Is(err, ErrNoSecret) {
 				return nil, err
 			}
 		}
@@ -206,6 +233,7 @@ func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap t
 		}
 		return next, nil
 	})
+	change.Stamp = d.Value.Stamp
 	return change, err
 }
 
@@ -217,13 +245,13 @@ func sourceOf(topic string) Source {
 }
 
 // Delete deletes a topic's own secrets, also damaged ones. The default then signs for
-// the topic. The error is ErrNoSecret if the topic has none.
-func (k *Keyring) Delete(ctx context.Context, topic string) error {
+// the topic. The error is ErrNoSecret if the topic has none, or that of allow.
+func (k *Keyring) Delete(ctx context.Context, topic string, allow ...Allow) error {
 	if err := job.CheckName(topic); err != nil {
 		return job.Invalid("topic", err.Error())
 	}
 	return k.alone(ctx, func(ctx context.Context) error {
-		err := k.docs.Remove(ctx, topic, func(*stored) error { return nil })
+		err := k.docs.Remove(ctx, topic, func(d *stored) error { return allowed(d.Value.Stamp, allow) })
 		if errors.Is(err, store.ErrNotFound) {
 			err = fmt.Errorf("topic %q has %w of its own", topic, ErrNoSecret)
 		}
@@ -243,35 +271,33 @@ func (k *Keyring) Reseal(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	done, failed := 0, []error(nil)
-	for i := range docs {
-		resealed := false
-		err := k.change(ctx, strings.TrimPrefix(docs[i].Name, defaultName), func(_ context.Context, d *stored, r ring) (ring, error) {
-			if resealed = d.Version != 0 && !k.keys.Load().upToDate(d.Data); !resealed {
-				return nil, documents.ErrKept
-			}
-			return r, nil
-		})
-		if err != nil {
-			failed = append(failed, err)
-		} else if resealed {
-			done++
-		}
-	}
-	for _, p := range k.pairs {
-		resealed, err := p.reseal(ctx)
+	note := func(resealed bool, err error) {
 		if failed = append(failed, err); resealed {
 			done++
 		}
 	}
+	for i := range docs {
+		resealed, err := k.docs.Rewrite(ctx, docs[i].Name, k.sealedBefore)
+		if errors.Is(err, store.ErrNewer) {
+			err = errNoList
+		}
+		note(resealed, err)
+	}
+	for _, p := range k.pairs {
+		note(p.docs.Rewrite(ctx, p.name, k.sealedBefore))
+	}
 	return done, errors.Join(failed...)
 }
 
-// change replaces the secrets of a topic, "" for the default, by compare-and-swap. to gets
-// the current ones; without any, the document has version 0.
-func (k *Keyring) change(ctx context.Context, topic string, to func(ctx context.Context, d *stored, r ring) (ring, error)) error {
-	return k.alone(ctx, func(ctx context.Context) error {
+// sealedBefore reports whether a document is sealed with another key than the first one.
+func (k *Keyring) sealedBefore(data []byte) bool { return !k.keys.Load().upToDate(data) }
+
+// change replaces the secrets of a topic, "" for the default, by compare-and-swap, and returns their
+// document. to gets the current ones; without any, the document has version 0.
+func (k *Keyring) change(ctx context.Context, topic string, to func(ctx context.Context, d *stored, r ring) (ring, error)) (d stored, err error) {
+	err = k.alone(ctx, func(ctx context.Context) (err error) {
 		var next ring
-		d, err := k.docs.Update(ctx, documentName(topic), func(d *stored) (err error) {
+		d, err = k.docs.Update(ctx, documentName(topic), func(d *stored) (err error) {
 			var old ring
 			if d.Version != 0 {
 				if old, err = ringOf(d); err != nil {
@@ -279,7 +305,7 @@ func (k *Keyring) change(ctx context.Context, topic string, to func(ctx context.
 				}
 			}
 			next, err = to(ctx, d, old)
-			d.Value = next.kept()
+			d.Value.Secrets = next.kept()
 			return err
 		})
 		if d.Err != nil {
@@ -290,6 +316,7 @@ func (k *Keyring) change(ctx context.Context, topic string, to func(ctx context.
 		}
 		return err
 	})
+	return d, err
 }
 
 // alone makes a change while it holds storeCalls.
@@ -303,22 +330,18 @@ func (k *Keyring) alone(ctx context.Context, do func(ctx context.Context) error)
 	return do(ctx)
 }
 
-// effective returns the ring that signs for the topic, from the store.
-func (k *Keyring) effective(ctx context.Context, topic string) (ring, Source, error) {
+// own returns the secrets of a topic, or the default ones for "", and their document; that is empty
+// for the default of the settings. The error is ErrNoSecret if there are none.
+func (k *Keyring) own(ctx context.Context, topic string) (stored, ring, error) {
 	if configured := k.configured.Load(); configured != nil && topic == "" {
-		return *configured, SourceSettings, nil
+		return stored{}, *configured, nil
 	}
 	d, err := k.docs.Get(ctx, documentName(topic))
-	switch {
-	case d.Version != 0:
+	if d.Version != 0 {
 		r, err := ringOf(&d)
-		return r, sourceOf(topic), err
-	case !errors.Is(err, store.ErrNotFound):
-		return nil, "", err
-	case topic == "":
-		return nil, "", ErrNoSecret
+		return d, r, err
 	}
-	return k.effective(ctx, "")
+	return stored{}, nil, err
 }
 
 func checkChange(f *job.Findings, topic string, overlap time.Duration) {

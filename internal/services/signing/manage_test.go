@@ -12,6 +12,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	kit "github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -177,7 +178,8 @@ func TestInfo(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := start.Add(time.Minute)
-	want = signing.Info{Topic: "t", Source: signing.SourceTopic, Secrets: []signing.SecretInfo{
+	stamp := kit.Stamp{CreatedAt: now, UpdatedAt: now, Version: uint64(now)}
+	want = signing.Info{Stamp: stamp, Topic: "t", Source: signing.SourceTopic, Secrets: []signing.SecretInfo{
 		{ID: parsed(t, own).ID(), CreatedAt: now},
 		{ID: parsed(t, n.made).ID(), CreatedAt: start, EndsAt: now.Add(time.Hour)},
 	}}

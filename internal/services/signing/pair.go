@@ -104,14 +104,3 @@ func (p *Pair) update(ctx context.Context, to func(d *documents.Document[KeyPair
 	}
 	return err
 }
-
-// reseal encrypts the keys with the first master key, and reports whether that changed them.
-func (p *Pair) reseal(ctx context.Context) (done bool, err error) {
-	_, err = p.docs.Update(ctx, p.name, func(d *documents.Document[KeyPair]) error {
-		if done = d.Version != 0 && !p.ring.keys.Load().upToDate(d.Data); !done {
-			return documents.ErrKept
-		}
-		return nil
-	})
-	return done && err == nil, err
-}

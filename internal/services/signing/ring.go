@@ -100,27 +100,35 @@ type keptSecret struct {
 
 // kept returns the stored form of r.
 func (r ring) kept() []keptSecret {
-	kept := make([]keptSecret, len(r))
+	secrets := make([]keptSecret, len(r))
 	for i, s := range r {
-		kept[i] = keptSecret{Secret: s.secret.Reveal(), Created: s.created, Ends: s.ends}
+		secrets[i] = keptSecret{Secret: s.secret.Reveal(), Created: s.created, Ends: s.ends}
 	}
-	return kept
+	return secrets
 }
 
-// stored is the document of a topic, or of the default.
-type stored = documents.Document[[]keptSecret]
+// kept is the content of the document of a topic, or of the default.
+type kept struct {
+	documents.Stamp
+	Secrets []keptSecret `json:"secrets"`
+}
+
+// stored is such a document.
+type stored = documents.Document[kept]
+
+// errNoList replaces an error that could quote a secret.
+var errNoList = fmt.Errorf("%w: no list of secrets", ErrDamaged)
 
 // ringOf returns the ring of a document. Its error wraps ErrMasterKey or ErrDamaged.
 func ringOf(d *stored) (ring, error) {
 	switch {
 	case errors.Is(d.Err, store.ErrNewer):
-		return nil, fmt.Errorf("%w: no list of secrets", ErrDamaged) // the cause could quote a secret
+		return nil, errNoList
 	case d.Err != nil:
 		return nil, d.Err
 	}
-	kept := d.Value
 	var r ring
-	for i, k := range kept {
+	for i, k := range d.Value.Secrets {
 		secret, err := ParseSecret(k.Secret)
 		if err != nil {
 			return nil, fmt.Errorf("%w: a secret %w", ErrDamaged, err)

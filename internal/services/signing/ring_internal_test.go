@@ -13,8 +13,9 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
+// decodeRing reads a list of secrets.
 func decodeRing(plain []byte) (ring, error) {
-	d := documents.New(documents.Options[[]keptSecret]{}).Decode(store.Document{Data: plain})
+	d := documents.New(documents.Options[kept]{}).Decode(store.Document{Data: fmt.Appendf(nil, `{"secrets":%s}`, plain)})
 	return ringOf(&d)
 }
 

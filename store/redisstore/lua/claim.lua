@@ -60,6 +60,7 @@ local function claimed(h, from, lease_expired)
     of[from] = changed(h, {
       -- The nonce is kept with the state that the job was claimed from.
       state = RUNNING, tries = tries, nonce = nonce .. ':' .. text(from), version = text(number(h.version, 1) + 1),
+      updated = text(now),
       -- At least the time: a job that was forgotten and registered anew must never
       -- reuse a token.
       token = text(math.max(number(h.token, 0) + 1, now)),

@@ -87,7 +87,7 @@ if reached and not had and state == WAITING and placed then
   look_at(lane, wake)
 end
 local new = changed(h, {
-  count = text(2 * total + (reached and 1 or 0)), version = text(number(h.version, 1) + 1), next = next,
+  count = text(2 * total + (reached and 1 or 0)), version = text(number(h.version, 1) + 1), updated = text(now), next = next,
 })
 redis.call('HSET', page, field, new.text .. '\n' .. (progress and string.sub(progress, #h.text + 2) or uid))
 written[#written + 1], written[#written + 2] = 'n', text(keys + #written / 2)

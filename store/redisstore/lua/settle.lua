@@ -30,6 +30,7 @@ local function settled(h, outcome, at, logged)
     local final, delay = outcome.state >= FINAL, outcome.delay
     new = changed(h, {
       state = outcome.state, tries = outcome.tries, reason = outcome.reason, nonce = SETTLED, version = text(number(h.version, 1) + 1),
+      updated = text(at),
       next = final and '' or text(delay < 0 and math.max(now, -delay) or now + delay), ended = final and text(at) or '',
       logs = logged and text(math.min(number(h.logs, 0) + 1, max_log)) or h.logs,
     })

@@ -3,7 +3,7 @@ local SHORT = '^%d+ %-?%d+\n(................)' -- the uid
 local LONG = '^(%d+) %-?%d+ (%-?%d*) (%d*)[^\n]*\n(................)'
 local FRESH = { -- the head of a job without a progress
   state = WAITING, token = '', version = '', cancel = '', tries = '  ', next = '', ended = '', expires = '', logs = '',
-  count = '', nonce = '', reason = '', mark = '',
+  count = '', updated = '', nonce = '', reason = '', mark = '',
 }
 
 -- parse returns head and uid of a job, and its own timeout if it has one. It returns nil for

@@ -10,7 +10,7 @@
 -- A progress's head has the fields of render. Times are ms since 1970. An empty field is
 -- 0, or 1 for version, or no time. An empty next of an unfinished job is its first due
 -- time. Jobs of a batch mostly share a head, which is parsed and written once for all.
-local PROGRESS = '^(%d+) (%d*) (%d*) (%d*) (%d* %d* %d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%S*) (%S*) (%S*)$'
+local PROGRESS = '^(%d+) (%d*) (%d*) (%d*) (%d* %d* %d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%S*) (%S*) (%S*)$'
 
 -- number is a field as a number.
 local function number(field, usual)
@@ -20,7 +20,7 @@ end
 -- render writes the text of a head.
 local function render(h)
   h.text = table.concat({
-    text(h.state), h.token, h.version, h.cancel, h.tries, h.next, h.ended, h.expires, h.logs, h.count, h.nonce, h.reason, h.mark,
+    text(h.state), h.token, h.version, h.cancel, h.tries, h.next, h.ended, h.expires, h.logs, h.count, h.updated, h.nonce, h.reason, h.mark,
   }, ' ')
   return h
 end
@@ -44,10 +44,10 @@ local function head_of(progress)
   local written = string.match(progress, '^[^\n]*')
   local h = parsed[written]
   if h == nil then
-    local state, token, version, cancel, tries, next, ended, expires, logs, total, nonce, reason, mark = string.match(written, PROGRESS)
+    local state, token, version, cancel, tries, next, ended, expires, logs, total, updated, nonce, reason, mark = string.match(written, PROGRESS)
     h = mark and {
       state = tonumber(state), token = token, version = version, cancel = cancel, tries = tries, next = next, ended = ended,
-      expires = expires, logs = logs, count = total, nonce = nonce, reason = reason, mark = mark, text = written,
+      expires = expires, logs = logs, count = total, updated = updated, nonce = nonce, reason = reason, mark = mark, text = written,
     } or false
     parsed[written] = h
   end
