@@ -392,23 +392,33 @@ func (s *Settlement) Sheds(c Change) Shed {
 	return ShedNothing
 }
 
-// Supersedes returns the key of the callback that the one of this attempt replaces: of the failed
-// attempt before. Stores may not have it.
-func (s *Settlement) Supersedes() (Key, bool) {
+// Supersedes returns the keys of the callbacks that those of this attempt replace: of the failed
+// attempt before, and of the round of a loop that is RoundCallbacks rounds older. Stores may not have
+// them.
+func (s *Settlement) Supersedes() (keys []Key) {
 	j := s.Job
-	if j == nil || j.Attempts == 0 || s.Attempts <= j.Attempts || s.To == Delivered && s.Again == nil || j.Spec.Callbacks.On(CallbackAttemptFailed) == nil {
-		return Key{}, false
+	if j == nil || s.Attempts <= j.Attempts {
+		return nil
 	}
-	return Key{Topic: j.Topic, ID: j.CallbackID(CallbackAttemptFailed, j.Attempts)}, true
+	if j.Attempts > 0 && (s.To != Delivered || s.Again != nil) && j.Spec.Callbacks.On(CallbackAttemptFailed) != nil {
+		keys = append(keys, Key{Topic: j.Topic, ID: j.CallbackID(CallbackAttemptFailed, j.Attempts)})
+	}
+	if s.Again != nil && j.Spec.Loop != nil && len(j.Spec.Loop.Reported) == RoundCallbacks {
+		keys = append(keys, Key{Topic: j.Topic, ID: j.Spec.Loop.Reported[0]})
+	}
+	return keys
 }
 
 // Passing reports whether the id is that of the callback of a failed attempt. Only its outcome is
 // kept when it has ended.
 func Passing(id string) bool { return EventOfCallback(id) == CallbackAttemptFailed }
 
-// Supersede withdraws a callback for a newer one. One in flight ends with its attempt. Error:
-// ErrFinished.
+// Supersede withdraws a callback for a newer one. One in flight ends with its attempt, and one that
+// has ended loses its content. Error: ErrFinished if nothing changes.
 func (j *Job) Supersede(now Instant) error {
+	if j.State.Final() && j.State != Dead {
+		return j.Strip()
+	}
 	if j.State == Running && j.CancelRequested {
 		return ErrFinished // there is nothing to store
 	}
@@ -424,7 +434,7 @@ func (j *Job) Supersede(now Instant) error {
 	return nil
 }
 
-// Strip removes the content of the callback of a failed attempt that has ended. Dead letters keep
+// Strip removes the content of a callback that has ended. Dead letters keep
 // theirs. Error: ErrFinished if there is nothing to remove.
 func (j *Job) Strip() error {
 	if !j.State.Final() || j.State == Dead || j.stripped() {

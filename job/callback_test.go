@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -205,9 +206,46 @@ func TestSupersedes(t *testing.T) {
 	} {
 		j := job.Job{Key: job.Key{Topic: "t", ID: "a"}, UID: uid, Attempts: row.attempts, Spec: job.Spec{Callbacks: row.callbacks}}
 		s := job.Settle(&j, row.outcome, more)
-		key, ok := s.Supersedes()
-		if key.ID != row.want || ok != (row.want != "") {
-			t.Errorf("%s: %v, %v, want %q", name, key, ok, row.want)
+		keys := s.Supersedes()
+		var want []job.Key
+		if row.want != "" {
+			want = []job.Key{{Topic: "t", ID: row.want}}
+		}
+		if !slices.Equal(keys, want) {
+			t.Errorf("%s: %v, want %v", name, keys, want)
+		}
+	}
+}
+
+// A round supersedes the callback of the round that is RoundCallbacks older, replayed or not.
+func TestSupersedesRounds(t *testing.T) {
+	callbacks := &job.Callbacks{Replays: 1}
+	callbacks.Set(job.CallbackDelivered, &job.Callback{})
+	for _, c := range []*job.Callbacks{callbacks, {}} {
+		j := job.Job{Key: job.Key{Topic: "t", ID: "a"}, Spec: job.Spec{Callbacks: c}}
+		var ids []string
+		for round := range 3 * job.RoundCallbacks {
+			j.UID = fmt.Sprintf("round-%d", round)
+			if ids = append(ids, j.UID+".delivered"); round == 0 {
+				ids[0] += ".2"
+			}
+			next, err := j.Again(time.Second, nil, job.Limits{MaxRounds: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := job.Settle(&j, job.Outcome{Kind: job.OutcomeDelivered, Again: &next}, nil)
+			var want []job.Key
+			if oldest := round - job.RoundCallbacks; oldest >= 0 && c == callbacks {
+				want = []job.Key{{Topic: "t", ID: ids[oldest]}}
+			}
+			if keys := s.Supersedes(); !slices.Equal(keys, want) {
+				t.Errorf("round %d: %v, want %v", round, keys, want)
+			}
+			end := job.Settle(&j, job.Outcome{Kind: job.OutcomeDelivered}, nil)
+			if keys := end.Supersedes(); keys != nil {
+				t.Errorf("the end after round %d: %v", round, keys)
+			}
+			j.Spec = next
 		}
 	}
 }

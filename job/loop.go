@@ -2,6 +2,7 @@ package job
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -15,7 +16,12 @@ type Loop struct {
 	Wait time.Duration
 	// NewBody reports whether a receiver replaced the body.
 	NewBody bool
+	// Reported are the ids of the callbacks of the last rounds, the oldest first.
+	Reported []string
 }
+
+// RoundCallbacks bounds the callbacks of the rounds of a loop that wait, or keep their content.
+const RoundCallbacks = 5
 
 // DefaultMaxRounds is the usual Limits.MaxRounds.
 const DefaultMaxRounds = 100_000
@@ -49,6 +55,10 @@ func (j *Job) Again(wait time.Duration, body *Body, l Limits) (Spec, error) {
 			s.ContentType = ""
 		}
 		loop.NewBody = true
+	}
+	if s.Callbacks.On(CallbackDelivered) != nil {
+		loop.Reported = append(slices.Clone(loop.Reported), j.CallbackID(CallbackDelivered, 0))
+		loop.Reported = loop.Reported[max(0, len(loop.Reported)-RoundCallbacks):]
 	}
 	loop.Wait = wait
 	s.Loop = &loop

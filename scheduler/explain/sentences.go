@@ -118,7 +118,7 @@ var english = map[string]wording{
 	endedBy(job.ReasonCountMissed): {many: "Its count did not reach the target before its deadline."},
 	endedBy(job.ReasonCancelled):   {many: "A client cancelled it."},
 	endedBy(job.ReasonDiscarded):   {many: "A client discarded this dead letter. A replay restores it."},
-	endedBy(job.ReasonSuperseded):  {many: "The callback of a later attempt took its place before it was delivered."},
+	endedBy(job.ReasonSuperseded):  {many: "The callback of a later attempt or round took its place before it was delivered."},
 	"ended_as":                     {many: "It is {state}."},
 
 	"schedule_timetable": {many: "The schedule {schedule} made it for the occurrence at {at}."},

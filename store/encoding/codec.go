@@ -93,12 +93,18 @@ func skip(b []byte) (struct{}, []byte, error) {
 
 // text is a field that is absent if it is empty, as number and flag are.
 func text[T ~string](c *codec, name string, v *T) {
-	switch {
-	case !c.field(name, *v != ""):
-	case c.reading:
-		*v = T(read(c, msgp.ReadStringBytes))
-	default:
-		c.b = msgp.AppendString(c.b, string(*v))
+	if c.field(name, *v != "") {
+		s := string(*v)
+		c.plain(&s)
+		*v = T(s)
+	}
+}
+
+func (c *codec) plain(v *string) {
+	if c.reading {
+		*v = read(c, msgp.ReadStringBytes)
+	} else {
+		c.b = msgp.AppendString(c.b, *v)
 	}
 }
 

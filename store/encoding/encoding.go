@@ -79,6 +79,7 @@ func (c *codec) spec(s *job.Spec) {
 		number(c, "n", &l.Rounds)
 		number(c, "w", &l.Wait)
 		flag(c, "b", &l.NewBody)
+		list(c, "r", &l.Reported, c.plain)
 	})
 	part(c, "v", &s.Group, func(m *job.Membership) {
 		text(c, "n", &m.Group)
