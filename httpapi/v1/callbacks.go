@@ -14,22 +14,18 @@ var callbackFields = wire.NewFieldSet(map[string]func(*job.CallbackDraft, wire.F
 
 var callbacksFields = wire.NewFieldSet(func() map[string]func(*job.CallbacksDraft, wire.Field) {
 	fields := map[string]func(*job.CallbacksDraft, wire.Field){
-		"retry":           func(d *job.CallbacksDraft, f wire.Field) { d.Retry = decodeRetry(f) },
+		"retry":           func(d *job.CallbacksDraft, f wire.Field) { d.Retry = retryFields.New(f) },
 		"include_request": func(d *job.CallbacksDraft, f wire.Field) { d.IncludeRequest = new(f.Boolean()) },
 	}
 	for _, e := range job.CallbackEvents {
-		fields[string(e)] = func(d *job.CallbacksDraft, f wire.Field) {
-			one := &job.CallbackDraft{}
-			callbackFields.Decode(f.Raw, f.Pointer(), one, f.Errs)
-			d.On[e] = one
-		}
+		fields[string(e)] = func(d *job.CallbacksDraft, f wire.Field) { d.On[e] = callbackFields.New(f) }
 	}
 	return fields
 }())
 
 func decodeCallbacks(f wire.Field) *job.CallbacksDraft {
 	d := &job.CallbacksDraft{On: map[job.CallbackEvent]*job.CallbackDraft{}}
-	callbacksFields.Decode(f.Raw, f.Pointer(), d, f.Errs)
+	callbacksFields.Into(d, f)
 	return d
 }
 

@@ -36,17 +36,17 @@ var (
 		"labels":       func(d *job.Draft, f wire.Field) { d.Labels = f.Texts() },
 		"priority":     func(d *job.Draft, f wire.Field) { d.Priority = f.Integer() },
 		"again_body":   func(d *job.Draft, f wire.Field) { d.AgainBody = new(f.Boolean()) },
-		"retry":        func(d *job.Draft, f wire.Field) { d.Retry = decodeRetry(f) },
+		"retry":        func(d *job.Draft, f wire.Field) { d.Retry = retryFields.New(f) },
 		"callbacks":    func(d *job.Draft, f wire.Field) { d.Callbacks = decodeCallbacks(f) },
 		"count": func(d *job.Draft, f wire.Field) {
 			var count job.CountDraft
-			countFields.Decode(f.Raw, f.Pointer(), &count, f.Errs)
+			countFields.Into(&count, f)
 			if f.Raw[0] == '{' { // otherwise its target would be missed, too
 				d.Count = &count
 			}
 		},
 		"expect": func(d *job.Draft, f wire.Field) {
-			expectFields.Decode(f.Raw, f.Pointer(), d, f.Errs)
+			expectFields.Into(d, f)
 			d.NoExpect = d.Expect == nil
 		},
 	}).WithNull(map[string]func(*job.Draft){
@@ -80,12 +80,6 @@ var (
 	})
 	noFields = wire.NewFieldSet(map[string]func(*struct{}, wire.Field){})
 )
-
-func decodeRetry(f wire.Field) *job.Retry {
-	r := &job.Retry{}
-	retryFields.Decode(f.Raw, f.Pointer(), r, f.Errs)
-	return r
-}
 
 // setBody sets the body, whose content may point into the request.
 func setBody(d *job.Draft, f wire.Field, form job.BodyForm, content []byte) {

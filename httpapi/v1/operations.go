@@ -8,7 +8,6 @@ import (
 	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/schedules"
 )
@@ -27,15 +26,12 @@ type Operations interface {
 
 var operationFields = wire.NewFieldSet(map[string]func(*operations.Draft, wire.Field){
 	"action": func(d *operations.Draft, f wire.Field) { wire.SetText(&d.Action, f) },
-	"filter": func(d *operations.Draft, f wire.Field) { filterFields.Decode(f.Raw, f.Pointer(), &d.Filter, f.Errs) },
+	"filter": func(d *operations.Draft, f wire.Field) { filterFields.Into(&d.Filter, f) },
 	"all":    func(d *operations.Draft, f wire.Field) { d.All = f.Boolean() },
 	"rate":   func(d *operations.Draft, f wire.Field) { d.Rate = f.Integer() },
-	"set": func(d *operations.Draft, f wire.Field) {
-		d.Set = &job.Draft{}
-		draftFields.Decode(f.Raw, f.Pointer(), d.Set, f.Errs)
-	},
-	"delay": func(d *operations.Draft, f wire.Field) { d.Delay = f.Duration() },
-	"at":    func(d *operations.Draft, f wire.Field) { d.At = *f.Instant() },
+	"set":    func(d *operations.Draft, f wire.Field) { d.Set = draftFields.New(f) },
+	"delay":  func(d *operations.Draft, f wire.Field) { d.Delay = f.Duration() },
+	"at":     func(d *operations.Draft, f wire.Field) { d.At = *f.Instant() },
 })
 
 // createOperation answers POST /v1/operations. A dry run changes nothing: the scope

@@ -59,13 +59,10 @@ var (
 		"overlap":         func(d *schedules.Draft, f wire.Field) { d.Overlap = f.Text() },
 		"note":            func(d *schedules.Draft, f wire.Field) { d.Note = f.Text() },
 		"paused":          func(d *schedules.Draft, f wire.Field) { d.Paused = new(f.Boolean()) },
-		"dst":             func(d *schedules.Draft, f wire.Field) { dstFields.Decode(f.Raw, f.Pointer(), d, f.Errs) },
-		"except":          func(d *schedules.Draft, f wire.Field) { exceptFields.Decode(f.Raw, f.Pointer(), d, f.Errs) },
-		"misfire":         func(d *schedules.Draft, f wire.Field) { misfireFields.Decode(f.Raw, f.Pointer(), d, f.Errs) },
-		"job": func(d *schedules.Draft, f wire.Field) {
-			d.Job = &job.Draft{}
-			draftFields.Decode(f.Raw, f.Pointer(), d.Job, f.Errs)
-		},
+		"dst":             func(d *schedules.Draft, f wire.Field) { dstFields.Into(d, f) },
+		"except":          func(d *schedules.Draft, f wire.Field) { exceptFields.Into(d, f) },
+		"misfire":         func(d *schedules.Draft, f wire.Field) { misfireFields.Into(d, f) },
+		"job":             func(d *schedules.Draft, f wire.Field) { d.Job = draftFields.New(f) },
 	}
 	scheduleFields = wire.NewFieldSet(scheduleSetters)
 	dstFields      = wire.NewFieldSet(map[string]func(*schedules.Draft, wire.Field){

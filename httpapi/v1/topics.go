@@ -32,17 +32,14 @@ var topicFields = wire.NewFieldSet(map[string]func(*topicDraft, wire.Field){
 		}
 	},
 	"url":       func(d *topicDraft, f wire.Field) { d.defaults.Destination = (*job.Destination)(f.Text()) },
-	"retry":     func(d *topicDraft, f wire.Field) { d.defaults.Retry = decodeRetry(f) },
+	"retry":     func(d *topicDraft, f wire.Field) { d.defaults.Retry = retryFields.New(f) },
 	"timeout":   func(d *topicDraft, f wire.Field) { d.defaults.Timeout = f.Duration() },
 	"ttl":       func(d *topicDraft, f wire.Field) { d.defaults.TTL = f.Duration() },
 	"headers":   func(d *topicDraft, f wire.Field) { d.defaults.Headers = f.Texts() },
 	"spread":    func(d *topicDraft, f wire.Field) { d.defaults.Spread = f.Duration() },
 	"callbacks": func(d *topicDraft, f wire.Field) { d.defaults.Callbacks = decodeCallbacks(f) },
 	"priority":  func(d *topicDraft, f wire.Field) { d.defaults.Priority = f.Integer() },
-	"alerts": func(d *topicDraft, f wire.Field) {
-		d.Alerts = &alerts.Thresholds{}
-		thresholdFields.Decode(f.Raw, f.Pointer(), d.Alerts, f.Errs)
-	},
+	"alerts":    func(d *topicDraft, f wire.Field) { d.Alerts = thresholdFields.New(f) },
 })
 
 var thresholdFields = wire.NewFieldSet(withTerms(map[string]func(*alerts.Thresholds, wire.Field){

@@ -320,6 +320,16 @@ func (s FieldSet[T]) Only(names ...string) FieldSet[T] {
 	return some
 }
 
+// Into fills into from the object of a field.
+func (s FieldSet[T]) Into(into *T, f Field) { s.Decode(f.Raw, f.Pointer(), into, f.Errs) }
+
+// New is a new value with the members of the object of a field.
+func (s FieldSet[T]) New(f Field) *T {
+	into := new(T)
+	s.Into(into, f)
+	return into
+}
+
 // Decode fills into from the object raw; at is the pointer to the object.
 func (s FieldSet[T]) Decode(raw []byte, at string, into *T, errs *Errors) {
 	if raw[0] != '{' {
