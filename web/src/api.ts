@@ -559,12 +559,35 @@ export interface FanOut {
   jobs: (Job & { result: RegistrationResult })[];
 }
 
+export const keyScopes = ['read', 'write', 'admin', 'consume'] as const;
+
 interface Caller {
   key: string | null;
   key_name: string | null;
-  scope: 'read' | 'write' | 'admin';
+  scope: (typeof keyScopes)[number];
   /** The topics to which the key is restricted; null: all. */
   topics: string[] | null;
+}
+
+export interface ApiKey {
+  id: string;
+  name: string | null;
+  /** null, as most others, for a key that the server cannot read. */
+  scope: (typeof keyScopes)[number] | null;
+  state: 'active' | 'expired' | 'unreadable';
+  expires_at: string | null;
+  rate: string | null;
+  /** The topics to which the key is restricted; null: all. */
+  topics: string[] | null;
+  source: 'settings' | 'store';
+}
+
+export interface KeyDraft {
+  name?: string;
+  scope?: string;
+  topics?: string[];
+  rate?: string;
+  expires_at?: string;
 }
 
 interface Problem {
@@ -600,14 +623,14 @@ export function setKey(value: string): void {
 /** The key's name and scope, once known. */
 export const caller = signal<Caller | undefined>(undefined);
 
+/** Whether the key has the scope admin. */
+export const mayAdmin = computed(() => caller.value?.scope === 'admin');
+
 /** Whether the key allows changes. Pages hide actions that it forbids. */
-export const mayChange = computed(() => caller.value !== undefined && caller.value.scope !== 'read');
+export const mayChange = computed(() => caller.value?.scope === 'write' || mayAdmin.value);
 
 /** Whether the key is restricted to topics, so that the API refuses what concerns all of them. */
 export const restricted = computed(() => Boolean(caller.value?.topics));
-
-/** Whether the key has the scope admin. */
-export const mayAdmin = computed(() => caller.value?.scope === 'admin');
 
 /** How far the server's clock is ahead of this machine's, in ms. All times shown are the server's. */
 export const clockAhead = signal(0);
@@ -807,6 +830,9 @@ export const api = {
   stop: (id: string) => json<Operation>('POST', address(['v1', 'operations', id, 'stop'])),
   resume: (id: string) => json<Operation>('POST', address(['v1', 'operations', id, 'resume'])),
   events: async (abort: AbortSignal) => (await request('GET', '/v1/events', undefined, abort)).body,
+  keys: async (abort: AbortSignal) => (await json<{ data: ApiKey[] }>('GET', '/v1/keys?limit=1000', undefined, abort)).data,
+  createKey: (draft: KeyDraft) => json<{ token: string }>('POST', '/v1/keys', draft),
+  revokeKey: (id: string) => json<unknown>('DELETE', address(['v1', 'keys', id])),
   whoAmI: () => json<Caller>('GET', '/v1/whoami'),
   overview: (abort: AbortSignal) => json<Overview>('GET', '/v1/overview', undefined, abort),
   /** The number of lost jobs that the store has no room for. */

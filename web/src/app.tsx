@@ -90,6 +90,8 @@ function page({ path, query }: { path: string; query: URLSearchParams }): Compon
       return <DeadPage />;
     case 'operations':
       return <OperationsPage />;
+    case 'keys':
+      return partial(formPages, ({ KeysPage }) => <KeysPage />);
     case 'register':
       return partial(formPages, ({ RegisterPage }) => <RegisterPage />);
     default:

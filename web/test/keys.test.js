@@ -56,6 +56,32 @@ test('a key of some topics begins with their jobs', async () => {
   await close();
 });
 
+test('an admin creates a key of some topics, and revokes it', async () => {
+  const { page, go, close } = await openPage(browser, node.base, { key: admin.token });
+  await go('/keys');
+  await page.getByRole('button', { name: 'New API key' }).click();
+  await page.getByLabel('Name').fill('fetcher');
+  await page.getByLabel('Scope').selectOption('consume');
+  await page.getByLabel('Topics').fill('orders-*, pay ments');
+  await page.getByLabel('Most requests').fill('none');
+  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByText('must be requests/duration').waitFor();
+  await page.getByLabel('Most requests').fill('5/1s');
+  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByText('This is the token of the new key.').waitFor();
+  const token = await page.locator('pre').textContent();
+  const headers = { Authorization: `Bearer ${token}` };
+  const whoAmI = async () => (await fetch(`${node.base}/v1/whoami`, { headers })).status;
+  assert.equal(await whoAmI(), 403, 'a consumer may fetch jobs only');
+  const row = page.getByRole('row', { name: 'fetcher' });
+  for (const text of ['consume', 'orders-*, pay, ments', '5/1s']) await row.getByText(text).waitFor();
+  await row.getByRole('button', { name: 'Revoke' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+  await row.waitFor({ state: 'detached' });
+  assert.equal(await whoAmI(), 401);
+  await close();
+});
+
 test('why a key is wanted outlasts an answer that is given up', async () => {
   const { page, go, close } = await openPage(browser, node.base);
   // The answer to the page itself has begun when another one asks for a key, and is given up before it is read.

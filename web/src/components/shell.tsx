@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { caller, devClock, key, keyWanted, mayChange, restricted, setKey } from '../api';
+import { caller, devClock, key, keyWanted, mayAdmin, mayChange, restricted, setKey } from '../api';
 import { place } from '../router';
 import { language, languages, theme, themes, type Language, type Theme } from '../settings';
 import { t, type Key } from '../text';
@@ -19,6 +19,7 @@ const pages: [string, Key, IconName][] = [
   ['/dead', 'nav.dead', 'dead'],
   ['/alerts', 'nav.alerts', 'alerts'],
   ['/operations', 'nav.operations', 'operations'],
+  ['/keys', 'nav.keys', 'keys'],
   ['/sinks', 'nav.sinks', 'sinks'],
 ];
 
@@ -26,7 +27,7 @@ const pages: [string, Key, IconName][] = [
 const ofDev = ['/sinks'];
 
 /** Pages that concern all topics. Keys that are restricted to some do not see them. */
-const ofAll = ['/', '/groups', '/endpoints', '/alerts'];
+const ofAll = ['/', '/groups', '/endpoints', '/alerts', '/keys'];
 
 export function Shell({ children }: { children: ComponentChildren }) {
   const { path, query } = place.value;
@@ -52,6 +53,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
           <nav aria-label={t('nav.main')}>
             {pages
               .filter(([to]) => (!restricted.value || !ofAll.includes(to)) && (devClock.value || !ofDev.includes(to)))
+              .filter(([to]) => to !== '/keys' || (mayAdmin.value && caller.value?.key))
               .map(([to, label, icon]) => (
               <a key={to} href={to} data-page aria-current={isHere(path, to) ? 'page' : undefined}>
                 <Icon name={icon} />
