@@ -8,6 +8,7 @@ import (
 	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/scheduler/schedules"
 )
@@ -75,7 +76,7 @@ func callerName(r *request) string {
 func accepted(r *request, o *operations.Operation) jsonout.View {
 	r.Target, r.status = o.ID, http.StatusAccepted
 	r.Header().Set("Location", "/v1/operations/"+o.ID)
-	r.setVersion(o.Version)
+	r.setVersion(operationVersion(o))
 	return jsonout.Shown(writeOperation, o)
 }
 
@@ -107,14 +108,16 @@ func (s *API) resumeOperation(r *request) (jsonout.View, error) {
 	return showOperation(r, &o, err)
 }
 
-func operationTag(o operations.Operation) string { return tagOf(o.Version) }
+func operationTag(o operations.Operation) string { return tagOf(operationVersion(&o)) }
+
+func operationVersion(o *operations.Operation) uint64 { return jobjson.VersionOf(o.ID, o.Version) }
 
 // showOperation answers with an operation, or with the error.
 func showOperation(r *request, o *operations.Operation, err error) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setVersion(o.Version)
+	r.setVersion(operationVersion(o))
 	return jsonout.Shown(writeOperation, o), nil
 }
 
@@ -151,7 +154,7 @@ func writeOperation(w *jsonout.Writer, o *operations.Operation) {
 	w.Instant("created_at", o.StartedAt)
 	w.Instant("updated_at", o.UpdatedAt)
 	w.Instant("ended_at", o.EndedAt)
-	w.Number("version", int64(o.Version))
+	w.Number("version", int64(operationVersion(o)))
 }
 
 // writePreview writes the answer to a dry run.
