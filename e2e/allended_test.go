@@ -1,0 +1,106 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/duehook/duehook/e2e/receiver"
+	"github.com/duehook/duehook/internal/testing/testenv"
+)
+
+// TestKillAllEnded: registrations for a group report once when all their jobs have ended, and say how,
+// although nodes are killed all the time. A repeated report has the id of the first one.
+func TestKillAllEnded(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(t *testing.T) []*node{
+		"embedded": func(t *testing.T) []*node { return []*node{startEmbedded(t, shipped, quickTakeover...)} },
+		"Redis": func(t *testing.T) []*node {
+			return startNodes(t, shipped, "a b", testenv.StartRedis(t, testenv.WithAOF()).URL(), quickTakeover...)
+		},
+		"ledger": func(t *testing.T) []*node { return startWithLedger(t, testenv.StartRedis(t, testenv.WithAOF())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			killAllEnded(t, start(t))
+		})
+	}
+}
+
+func killAllEnded(t *testing.T, nodes []*node) {
+	rnd := newRand(t)
+	const topic, members = "ended", 10
+	groups := sized(30, 300)
+	jobs := receiver.Start(t, func(d receiver.Delivery) receiver.Answer {
+		if strings.HasSuffix(d.ID, ":m0") { // a dead letter ends a job, too
+			return receiver.Answer{Status: http.StatusGone}
+		}
+		return receiver.Answer{Hold: 30 * time.Millisecond}
+	})
+	reports := receiver.Start(t, slowly)
+	var list []map[string]any
+	for i := range members {
+		list = append(list, map[string]any{"name": fmt.Sprint("m", i), "url": jobs.URL()})
+	}
+	must(t, http.StatusCreated, "PUT", nodes[0].base()+"/v1/groups/g", map[string]any{"members": list})
+	for i := range groups {
+		must(t, http.StatusCreated, "POST", nodes[0].base()+"/v1/jobs", map[string]any{
+			"topic": topic, "group": "g", "id": fmt.Sprint(i), "delay": "1s", "spread": "8s",
+			"callbacks": map[string]any{"all_ended": map[string]any{"url": reports.URL()}},
+		})
+	}
+
+	var c cuts
+	for range sized(5, 30) {
+		pause(t, time.Second+time.Duration(rnd.Int64N(int64(time.Second))))
+		n := nodes[rnd.IntN(len(nodes))]
+		c.kill(n)
+		n.start()
+	}
+	ids := func() map[string]map[string]int {
+		reported := map[string]map[string]int{}
+		for _, d := range reports.Deliveries() {
+			id := groupReport(t, d, members)
+			if reported[id] == nil {
+				reported[id] = map[string]int{}
+			}
+			reported[id][d.UID]++
+		}
+		return reported
+	}
+	testenv.Eventually(t, deliverLimit, func() bool { return len(ids()) == groups }, "each registration reports its end")
+	testenv.Eventually(t, deliverLimit, func() bool {
+		var page struct {
+			Data []jobView `json:"data"`
+		}
+		must(t, http.StatusOK, "GET", nodes[0].base()+"/v1/jobs?limit=1&state=waiting,ready,running,retrying", nil).into(t, &page)
+		return len(page.Data) == 0
+	}, "nothing is left")
+	for id, by := range ids() {
+		if len(by) != 1 {
+			t.Errorf("registration %s reports its end under %d ids: %v", id, len(by), by)
+		}
+	}
+	t.Logf("%d registrations of %d jobs, %d kills: %d reports in %d deliveries", groups, members, len(c.All()), len(ids()), len(reports.Deliveries()))
+}
+
+// groupReport is the id of the registration that a delivery reports. It checks the outcomes.
+func groupReport(t *testing.T, d receiver.Delivery, members int) string {
+	t.Helper()
+	var report struct {
+		Event    string         `json:"event"`
+		GroupID  string         `json:"group_id"`
+		Jobs     int            `json:"jobs"`
+		Outcomes map[string]int `json:"outcomes"`
+	}
+	if err := json.Unmarshal([]byte(d.Body), &report); err != nil {
+		t.Fatalf("%q: %v", d.Body, err)
+	}
+	if report.Event != "all_ended" || report.Jobs != members || report.Outcomes["delivered"] != members-1 || report.Outcomes["dead"] != 1 {
+		t.Fatalf("a report: %s", d.Body)
+	}
+	return report.GroupID
+}
