@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Check checks a callback URL. It must be an absolute http
+// Check checks the URL of a job. It must be an absolute http
 // or https URL of at most MaxURL ASCII characters without userinfo and
 // fragment. Its host is a DNS name (underscores are allowed), an IPv4 address
 // in dotted decimal, or an IPv6 address in brackets without a zone. The

@@ -160,7 +160,7 @@ var settings = []setting{
 	},
 	{
 		name: "max-body", group: groupAPI, hint: "size", def: "256KiB", least: "1KiB", most: "8MiB",
-		help: "largest body of a callback",
+		help: "largest body of a job",
 		at:   func(c *Config) any { return (*size)(&c.MaxBody) },
 	},
 	{
