@@ -184,6 +184,9 @@ func TestAck(t *testing.T) {
 	}
 	for _, topic := range []string{"waits", "due"} {
 		s.want(200, "ackMsg", "topic="+topic+"&msgId=a&ack=no") // nobody has it: nothing happens
+		if got := message(s.want(200, "getMsg", "topic="+topic+"&msgId=a")); strings.HasSuffix(got, "status 4") {
+			t.Errorf("%s: %s", topic, got)
+		}
 		s.want(200, "ackMsg", "topic="+topic+"&msgId=a&ack=on")
 		s.wantMessage(topic, "a", "retry 0 status 4")
 	}

@@ -1,10 +1,17 @@
 package camellia
 
 import (
+	"context"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 )
 
@@ -55,6 +62,31 @@ func FuzzForm(f *testing.F) {
 		}
 	})
 }
+
+// A long poll that fails is answered late: the SDK polls again at once.
+func TestLongPollsFailSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := httpapi.New(httpapi.Options{Ready: func(context.Context) error { return nil }, Access: nobody{}, Dialects: []httpapi.Dialect{New(Options{})}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for call, want := range map[string]time.Duration{longPoll: errorPause, "pullMsg": 0} {
+			begin, answer := time.Now(), httptest.NewRecorder()
+			s.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodPost, calls+call, http.NoBody))
+			if took := time.Since(begin); took != want || answer.Code != http.StatusUnauthorized { // of the bubble's time
+				t.Errorf("%s: %d after %v, want %v", call, answer.Code, took, want)
+			}
+		}
+	})
+}
+
+// nobody has no keys.
+type nobody struct{}
+
+func (nobody) Authenticate(string) (access.Principal, error) {
+	return access.Principal{}, access.ErrMissing
+}
+func (nobody) Take(access.Principal) access.Quota { return access.Quota{} }
 
 // The token is a part of the path.
 func TestPaths(t *testing.T) {

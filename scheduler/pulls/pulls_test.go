@@ -215,3 +215,39 @@ func TestAnswersAtAnotherNode(t *testing.T) {
 		}
 	})
 }
+
+// A consumer that names the job answers at any node, for the lease that is current.
+func TestReceiptOfJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 2)
+		n.register("t", "a", 0)
+		lease := Request{Topics: []string{"t"}, Max: 1, Lease: time.Minute}
+		got, err := n.queues[0].Pull(t.Context(), lease)
+		if err != nil || len(got) != 1 {
+			t.Fatal(got, err)
+		}
+		j := &got[0].Job
+		if last, ok := n.queues[0].Last(j.Key); !ok || last != got[0].Receipt || n.queues[0].Receipt(j) != last {
+			t.Errorf("the node that leased it has %q, want %q", last, got[0].Receipt)
+		}
+		older := *j
+		older.Token--
+		if n.queues[0].Receipt(&older) == got[0].Receipt {
+			t.Error("an older lease has the same receipt")
+		}
+		if _, ok := n.queues[1].Last(j.Key); ok {
+			t.Error("the other node remembers it")
+		}
+		for range 2 { // the second is a repetition
+			if r, err := n.queues[1].Ack(t.Context(), everything, []string{n.queues[1].Receipt(j)}); err != nil || r[0] != OK {
+				t.Errorf("acknowledged at the other node: %v, %v", r, err)
+			}
+		}
+		if r, err := n.queues[0].Ack(t.Context(), everything, []string{got[0].Receipt}); err != nil || r[0] != OK {
+			t.Errorf("acknowledged again: %v, %v", r, err)
+		}
+		if last, ok := n.queues[0].Last(j.Key); ok {
+			t.Errorf("an acknowledged lease is remembered: %s", last)
+		}
+	})
+}
