@@ -266,6 +266,17 @@ test('a preview counts the other jobs due then', async () => {
   await page.getByText('in the same second: 1, in the same minute: 2.').waitFor();
 });
 
+test('deliveries and failures of the last hour', async () => {
+  await node.call('POST', '/v1/jobs', { topic: 'charted', id: 'a', url: `${receiver.url}/ok` });
+  await node.call('POST', '/v1/jobs', { topic: 'charted', id: 'b', url: `${receiver.url}/answer/410` });
+  await settled(node, 'charted', { delivered: 1, dead: 1 });
+  await go('/');
+  const chart = page.getByRole('img', { name: 'Deliveries and failed attempts, by minute of the last hour' });
+  const height = async (kind) => Number(await chart.locator(`rect.${kind}`).last().getAttribute('height'));
+  assert.ok((await height('delivered')) > 0);
+  assert.ok((await height('failed')) > 0);
+});
+
 test('a coming herd, and an alert rule for it', async () => {
   const at = new Date(Math.ceil(Date.now() / 60_000 + 20) * 60_000).toISOString();
   await node.call('PUT', '/v1/topics/limited', { rate: 0.05 });

@@ -1,5 +1,6 @@
 import { address, type Query } from '../address';
 import { api, states, type Overview } from '../api';
+import { AttemptsChart } from '../components/attempts-chart';
 import { Bars } from '../components/bars';
 import { DueChart } from '../components/due-chart';
 import { Heatmap } from '../components/heatmap';
@@ -48,6 +49,10 @@ function Figures({ view, firing }: { view: Overview; firing: number | undefined 
         <h2>{t('overview.due')}</h2>
         <DueChart due={view.due} />
         {view.herds.length > 0 && <Herds herds={view.herds} />}
+      </section>
+      <section class="card">
+        <h2>{t('overview.attempts')}</h2>
+        <AttemptsChart recent={view.recent} />
       </section>
       <section class="card" id="lateness">
         <h2>{t('overview.latenessOf')}</h2>
