@@ -80,6 +80,9 @@ func (d *duehookNodes) Start(ctx context.Context) error {
 // Base is the URL of a node's API.
 func (d *duehookNodes) Base() string { return d.bases[0] }
 
+// Bases are the URLs of all nodes' APIs.
+func (d *duehookNodes) Bases() []string { return d.bases }
+
 // Processes are the running nodes.
 func (d *duehookNodes) Processes() []*system.Process { return d.processes }
 

@@ -79,6 +79,8 @@ var all = []scenario{
 	{name: "callbacks", long: true, run: callbacks},
 	{name: "counts", long: true, run: counts},
 	{name: "order", long: true, run: ordered},
+	{name: "pull", long: true, run: pulls},
+	{name: "consumers", long: true, run: consumers},
 }
 
 // Names are the names of all scenarios.
