@@ -58,6 +58,10 @@ func TestDeliveryIsSettled(t *testing.T) {
 		j := newJob("a", anyURL)
 		s.add(j)
 		got := next(t, s.settled, "settlement")
+		if got.Claimed == nil || got.Claimed.Key != j.Key {
+			t.Errorf("the settlement is of %v", got.Claimed)
+		}
+		got.Claimed = nil
 		want := job.Settlement{
 			Key: j.Key, Lane: j.Lane(), Token: 1, Due: j.NextAt, CreatedAt: j.CreatedAt, To: job.Delivered, Reason: job.ReasonDelivered,
 			IfCancelled: job.Delivered, Attempts: 1,
@@ -501,6 +505,10 @@ func TestDrainGivesBackWhatIsClaimedButNotBegun(t *testing.T) {
 		close(claim)
 		r.stop()
 		got := next(t, s.settled, "settlement")
+		if got.Claimed == nil || got.Claimed.Key != j.Key {
+			t.Errorf("the settlement is of %v", got.Claimed)
+		}
+		got.Claimed = nil
 		want := job.Settlement{
 			Key: j.Key, Lane: j.Lane(), Token: 1, Due: j.NextAt, CreatedAt: j.CreatedAt, To: job.Retrying, Reason: job.ReasonShutdown,
 			IfCancelled: job.Cancelled, Attempts: 4,

@@ -10,7 +10,7 @@ import (
 // notContent are the fields that a repeated registration may have other values of.
 var notContent = map[string]bool{
 	"[Traceparent]": true, "[Callbacks Replays]": true, "[Callbacks Ended]": true,
-	"[Loop First]": true, "[Loop Rounds]": true, "[Loop Wait]": true, "[Loop NewBody]": true,
+	"[Loop First]": true, "[Loop Rounds]": true, "[Loop Wait]": true, "[Loop NewBody]": true, "[Loop Reported]": true,
 }
 
 // A field that is not compared would lose a change of it: the registration would count as

@@ -78,7 +78,7 @@ func TestSettle(t *testing.T) {
 			j.Snoozes, j.ExpiredLeases = 1, 4
 			before := j
 			tt.want.Key, tt.want.Lane, tt.want.Token, tt.want.Indexes = j.Key, j.Lane(), j.Token, j.Indexes()
-			tt.want.CreatedAt, tt.want.Due = j.CreatedAt, j.NextAt
+			tt.want.CreatedAt, tt.want.Due, tt.want.Claimed = j.CreatedAt, j.NextAt, &j
 			if tt.o.Kind != job.OutcomeDelivered {
 				tt.want.IfCancelled = job.Cancelled
 			}
