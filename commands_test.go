@@ -100,7 +100,7 @@ func TestCommandsOnJobs(t *testing.T) {
 	u.run(cli.ExitOK, "explain t/b", "t/b  dead")
 	u.run(cli.ExitOK, "dead", "retry_limit", u.receiver)
 	u.run(cli.ExitOK, "ls state:dead", "t/b")
-	u.run(cli.ExitOK, "ls label:shop:7", "t/a")
+	u.run(cli.ExitOK, "ls labels:shop:7", "t/a")
 	u.run(cli.ExitRefused, "cancel t/b", "duehook discard t/b")
 	u.run(cli.ExitOK, "replay t/b --in 1h", "waiting, due in ")
 	u.run(cli.ExitOK, "reschedule t/b --in 2h", "waiting, due in ")
