@@ -21,8 +21,7 @@ import (
 type Store interface {
 	store.Carrying
 	store.Keeping
-	Depth(ctx context.Context) (store.Depth, error)
-	Backlogs(ctx context.Context) (store.Backlogs, error)
+	store.Reader
 }
 
 // Carrier carries the due jobs of every shard of one store.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/store/listing"
 )
 
 const (
@@ -38,7 +39,7 @@ func (c *Carrier) purge(ctx context.Context) error {
 }
 
 func (c *Carrier) sampleDepth(ctx context.Context) error {
-	d, err := c.store.Depth(ctx)
+	d, err := listing.Depth(ctx, c.store)
 	if err != nil {
 		c.metrics.depth.last.Store(nil)
 		return err
@@ -48,7 +49,7 @@ func (c *Carrier) sampleDepth(ctx context.Context) error {
 }
 
 func (c *Carrier) sampleWaiting(ctx context.Context) error {
-	b, err := c.store.Backlogs(ctx)
+	b, err := listing.Backlogs(ctx, c.store)
 	if err != nil {
 		c.opts.Waiting(nil)
 		return err

@@ -51,11 +51,11 @@ func TestWaitingJobsOfTopics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
 		calls := 0
-		s.backlogs = func(context.Context) (store.Backlogs, error) {
+		s.backlog = func() (int64, error) {
 			if calls++; calls > 1 {
-				return store.Backlogs{}, store.ErrUnavailable
+				return 0, store.ErrUnavailable
 			}
-			return store.Backlogs{Topics: []store.Backlog{{Topic: "a", Jobs: 7}}, Now: 5}, nil
+			return 7, nil
 		}
 		samples := make(chan *store.Backlogs, 1)
 		start(t, s, func(o *Options) { o.Waiting = func(b *store.Backlogs) { samples <- b } })

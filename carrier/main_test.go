@@ -28,6 +28,8 @@ var errDown = errors.New("connection refused")
 // fakeStore is a store of one shard in which jobs are but due times. It runs
 // by the clock of the test's bubble and notes every call.
 type fakeStore struct {
+	store.Reader // for calls that carriers do not make
+
 	clock job.Clock
 	mutex fakeMutex
 
@@ -52,11 +54,11 @@ type fakeStore struct {
 	cut        chan error              // ends a subscription
 	subscribed int
 
-	purge    func(ctx context.Context, limit int) (int, error)
-	depth    func(ctx context.Context) (store.Depth, error)
-	backlogs func(ctx context.Context) (store.Backlogs, error)
-	purges   int
-	depths   int
+	purge   func(ctx context.Context, limit int) (int, error)
+	depth   func(ctx context.Context) (store.Depth, error)
+	backlog func() (jobs int64, err error) // in the lane
+	purges  int
+	depths  int
 }
 
 func newFakeStore() *fakeStore {
@@ -181,15 +183,25 @@ func (s *fakeStore) Purge(ctx context.Context, limit int) (int, error) {
 	return s.purge(ctx, limit)
 }
 
-func (s *fakeStore) Depth(ctx context.Context) (store.Depth, error) {
-	s.set(func() { s.depths++ })
-	if s.depth == nil {
-		return store.Depth{}, nil
+func (s *fakeStore) Figures(ctx context.Context, q store.FigureQuery) (f store.Figures, err error) {
+	if q.Depth {
+		s.set(func() { s.depths++ })
+		if s.depth != nil {
+			f.Depth, err = s.depth(ctx)
+		}
 	}
-	return s.depth(ctx)
+	if len(q.Lanes) > 0 {
+		var waiting int64
+		waiting, err = s.backlog()
+		f.Lanes = []store.LaneFigures{{Due: []int64{waiting}}}
+	}
+	return f, err
 }
 
-func (s *fakeStore) Backlogs(ctx context.Context) (store.Backlogs, error) { return s.backlogs(ctx) }
+// Names has one lane.
+func (s *fakeStore) Names(context.Context, store.NameQuery) ([]string, error) {
+	return []string{job.Lane{Topic: "a", Endpoint: "http://a.example:80"}.String()}, nil
+}
 
 // fakeMutex is the lock as the lock service keeps it.
 type fakeMutex struct {

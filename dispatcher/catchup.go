@@ -16,6 +16,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 const (
@@ -118,7 +119,7 @@ func (c *catchUp) serve(ctx context.Context, endpoint string, r *recovery) (done
 		if r.owed < 1 {
 			return false, nil
 		}
-		page, err := c.store.List(ctx, store.Query{
+		page, err := listing.List(ctx, c.store, store.Query{
 			States: []job.State{job.Retrying}, Endpoint: endpoint, Limit: min(int(r.owed), 1_000), Cursor: r.cursor,
 		})
 		if err != nil {

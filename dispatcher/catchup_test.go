@@ -19,12 +19,13 @@ import (
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // noRetries is what a fake needs that holds no retrying jobs.
-type noRetries struct{}
+type noRetries struct{ store.Reader }
 
-func (noRetries) List(context.Context, store.Query) (store.Page, error) { return store.Page{}, nil }
+func (noRetries) Names(context.Context, store.NameQuery) ([]string, error) { return nil, nil }
 
 func (noRetries) Update(context.Context, job.Key, func(*job.Job, job.Instant) error) (job.Job, error) {
 	return job.Job{}, store.ErrNotFound
@@ -140,7 +141,7 @@ func retryingJobs(t *testing.T, s store.Restorable, n int) {
 // due lists the ids of jobs that are due.
 func due(t *testing.T, s store.Store) (n int) {
 	t.Helper()
-	page, err := s.List(t.Context(), store.Query{Limit: 1000})
+	page, err := listing.List(t.Context(), s, store.Query{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,12 +159,12 @@ type lateListing struct {
 	failures int
 }
 
-func (s *lateListing) List(ctx context.Context, q store.Query) (store.Page, error) {
+func (s *lateListing) Names(ctx context.Context, q store.NameQuery) ([]string, error) {
 	if s.failures > 0 {
 		s.failures--
-		return store.Page{}, errDown
+		return nil, errDown
 	}
-	return s.Store.List(ctx, q)
+	return s.Store.Names(ctx, q)
 }
 
 func TestCatchUpKeepsItsRateAndStopsInTheNextOutage(t *testing.T) {

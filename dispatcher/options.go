@@ -52,13 +52,12 @@ var ErrLease = errors.New("lease too short")
 // Store is the part of a store that the dispatcher needs. The interfaces of package store
 // document the methods.
 type Store interface {
-	Shards() int
+	store.Reader
 	Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error)
 	Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error)
 	Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error)
 	OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error
 	CloseCircuit(ctx context.Context, endpoint string) error
-	List(ctx context.Context, q store.Query) (store.Page, error)
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 	Publish(ctx context.Context, channel string, message []byte) error
 	Listen(ctx context.Context, channel string, receive func(message []byte)) error

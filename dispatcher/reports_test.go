@@ -18,6 +18,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // The first request after Try decides.
@@ -105,7 +106,7 @@ func tryHeld(t *testing.T, s store.Store) {
 func awaitCircuit(t *testing.T, s store.Store, endpoint string, want store.CircuitState) {
 	t.Helper()
 	testenv.Eventually(t, patience, func() bool {
-		page, err := s.Endpoints(t.Context(), store.EndpointQuery{Also: []string{endpoint}, Limit: 1})
+		page, err := listing.Endpoints(t.Context(), s, store.EndpointQuery{Also: []string{endpoint}, Limit: 1})
 		return err == nil && page.Endpoints[0].Circuit.State() == want
 	}, "the circuit is "+want.String())
 }

@@ -48,6 +48,18 @@ func ParseLane(s string) (Lane, error) {
 // Special reports whether the lane differs from its Plain one.
 func (l Lane) Special() bool { return l.Priority != 0 || l.Ordered }
 
+// Siblings are the other lanes that there may be of the topic and endpoint.
+func (l Lane) Siblings() []Lane {
+	all := make([]Lane, 0, len(letters)-1)
+	for i := range letters {
+		other, _ := laneOfLetter(letters[i : i+1])
+		if other.Topic, other.Endpoint = l.Topic, l.Endpoint; other != l {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
 // TopicOfLane is the topic of a lane's name, or of a longer name that begins with one.
 func TopicOfLane(name string) string {
 	topic, _, _ := strings.Cut(name, laneSeparator)

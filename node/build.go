@@ -84,7 +84,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	if n.Dev != nil {
-		parts := dev.Parts{Store: n.store, Depth: n.store.Depth, Carrying: n.carrying(), InFlight: n.disk.InFlight, Schedules: recurring, Deliveries: dispatch}
+		parts := dev.Parts{Store: n.store, Carrying: n.carrying(), InFlight: n.disk.InFlight, Schedules: recurring, Deliveries: dispatch}
 		if keyring != nil {
 			parts.Signer = keyring
 		}

@@ -254,7 +254,7 @@ func (d *doctor) redis(ctx context.Context) {
 	}
 	defer func() { _ = s.Close() }() // it wrote nothing
 	before := d.clock.Now()
-	now, err := s.Now(ctx)
+	now, err := store.Now(ctx, s)
 	if err != nil {
 		d.found(check, FoundUnreachable, "%v", err)
 		return

@@ -63,7 +63,7 @@ func (r *rig) decide(callback *job.Job) (job.Ends, *job.Outcome) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	now, err := r.mem.Now(r.t.Context())
+	now, err := store.Now(r.t.Context(), r.mem)
 	if err != nil {
 		r.t.Fatal(err)
 	}

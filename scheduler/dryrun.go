@@ -18,7 +18,7 @@ const dryRuns = 16
 // DryRun returns what Register would, as things stand, and changes nothing. A job that would be
 // made has a uid of its own in each call.
 func (s *Scheduler) DryRun(ctx context.Context, jobs ...Prepared) ([]store.Registered, error) {
-	now, err := s.o.Store.Now(ctx)
+	now, err := store.Now(ctx, s.o.Store)
 	if err != nil {
 		return nil, err
 	}

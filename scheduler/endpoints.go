@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Deliverer makes attempts. A *dispatcher.Dispatcher is one.
@@ -52,7 +53,7 @@ func (s *Scheduler) Endpoints(ctx context.Context, q store.EndpointQuery) (Endpo
 		return EndpointPage{}, err
 	}
 	q.Also = append(q.Also, slices.Collect(maps.Keys(health))...)
-	page, err := s.o.Store.Endpoints(ctx, q)
+	page, err := listing.Endpoints(ctx, s.o.Store, q)
 	if err != nil {
 		return EndpointPage{}, err
 	}
@@ -104,7 +105,7 @@ func (p *Prepared) Endpoint() string {
 // Test makes one attempt within limit. Nothing is stored. Errors: ErrTooManyTests,
 // or the store's.
 func (s *Scheduler) Test(ctx context.Context, p Prepared, limit time.Duration) (job.Attempt, error) {
-	now, err := s.o.Store.Now(ctx)
+	now, err := store.Now(ctx, s.o.Store)
 	if err != nil {
 		return job.Attempt{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler/explain"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Explanation gives the reasons why a job has not run yet, and its next attempts.
@@ -19,7 +20,7 @@ type Explanation struct {
 
 // Explain explains a job. Errors are those of Get.
 func (s *Scheduler) Explain(ctx context.Context, key job.Key) (Explanation, error) {
-	o, err := s.o.Store.Outlook(ctx, key)
+	o, err := listing.Outlook(ctx, s.o.Store, key)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -40,7 +41,7 @@ type Plan struct {
 
 // Plan says what would follow from registering a job now, without registering it.
 func (s *Scheduler) Plan(ctx context.Context, p Prepared) (Plan, error) {
-	now, err := s.o.Store.Now(ctx)
+	now, err := store.Now(ctx, s.o.Store)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -62,7 +63,7 @@ func (s *Scheduler) Plan(ctx context.Context, p Prepared) (Plan, error) {
 func (s *Scheduler) othersDue(ctx context.Context, j *job.Job) (sameSecond, sameMinute int64, err error) {
 	const second, minute = 1_000, 60_000
 	from, at := j.DueAt-j.DueAt%minute, j.DueAt-j.DueAt%second
-	others, err := s.o.Store.DueCounts(ctx, store.DueOf{Endpoint: j.Lane().Endpoint}, []job.Instant{from, at, at + second, from + minute})
+	others, err := listing.DueCounts(ctx, s.o.Store, store.DueOf{Endpoint: j.Lane().Endpoint}, []job.Instant{from, at, at + second, from + minute})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Bounds of a fan-out.
@@ -107,7 +108,7 @@ func (s *Scheduler) RegisterGroup(ctx context.Context, f *FanOut) (registered []
 func (s *Scheduler) keptJobs(ctx context.Context, topic, groupID string) (kept []job.Job, err error) {
 	q := store.Query{Topic: topic, GroupID: groupID, Limit: MaxJobs}
 	for {
-		page, err := s.o.Store.List(ctx, q)
+		page, err := listing.List(ctx, s.o.Store, q)
 		if err != nil {
 			return nil, err
 		}

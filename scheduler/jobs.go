@@ -7,6 +7,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Allow decides on a change by the present job. After its error, which the call returns,
@@ -20,18 +21,18 @@ func (s *Scheduler) Get(ctx context.Context, key job.Key) (job.Job, error) {
 
 // Attempts returns the log of a job's attempts, oldest first.
 func (s *Scheduler) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
-	return s.o.Store.Attempts(ctx, key)
+	return store.Attempts(ctx, s.o.Store, key)
 }
 
 // List returns a page of jobs. An id prefix needs a topic; without one the error is
 // a *job.ValidationError.
 func (s *Scheduler) List(ctx context.Context, q store.Query) (store.Page, error) {
-	return s.o.Store.List(ctx, q)
+	return listing.List(ctx, s.o.Store, q)
 }
 
 // DeadGroups returns a page of the groups of dead letters, of one topic or of all.
 func (s *Scheduler) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
-	return s.o.Store.DeadGroups(ctx, topic, limit, cursor)
+	return listing.DeadGroups(ctx, s.o.Store, topic, limit, cursor)
 }
 
 // CheckChange checks what can be checked of a change without its job: the server

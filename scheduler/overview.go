@@ -9,6 +9,7 @@ import (
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 const (
@@ -85,16 +86,16 @@ func (s *Scheduler) Overview(ctx context.Context) (Overview, error) {
 func (s *Scheduler) countOverview(ctx context.Context) (*Overview, error) {
 	var o Overview
 	var err error
-	if o.Depth, err = s.o.Store.Depth(ctx); err != nil {
+	if o.Depth, err = listing.Depth(ctx, s.o.Store); err != nil {
 		return nil, err
 	}
-	busiest, err := s.o.Store.Topics(ctx, store.TopicQuery{Busiest: true, Limit: busiestTopics})
+	busiest, err := listing.Topics(ctx, s.o.Store, store.TopicQuery{Busiest: true, Limit: busiestTopics})
 	if err != nil {
 		return nil, err
 	}
 	o.Busiest = busiest.Topics
 	agenda := newAgenda(o.Depth.Now)
-	counts, err := s.o.Store.DueCounts(ctx, store.DueOf{}, agenda.bounds)
+	counts, err := listing.DueCounts(ctx, s.o.Store, store.DueOf{}, agenda.bounds)
 	if err != nil {
 		return nil, err
 	}

@@ -44,13 +44,15 @@ type slowStore struct {
 	n     atomic.Int64
 }
 
-func (s *slowStore) Depth(ctx context.Context) (store.Depth, error) {
-	if s.fail != nil {
-		return store.Depth{}, s.fail
+func (s *slowStore) Figures(ctx context.Context, q store.FigureQuery) (store.Figures, error) {
+	if q.Depth {
+		if s.fail != nil {
+			return store.Figures{}, s.fail
+		}
+		s.n.Add(1)
+		s.clock.Advance(s.takes)
 	}
-	s.n.Add(1)
-	s.clock.Advance(s.takes)
-	return s.Store.Depth(ctx)
+	return s.Store.Figures(ctx, q)
 }
 
 // However often clients ask, counting takes the store a part of its time.

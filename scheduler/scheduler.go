@@ -21,7 +21,6 @@ type Store interface {
 	registrar
 	store.Reader
 	Count(ctx context.Context, c store.Count) (store.Counted, error)
-	Limits(ctx context.Context) (map[string]store.Limits, error)
 }
 
 // Options are the settings of a Scheduler. Only Store is required.

@@ -9,6 +9,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Topic is a topic with its jobs.
@@ -57,7 +58,7 @@ type AllowTopic func(t *topics.Topic, exists bool) error
 func (s *Scheduler) Topics(ctx context.Context, q store.TopicQuery) (TopicPage, error) {
 	known := s.o.Topics.Known()
 	q.Also = slices.Collect(maps.Keys(known))
-	page, err := s.o.Store.Topics(ctx, q)
+	page, err := listing.Topics(ctx, s.o.Store, q)
 	if err != nil {
 		return TopicPage{}, err
 	}
@@ -81,7 +82,7 @@ func (s *Scheduler) currently(ctx context.Context, t topics.Topic) (topics.Topic
 	if t.Pause == nil || t.Pause.Until == 0 {
 		return t, nil
 	}
-	now, err := s.o.Store.Now(ctx)
+	now, err := store.Now(ctx, s.o.Store)
 	return t.At(now), err
 }
 
@@ -107,7 +108,7 @@ func (s *Scheduler) withStats(ctx context.Context, t topics.Topic) (Topic, error
 	if !exists {
 		return result, nil
 	}
-	now, err := s.o.Store.Now(ctx)
+	now, err := store.Now(ctx, s.o.Store)
 	if err != nil {
 		return Topic{}, err
 	}
@@ -115,7 +116,7 @@ func (s *Scheduler) withStats(ctx context.Context, t topics.Topic) (Topic, error
 	for _, r := range DueRanges[:len(DueRanges)-1] {
 		bounds = append(bounds, now.Add(r.Below))
 	}
-	due, err := s.o.Store.DueCounts(ctx, store.DueOf{Topic: t.Name}, bounds)
+	due, err := listing.DueCounts(ctx, s.o.Store, store.DueOf{Topic: t.Name}, bounds)
 	if err != nil {
 		return Topic{}, err
 	}
@@ -127,7 +128,7 @@ func (s *Scheduler) withStats(ctx context.Context, t topics.Topic) (Topic, error
 
 // stats returns the counts of a topic; exists is false if it holds no job.
 func (s *Scheduler) stats(ctx context.Context, topic string) (stats store.TopicStats, exists bool, err error) {
-	page, err := s.o.Store.Topics(ctx, store.TopicQuery{Topic: topic, Limit: 1})
+	page, err := listing.Topics(ctx, s.o.Store, store.TopicQuery{Topic: topic, Limit: 1})
 	if err != nil || len(page.Topics) == 0 {
 		return store.TopicStats{Topic: topic}, false, err
 	}

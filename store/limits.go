@@ -56,7 +56,4 @@ type Limiting interface {
 	// SetLimits replaces the limits of a topic, which need not hold jobs. It deletes them
 	// if l is the zero value.
 	SetLimits(ctx context.Context, topic string, l Limits) error
-	// Limits returns the limits of all topics that have limits. They are zero for a topic
-	// whose limits differ between shards, because SetLimits failed in some.
-	Limits(ctx context.Context) (map[string]Limits, error)
 }

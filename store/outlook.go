@@ -28,6 +28,8 @@ type Outlook struct {
 	// AwaitsWhole reports that jobs with order keys wait until their shard is whole, and
 	// Whole that the shard of a job with an order key is; see Restorable.SwapEpoch.
 	AwaitsWhole, Whole bool
+	// Ranked reports that jobs of the topic have different priorities.
+	Ranked bool
 	// Higher is, if the job waits, the number of due jobs of its topic with a higher
 	// priority.
 	Higher int64

@@ -201,46 +201,6 @@ type Registered struct {
 	Job     job.Job
 }
 
-// Reader reads. Pages are bounded by count and by bytes.
-type Reader interface {
-	// Now returns the store's time.
-	Now(ctx context.Context) (job.Instant, error)
-	// Get returns a job.
-	Get(ctx context.Context, key job.Key) (job.Job, error)
-	// Attempts returns the log of the job's attempts, oldest first. It holds the last
-	// MaxLog attempts, or fewer if they take more than MaxLogBytes.
-	Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error)
-	// Outlook returns what delays the job's next attempt. Errors are those of Get. With
-	// ErrNotFound, Outlook.Now is set.
-	Outlook(ctx context.Context, key job.Key) (Outlook, error)
-	// List returns a page of jobs in a fixed order. It lists a job exactly once if its
-	// state, URL and due time do not change between the pages. A page may have fewer jobs
-	// than the limit, even none, and a next page: it examines a bounded number of jobs,
-	// and ends when its jobs take PageBytes.
-	List(ctx context.Context, q Query) (Page, error)
-	// Topics returns a page of topics. Its work is bounded by the page, whatever the
-	// number of topics.
-	Topics(ctx context.Context, q TopicQuery) (TopicPage, error)
-	// Endpoints returns a page, by name, of the endpoints with unfinished jobs, an open
-	// or half-open circuit, or a ramp. Its work is bounded by the page and by the number
-	// of circuits.
-	Endpoints(ctx context.Context, q EndpointQuery) (EndpointPage, error)
-	// DeadGroups returns a page, by name, of the groups of dead letters, of one topic or
-	// of all if topic is empty. Its work is bounded by limit, 1 to 1000.
-	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (DeadPage, error)
-	// DueCounts counts waiting jobs, neither carried nor claimed, by when they need
-	// attention: of one topic, of one endpoint, or of all. Jobs that wait for another job
-	// of their order key count by when they are due. Bounds ascend. Lanes are
-	// counted in turn, the earliest first, so a job that moves concurrently may be missed
-	// or counted twice. The work is bounded; with many lanes the last ones are left out.
-	DueCounts(ctx context.Context, of DueOf, bounds []job.Instant) (DueCounts, error)
-	// Backlogs returns the topics that have due jobs waiting. Its work grows with the
-	// number of lanes that have such jobs or may be put off; MaxLanes bounds it.
-	Backlogs(ctx context.Context) (Backlogs, error)
-	// Depth returns the figures of the whole store.
-	Depth(ctx context.Context) (Depth, error)
-}
-
 // Page is a page of jobs. Next is empty on the last.
 type Page struct {
 	Jobs []job.Job
@@ -248,7 +208,11 @@ type Page struct {
 }
 
 // DueOf selects jobs to count. Empty fields select all.
-type DueOf struct{ Topic, Endpoint string }
+type DueOf struct {
+	Topic, Endpoint string
+	// Most bounds the entries and lanes that are examined in each shard; 0: 150,000.
+	Most int
+}
 
 // DueCounts counts jobs by when they need attention.
 type DueCounts struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // checkLedger holds the ledger against what the store showed before its nodes were
@@ -43,7 +44,7 @@ func (a *audit) onDisk(ctx context.Context) error {
 	}
 	found := 0
 	jobs, _, err := store.ReadPages(1_000_000, func(cursor string) ([]job.Job, string, error) {
-		page, err := s.List(ctx, store.Query{Limit: 1_000, Cursor: cursor})
+		page, err := listing.List(ctx, s, store.Query{Limit: 1_000, Cursor: cursor})
 		return page.Jobs, page.Next, err
 	})
 	for i := range jobs {

@@ -33,6 +33,7 @@ import (
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Store is a store as the API's tests need it.
@@ -281,7 +282,7 @@ func (a *api) end(kind job.OutcomeKind) {
 // held is everything that the store holds.
 func (a *api) held() []job.Job {
 	a.t.Helper()
-	page, err := a.mem.List(context.Background(), store.Query{Limit: 1000})
+	page, err := listing.List(context.Background(), a.mem, store.Query{Limit: 1000})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -346,13 +347,6 @@ func (f *faultyStore) Get(ctx context.Context, key job.Key) (job.Job, error) {
 	return f.Store.Get(ctx, key)
 }
 
-func (f *faultyStore) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
-	if err := f.err(); err != nil {
-		return nil, err
-	}
-	return f.Store.Attempts(ctx, key)
-}
-
 func (f *faultyStore) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
 	if err := f.err(); err != nil {
 		return store.Outlook{}, err
@@ -360,53 +354,32 @@ func (f *faultyStore) Outlook(ctx context.Context, key job.Key) (store.Outlook, 
 	return f.Store.Outlook(ctx, key)
 }
 
-func (f *faultyStore) List(ctx context.Context, q store.Query) (store.Page, error) {
+func (f *faultyStore) Names(ctx context.Context, q store.NameQuery) ([]string, error) {
 	if err := f.err(); err != nil {
-		return store.Page{}, err
+		return nil, err
 	}
-	return f.Store.List(ctx, q)
+	return f.Store.Names(ctx, q)
 }
 
-func (f *faultyStore) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
+func (f *faultyStore) Entries(ctx context.Context, of store.Index, span store.Span) ([]store.Entry, *store.Position, error) {
 	if err := f.err(); err != nil {
-		return store.DeadPage{}, err
+		return nil, nil, err
 	}
-	return f.Store.DeadGroups(ctx, topic, limit, cursor)
+	return f.Store.Entries(ctx, of, span)
 }
 
-func (f *faultyStore) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
+func (f *faultyStore) Read(ctx context.Context, q store.ReadQuery) (store.Records, error) {
 	if err := f.err(); err != nil {
-		return store.EndpointPage{}, err
+		return store.Records{}, err
 	}
-	return f.Store.Endpoints(ctx, q)
+	return f.Store.Read(ctx, q)
 }
 
-func (f *faultyStore) DueCounts(ctx context.Context, of store.DueOf, bounds []job.Instant) (store.DueCounts, error) {
+func (f *faultyStore) Figures(ctx context.Context, q store.FigureQuery) (store.Figures, error) {
 	if err := f.err(); err != nil {
-		return store.DueCounts{}, err
+		return store.Figures{}, err
 	}
-	return f.Store.DueCounts(ctx, of, bounds)
-}
-
-func (f *faultyStore) Depth(ctx context.Context) (store.Depth, error) {
-	if err := f.err(); err != nil {
-		return store.Depth{}, err
-	}
-	return f.Store.Depth(ctx)
-}
-
-func (f *faultyStore) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
-	if err := f.err(); err != nil {
-		return store.TopicPage{}, err
-	}
-	return f.Store.Topics(ctx, q)
-}
-
-func (f *faultyStore) Now(ctx context.Context) (job.Instant, error) {
-	if err := f.err(); err != nil {
-		return 0, err
-	}
-	return f.Store.Now(ctx)
+	return f.Store.Figures(ctx, q)
 }
 
 func (f *faultyStore) Ping(ctx context.Context) error {

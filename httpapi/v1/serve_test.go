@@ -27,13 +27,16 @@ type circuit struct {
 	open    chan struct{}
 }
 
-func (g *circuit) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
+func (g *circuit) Names(ctx context.Context, q store.NameQuery) ([]string, error) {
+	if q.Kind != store.TopicNames {
+		return g.Store.Names(ctx, q)
+	}
 	g.entered <- struct{}{}
 	select {
 	case <-g.open:
-		return g.Store.Topics(ctx, q)
+		return g.Store.Names(ctx, q)
 	case <-ctx.Done():
-		return store.TopicPage{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 

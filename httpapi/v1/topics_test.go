@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 func TestTopicSettings(t *testing.T) {
@@ -28,7 +29,7 @@ func TestTopicSettings(t *testing.T) {
 	if diff := cmp.Diff(want, put["settings"]); diff != "" {
 		t.Errorf("settings (-put +got):\n%s", diff)
 	}
-	limits, err := a.mem.Limits(t.Context())
+	limits, err := listing.Limits(t.Context(), a.mem)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // MostWork is how long one call of Advance works, in the machine's time.
@@ -129,7 +130,7 @@ func (d *Dev) Next(ctx context.Context) (job.Instant, error) {
 	if err != nil {
 		return 0, fmt.Errorf("look at the schedules: %w", err)
 	}
-	depth, err := d.parts.Depth(ctx)
+	depth, err := listing.Depth(ctx, d.parts.Store)
 	if err != nil {
 		return 0, fmt.Errorf("look at the store: %w", err)
 	}

@@ -30,10 +30,15 @@ type Dev struct {
 	hung     map[string]bool       // endpoints that did not answer in time since Advance began
 }
 
+// Store is the part of a store that the clock needs.
+type Store interface {
+	store.Carrying
+	Figures(ctx context.Context, q store.FigureQuery) (store.Figures, error)
+}
+
 // Parts are the parts of the node that act on time.
 type Parts struct {
-	Store    store.Carrying
-	Depth    func(ctx context.Context) (store.Depth, error)
+	Store    Store
 	Carrying store.CarryOptions
 	// InFlight counts the jobs that are carried and not settled.
 	InFlight func() int

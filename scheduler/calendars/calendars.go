@@ -127,7 +127,7 @@ func (d *Draft) Calendar(name string) (Calendar, error) {
 
 // Store is what calendars need of a store. Every store.Store is one.
 type Store interface {
-	Now(ctx context.Context) (job.Instant, error)
+	store.Figuring
 	store.Documents
 }
 
@@ -174,7 +174,7 @@ type Allow func(c *Calendar) error
 // Put creates or replaces a calendar that Draft.Calendar made. Equal dates change nothing.
 // Errors: ErrTooMany, and allow's.
 func (m *Manager) Put(ctx context.Context, c Calendar, allow ...Allow) (stored Calendar, created bool, err error) {
-	now, err := m.store.Now(ctx)
+	now, err := store.Now(ctx, m.store)
 	if err != nil {
 		return Calendar{}, false, err
 	}

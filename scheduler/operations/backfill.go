@@ -51,7 +51,7 @@ func (m *Manager) Backfill(ctx context.Context, d BackfillDraft) (Operation, err
 	if err != nil {
 		return Operation{}, err
 	}
-	now, err := m.store.Now(ctx)
+	now, err := store.Now(ctx, m.store)
 	if err != nil {
 		return Operation{}, fmt.Errorf("ask for the store's time: %w", err)
 	}

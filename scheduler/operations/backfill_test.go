@@ -82,7 +82,7 @@ func (r *rig) limit(l store.Limits) {
 // past is a backfill of n seconds.
 func (r *rig) past(n, rate int) BackfillDraft {
 	r.Helper()
-	now, err := r.Now(r.Context())
+	now, err := store.Now(r.Context(), r)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestBackfillHoldsPurgeByTheStoresClock(t *testing.T) {
 		r.behind = time.Hour
 		m, _ := r.idle()
 		for _, age := range []time.Duration{0, 2 * oldProgress} {
-			now, err := r.Now(t.Context())
+			now, err := store.Now(t.Context(), r)
 			if err != nil {
 				t.Fatal(err)
 			}

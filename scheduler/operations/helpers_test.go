@@ -17,6 +17,7 @@ import (
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // rig is a store with nodes that work on operations, in virtual time.
@@ -77,16 +78,18 @@ func (r *rig) Update(ctx context.Context, key job.Key, change func(*job.Job, job
 	return j, err
 }
 
-func (r *rig) List(ctx context.Context, q store.Query) (store.Page, error) {
+// Names fails as listings do.
+func (r *rig) Names(ctx context.Context, q store.NameQuery) ([]string, error) {
 	if err := r.failing("List"); err != nil {
-		return store.Page{}, err
+		return nil, err
 	}
-	return r.Store.List(ctx, q)
+	return r.Store.Names(ctx, q)
 }
 
-func (r *rig) Now(ctx context.Context) (job.Instant, error) {
-	now, err := r.Store.Now(ctx)
-	return now.Add(-r.behind), err
+func (r *rig) Figures(ctx context.Context, q store.FigureQuery) (store.Figures, error) {
+	f, err := r.Store.Figures(ctx, q)
+	f.Now = f.Now.Add(-r.behind)
+	return f, err
 }
 
 func (r *rig) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
@@ -135,11 +138,11 @@ func (c *cut) Update(ctx context.Context, key job.Key, change func(*job.Job, job
 	return c.rig.Update(ctx, key, change)
 }
 
-func (c *cut) List(ctx context.Context, q store.Query) (store.Page, error) {
+func (c *cut) Entries(ctx context.Context, of store.Index, span store.Span) ([]store.Entry, *store.Position, error) {
 	if err := c.is(); err != nil {
-		return store.Page{}, err
+		return nil, nil, err
 	}
-	return c.rig.List(ctx, q)
+	return c.rig.Entries(ctx, of, span)
 }
 
 func (c *cut) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
@@ -358,7 +361,7 @@ func (r *rig) changed() int {
 
 func (r *rig) states(topic string) map[job.State]int64 {
 	r.Helper()
-	page, err := r.Topics(r.Context(), store.TopicQuery{Topic: topic, Limit: 1})
+	page, err := listing.Topics(r.Context(), r, store.TopicQuery{Topic: topic, Limit: 1})
 	if err != nil || len(page.Topics) != 1 {
 		r.Fatal(page, err)
 	}

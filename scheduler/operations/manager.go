@@ -23,6 +23,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Bounds on stored operations.
@@ -36,11 +37,7 @@ const (
 
 // Store is what operations need of a store. Every store.Store is one.
 type Store interface {
-	List(ctx context.Context, q store.Query) (store.Page, error)
-	Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error)
-	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error)
-	Now(ctx context.Context) (job.Instant, error)
-	Depth(ctx context.Context) (store.Depth, error)
+	store.Reader
 	store.Documents
 	store.Messaging
 }
@@ -172,7 +169,7 @@ func (m *Manager) draft(ctx context.Context, d Draft) (Operation, error) {
 			return Operation{}, err
 		}
 	}
-	now, err := m.store.Now(ctx)
+	now, err := store.Now(ctx, m.store)
 	if err != nil {
 		return Operation{}, fmt.Errorf("ask for the store's time: %w", err)
 	}
@@ -208,10 +205,10 @@ func (m *Manager) estimate(ctx context.Context, o *Operation) (*int64, error) {
 // counts returns the number of jobs by state, of one topic or of all.
 func (m *Manager) counts(ctx context.Context, topic string) (map[job.State]int64, error) {
 	if topic == "" {
-		depth, err := m.store.Depth(ctx)
+		depth, err := listing.Depth(ctx, m.store)
 		return depth.States, err
 	}
-	page, err := m.store.Topics(ctx, store.TopicQuery{Topic: topic, Limit: 1})
+	page, err := listing.Topics(ctx, m.store, store.TopicQuery{Topic: topic, Limit: 1})
 	if err != nil || len(page.Topics) == 0 {
 		return nil, err
 	}
@@ -223,7 +220,7 @@ func (m *Manager) counts(ctx context.Context, topic string) (map[job.State]int64
 func (m *Manager) estimateDead(ctx context.Context, f *store.Query) (*int64, error) {
 	const pages, limit = 10, 1_000
 	groups, all, err := store.ReadPages(pages, func(cursor string) ([]store.DeadGroup, string, error) {
-		page, err := m.store.DeadGroups(ctx, f.Topic, limit, cursor)
+		page, err := listing.DeadGroups(ctx, m.store, f.Topic, limit, cursor)
 		return page.Groups, page.Next, err
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // previewTime bounds the counting of one preview; requests have twice as long.
@@ -44,7 +45,7 @@ func (m *Manager) Preview(ctx context.Context, d Draft) (Preview, error) {
 	q := o.listing()
 	q.Limit = previewPage
 	for {
-		page, err := m.store.List(ctx, q)
+		page, err := listing.List(ctx, m.store, q)
 		if err != nil {
 			return Preview{}, fmt.Errorf("count jobs: %w", err)
 		}

@@ -72,7 +72,7 @@ func (m *Manager) age(ctx context.Context, docs []stored, forget bool) error {
 		m.mayPurge.Store(true)
 		return nil
 	}
-	now, err := m.store.Now(ctx)
+	now, err := store.Now(ctx, m.store)
 	if err != nil {
 		return err
 	}

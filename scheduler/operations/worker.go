@@ -14,6 +14,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 const (
@@ -100,7 +101,7 @@ func (w *worker) run(ctx context.Context) {
 // readClock compares the store's clock with the node's.
 func (w *worker) readClock(ctx context.Context) error {
 	return w.insist(ctx, func(ctx context.Context) error {
-		now, err := w.m.store.Now(ctx)
+		now, err := store.Now(ctx, w.m.store)
 		w.ahead = now.Sub(job.InstantOf(w.m.clock.Now()))
 		return err
 	})
@@ -138,7 +139,7 @@ func (w *worker) page(ctx context.Context) error {
 	q.Limit, q.Cursor = min(max(w.op.Rate, leastPage), maxPage), w.op.Cursor
 	var page store.Page
 	err := w.insist(ctx, func(ctx context.Context) (err error) {
-		page, err = w.m.store.List(ctx, q)
+		page, err = listing.List(ctx, w.m.store, q)
 		return err
 	})
 	if err != nil {

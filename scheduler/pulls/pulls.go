@@ -34,8 +34,7 @@ const (
 
 // Store is what consumers need of a store.
 type Store interface {
-	Shards() int
-	Now(ctx context.Context) (job.Instant, error)
+	store.Figuring
 	Get(ctx context.Context, key job.Key) (job.Job, error)
 	Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error)
 	Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error)
@@ -273,7 +272,7 @@ func (q *Queue) listen(ctx context.Context) {
 
 // begin notes that messages arrive from now on.
 func (q *Queue) begin(ctx context.Context) {
-	if now, err := q.o.Store.Now(ctx); err == nil {
+	if now, err := store.Now(ctx, q.o.Store); err == nil {
 		q.lines.tells(now)
 	}
 	q.lines.listens(true)

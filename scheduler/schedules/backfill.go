@@ -154,7 +154,7 @@ func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation s
 	if err := m.expectBackfill(ctx, b, times); err != nil {
 		return nil, err
 	}
-	now, err := m.o.Store.Now(ctx)
+	now, err := store.Now(ctx, m.o.Store)
 	if err != nil {
 		return nil, err
 	}

@@ -390,7 +390,7 @@ func (m *Manager) tryChange(ctx context.Context, name string, allow []Allow, alt
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	now, err := m.o.Store.Now(ctx)
+	now, err := store.Now(ctx, m.o.Store)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // deliverAll delivers until nothing is due, and returns the times of the occurrences.
@@ -42,7 +43,7 @@ func (r *rig) follow(d time.Duration) (times []int64) {
 
 func (r *rig) now() job.Instant {
 	r.t.Helper()
-	now, err := r.store.Now(r.ctx)
+	now, err := store.Now(r.ctx, r.store)
 	r.ok(err)
 	return now
 }
@@ -62,7 +63,7 @@ func TestAChangeOfTheJobHoldsForPendingOccurrences(t *testing.T) {
 		other.Jitter, other.Job.Destination = d.Jitter, ptr(job.Destination("http://other.example/"))
 		changed := r.set(m, "s", other).UpdatedAt
 		got = append(got, r.follow(15*time.Minute)...)
-		page, err := r.store.List(r.ctx, store.Query{Schedule: "s", Limit: 1000})
+		page, err := listing.List(r.ctx, r.store, store.Query{Schedule: "s", Limit: 1000})
 		r.ok(err)
 		for _, j := range page.Jobs {
 			if old := j.Spec.Destination == *d.Job.Destination; old != (j.DueAt <= changed.Add(schedule.Ahead)) && j.DueAt > changed.Add(schedule.Ahead) {

@@ -245,7 +245,7 @@ func (m *Manager) storeTime(ctx context.Context) (job.Instant, error) {
 	if age := own.Sub(e.asked); age >= 0 && age < askEvery && m.untilNext(estimate) > 0 {
 		return estimate, nil
 	}
-	now, err := m.o.Store.Now(ctx)
+	now, err := store.Now(ctx, m.o.Store)
 	if err == nil {
 		e.asked = m.clock.Now()
 		e.clock = now.Sub(job.InstantOf(e.asked))

@@ -39,7 +39,7 @@ var (
 
 // Store is what schedules need of a store. Every store.Store is one.
 type Store interface {
-	Now(ctx context.Context) (job.Instant, error)
+	store.Figuring
 	store.Documents
 	store.Messaging
 }

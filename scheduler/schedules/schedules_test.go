@@ -18,6 +18,7 @@ import (
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // rig is a store with jobs, and nodes that look after its schedules.
@@ -242,7 +243,7 @@ func TestAJitterRegistersNothingAhead(t *testing.T) {
 		d.Jitter = ptr(schedule.MaxPending * time.Second)
 		begin := r.set(m, "s", d).CreatedAt
 		got := r.follow(40 * time.Minute)
-		page, err := r.store.List(r.ctx, store.Query{States: []job.State{job.Waiting}, Limit: 100})
+		page, err := listing.List(r.ctx, r.store, store.Query{States: []job.State{job.Waiting}, Limit: 100})
 		r.ok(err)
 		if len(page.Jobs) > 10 { // 2 s of them
 			t.Errorf("%d jobs wait", len(page.Jobs))
@@ -320,7 +321,7 @@ func TestOverlapPolicies(t *testing.T) {
 				r.set(m, "s", d)
 				pass(3*time.Minute + 30*time.Second)
 				r.counters(m, "s", c.want)
-				page, err := r.store.List(t.Context(), store.Query{Schedule: "s", States: []job.State{job.Waiting}, Limit: 10})
+				page, err := listing.List(t.Context(), r.store, store.Query{Schedule: "s", States: []job.State{job.Waiting}, Limit: 10})
 				r.ok(err)
 				if len(page.Jobs) != 1 {
 					t.Errorf("%d unfinished jobs", len(page.Jobs))
@@ -462,7 +463,7 @@ func TestAChangeHoldsFromItsAnswerOn(t *testing.T) {
 			t.Errorf("version %d", s.Version)
 		}
 		pass(24 * time.Second)
-		page, err := r.store.List(t.Context(), store.Query{States: []job.State{job.Waiting}, Limit: 100})
+		page, err := listing.List(t.Context(), r.store, store.Query{States: []job.State{job.Waiting}, Limit: 100})
 		r.ok(err)
 		if len(page.Jobs) == 0 {
 			t.Error("nothing was registered")
@@ -784,7 +785,7 @@ func TestAnArmedJobIsThatOfItsOccurrence(t *testing.T) {
 // endRounds ends the jobs that were armed again.
 func (r *rig) endRounds(how string) {
 	r.t.Helper()
-	page, err := r.store.List(r.ctx, store.Query{States: []job.State{job.Waiting}, Limit: 10})
+	page, err := listing.List(r.ctx, r.store, store.Query{States: []job.State{job.Waiting}, Limit: 10})
 	r.ok(err)
 	for _, j := range page.Jobs {
 		switch how {

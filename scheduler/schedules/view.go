@@ -108,7 +108,7 @@ func (m *Manager) Get(ctx context.Context, name string) (Schedule, error) {
 	if err != nil {
 		return Schedule{}, err
 	}
-	now, err := m.o.Store.Now(ctx)
+	now, err := store.Now(ctx, m.o.Store)
 	if err != nil {
 		return Schedule{}, err
 	}
@@ -135,7 +135,7 @@ const listAtOnce = 100
 
 // List returns a page of schedules.
 func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
-	now, err := m.o.Store.Now(ctx)
+	now, err := store.Now(ctx, m.o.Store)
 	if err != nil {
 		return Page{}, err
 	}
@@ -256,7 +256,7 @@ func (m *Manager) Preview(ctx context.Context, name string, d *Draft, p Part) (T
 	if err := f.Err(); err != nil {
 		return Timetable{}, err
 	}
-	now, err := m.o.Store.Now(ctx)
+	now, err := store.Now(ctx, m.o.Store)
 	if err != nil {
 		return Timetable{}, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 const (
@@ -37,7 +38,7 @@ type Store interface {
 	store.Documents
 	store.Messaging
 	store.Limiting
-	Now(ctx context.Context) (job.Instant, error)
+	store.Figuring
 }
 
 // Options of New. Only Store has no default.
@@ -166,7 +167,7 @@ var eventOf = map[State]events.Type{
 // SetState pauses, drains or resumes a topic. p is why; its Since is set. The error may be a
 // *job.ValidationError.
 func (m *Manager) SetState(ctx context.Context, topic string, s State, p job.Pause, allow ...Allow) (Topic, error) {
-	now, err := m.o.Store.Now(ctx)
+	now, err := store.Now(ctx, m.o.Store)
 	if err != nil {
 		return Topic{}, fmt.Errorf("read the time: %w", err)
 	}
@@ -210,7 +211,7 @@ func (m *Manager) resumeDue(ctx context.Context) error {
 		}
 		if now == 0 {
 			var err error
-			if now, err = m.o.Store.Now(ctx); err != nil {
+			if now, err = store.Now(ctx, m.o.Store); err != nil {
 				return fmt.Errorf("read the time: %w", err)
 			}
 		}
@@ -334,7 +335,7 @@ func (m *Manager) Reconcile(ctx context.Context) error {
 	for range maxTries {
 		// A change writes the topic before its limits. Read in the opposite order, limits
 		// that have no topic are left over, and not those of a change in progress.
-		obeyed, err := m.o.Store.Limits(ctx)
+		obeyed, err := listing.Limits(ctx, m.o.Store)
 		if err != nil {
 			return fmt.Errorf("read the limits of topics: %w", err)
 		}

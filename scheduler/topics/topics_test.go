@@ -23,6 +23,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
+	"github.com/duehook/duehook/store/listing"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -87,9 +88,11 @@ func (r *rig) ListDocuments(ctx context.Context, kind, after string, limit int) 
 	return r.Store.ListDocuments(ctx, kind, after, limit)
 }
 
-func (r *rig) Limits(ctx context.Context) (map[string]store.Limits, error) {
-	defer r.read()
-	return r.Store.Limits(ctx)
+func (r *rig) Figures(ctx context.Context, q store.FigureQuery) (store.Figures, error) {
+	if q.Limits {
+		defer r.read()
+	}
+	return r.Store.Figures(ctx, q)
 }
 
 func (r *rig) SetLimits(ctx context.Context, topic string, l store.Limits) error {
@@ -154,7 +157,7 @@ func (r *rig) running(m *Manager) (stop func()) {
 
 func (r *rig) limits(want map[string]store.Limits) {
 	r.Helper()
-	got, err := r.Store.Limits(r.Context())
+	got, err := listing.Limits(r.Context(), r.Store)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -256,7 +259,7 @@ func TestPauseUntil(t *testing.T) {
 				}
 			}
 		})
-		now, err := r.Store.Now(r.Context())
+		now, err := store.Now(r.Context(), r.Store)
 		r.ok(err)
 		pause := job.Pause{Until: now.Add(time.Minute), By: "ops", Note: "moves"}
 		for _, wrong := range []job.Pause{{Until: now}, {Note: strings.Repeat("x", job.MaxNote+1)}} {

@@ -15,6 +15,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
+	"github.com/duehook/duehook/store/listing"
 )
 
 var waiting = flag.Int("waiting", 100_000, "how many jobs wait in BenchmarkWaiting")
@@ -59,15 +60,15 @@ func readers(b *testing.B, s *diskstore.Store) {
 		bounds = append(bounds, job.InstantOf(now.Add(time.Duration(i)*15*time.Minute)))
 	}
 	calls := map[string]func() error{
-		"due-counts": func() error { _, err := s.DueCounts(b.Context(), store.DueOf{}, bounds); return err },
-		"backlogs":   func() error { _, err := s.Backlogs(b.Context()); return err },
-		"list":       func() error { _, err := s.List(b.Context(), store.Query{Limit: 100}); return err },
+		"due-counts": func() error { _, err := listing.DueCounts(b.Context(), s, store.DueOf{}, bounds); return err },
+		"backlogs":   func() error { _, err := listing.Backlogs(b.Context(), s); return err },
+		"list":       func() error { _, err := listing.List(b.Context(), s, store.Query{Limit: 100}); return err },
 		"list-by-due": func() error {
-			_, err := s.List(b.Context(), store.Query{Topic: "topic3", States: []job.State{job.Waiting}, Order: store.OrderDue, Limit: 100})
+			_, err := listing.List(b.Context(), s, store.Query{Topic: "topic3", States: []job.State{job.Waiting}, Order: store.OrderDue, Limit: 100})
 			return err
 		},
 		"list-prefix": func() error {
-			_, err := s.List(b.Context(), store.Query{Topic: "topic3", IDPrefix: "nothing", Limit: 100})
+			_, err := listing.List(b.Context(), s, store.Query{Topic: "topic3", IDPrefix: "nothing", Limit: 100})
 			return err
 		},
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
+	"github.com/duehook/duehook/store/listing"
 )
 
 const url = "http://a.example/hook"
@@ -135,7 +136,7 @@ func (w *world) check() {
 			w.t.Fatalf("%s (-acknowledged +stored):\n%s", key, diff)
 		}
 	}
-	d, err := w.Depth(w.t.Context())
+	d, err := listing.Depth(w.t.Context(), w)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -172,7 +173,7 @@ func (w *world) drain() {
 			w.t.Fatal(err)
 		}
 	}
-	d, err := w.Depth(ctx)
+	d, err := listing.Depth(ctx, w)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,56 +1,133 @@
 package diskstore
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// maxCounted is how many entries one call counts. Figures beyond it are lower bounds.
-const maxCounted = 250_000
+// Figures returns figures of the store.
+func (s *Store) Figures(ctx context.Context, q store.FigureQuery) (f store.Figures, err error) {
+	var failed error
+	if len(q.Lanes) == 0 {
+		err = s.locked(ctx, func(now job.Instant) { failed = s.gather(&f, &q, now) })
+		return f, errors.Join(err, failed)
+	}
+	t := &txn{s: s}
+	buckets := make([]bucket, len(q.Lanes))
+	v, err := s.viewWith(ctx, func(v *view) {
+		t.now = v.now
+		failed = s.gather(&f, &q, v.now)
+		for i, name := range q.Lanes {
+			buckets[i].name = name
+			if l, ok := s.lanes.Get(name); ok {
+				buckets[i] = bucketOf(l)
+				if e, ok := l.first(t); ok && q.Due.First {
+					buckets[i].first = e.at
+				}
+			}
+		}
+	})
+	if err != nil {
+		return f, err
+	}
+	defer v.close()
+	if t.err != nil {
+		failed = errors.Join(failed, unavailable(t.err))
+	}
+	c := counting{v: v, left: q.Due.Most}
+	for i := range buckets {
+		f.Lanes = append(f.Lanes, c.lane(&buckets[i], &q.Due, len(buckets)-i))
+	}
+	f.Cost = len(buckets) + q.Due.Most - c.left
+	return f, errors.Join(failed, c.err)
+}
+
+// gather reads what is in memory, and the ends of groups.
+func (s *Store) gather(f *store.Figures, q *store.FigureQuery, now job.Instant) (err error) {
+	f.Now = now
+	if q.Depth {
+		f.Depth = s.depth(now)
+	}
+	if q.Circuits {
+		f.Circuits = map[string]store.Circuit{}
+		for e := range s.notClosed {
+			if c := e.circuitAt(now); c != (store.Circuit{}) {
+				f.Circuits[e.name] = c
+			}
+		}
+	}
+	if q.Limits {
+		f.Limits = map[string]store.Limits{}
+		for topic, l := range s.limits {
+			f.Limits[topic] = l.Limits
+		}
+	}
+	for _, name := range q.Topics {
+		var of counts
+		if t, ok := s.topics.Get(name); ok {
+			of = t.counts
+		}
+		f.Topics = append(f.Topics, of.byState())
+	}
+	for _, name := range q.Endpoints {
+		of := map[job.State]int64{}
+		if e, ok := s.endpoints.Get(name); ok {
+			for state, n := range e.jobs {
+				of[job.State(state)] = n
+			}
+		}
+		f.Endpoints = append(f.Endpoints, of)
+	}
+	for _, name := range q.Groups {
+		var g store.DeadFigures
+		p := prefix(famLetter, name)
+		g.Count, _ = s.dead.Get(name)
+		err = errors.Join(err,
+			scan(s.db, p, end(p), func(key, _ []byte) bool { g.Oldest, _ = cutTimed(key, len(p)); return false }),
+			scanBack(s.db, p, end(p), func(key, _ []byte) bool { g.Newest, _ = cutTimed(key, len(p)); return false }))
+		f.Groups = append(f.Groups, g)
+	}
+	return err
+}
+
+func (s *Store) depth(now job.Instant) store.Depth {
+	d := store.Depth{
+		States: s.counts.byState(), ReadyList: int64(len(s.ready)),
+		OrderKeys: s.meta.orderKeys, Behind: s.meta.behind, Now: now,
+	}
+	if l, ok := s.line.Min(); ok {
+		d.OldestDue = l.wake
+	}
+	for e := range s.notClosed {
+		if e.circuit.OpenUntil > now {
+			d.OpenCircuits++
+		}
+	}
+	return d
+}
 
 // bucket is a lane at one moment, for counting without the lock.
 type bucket struct {
 	name    string
-	topic   string
-	first   job.Instant   // when its first waiting job is due
+	first   job.Instant   // when its first waiting job is due, if that was asked for
 	waiting int64         // jobs that wait
 	parked  int64         // of these, those that wait for another job of their order key
 	flying  []job.Instant // when the jobs in flight were due
 }
 
-// bucketOf copies what is in memory of a lane. It may read its first entry.
-func (t *txn) bucketOf(l *lane) bucket {
-	b := bucket{name: l.name, topic: l.Topic, first: parkedAt, waiting: l.held() - int64(l.flights.Len()), parked: l.parked}
-	if e, ok := l.first(t); ok {
-		b.first = e.at
-	}
+// bucketOf copies what is in memory of a lane.
+func bucketOf(l *lane) bucket {
+	b := bucket{name: l.name, waiting: l.held() - int64(l.flights.Len()), parked: l.parked}
 	l.flights.Scan(func(f *flight) bool { b.flying = append(b.flying, f.entry.at); return true })
 	return b
 }
 
-// viewBuckets returns a view, with the lanes that are wanted in the order of their first
-// jobs.
-func (s *Store) viewBuckets(ctx context.Context, each func(t *txn, add func(*lane))) (*view, []bucket, error) {
-	var all []bucket
-	t := &txn{s: s}
-	v, err := s.viewWith(ctx, func(v *view) {
-		t.now = v.now
-		each(t, func(l *lane) { all = append(all, t.bucketOf(l)) })
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	if t.err != nil {
-		v.close()
-		return nil, nil, unavailable(t.err)
-	}
-	slices.SortStableFunc(all, func(a, b bucket) int { return cmp.Compare(a.first, b.first) })
-	return v, all, nil
-}
+// maxCounted is how many entries an outlook counts. Figures beyond it are lower bounds.
+const maxCounted = 250_000
 
 // counting counts entries up to a bound.
 type counting struct {
@@ -61,144 +138,76 @@ type counting struct {
 
 // between counts the entries of a section from one time to before another, without those
 // in flight.
-func (c *counting) between(b *bucket, section byte, from, to job.Instant) (n int64) {
-	p := bucketPrefix(b.name, section)
-	lower, upper := appendTime(slices.Clone(p), from), appendTime(slices.Clone(p), to)
-	if c.err == nil {
-		c.err = scan(c.v.snap, lower, upper, func([]byte, []byte) bool {
-			n++
-			c.left--
-			return c.left > 0
-		})
-	}
-	if section == secDue {
-		for _, at := range b.flying {
-			if from <= at && at < to {
-				n--
-			}
-		}
-	}
-	return max(n, 0)
+func (c *counting) between(b *bucket, section byte, from, to job.Instant) int64 {
+	f := store.LaneFigures{Due: make([]int64, 1)}
+	c.count(b, section, []job.Instant{from, to}, max(c.left, 0), &f)
+	return f.Due[0]
 }
 
-// Bounds of all times.
-const (
-	firstTime = -job.Instant(1) << 62
-	lastTime  = job.Instant(1) << 62
-)
-
-// DueCounts counts waiting jobs.
-func (s *Store) DueCounts(ctx context.Context, of store.DueOf, bounds []job.Instant) (store.DueCounts, error) {
-	v, lanes, err := s.viewBuckets(ctx, func(_ *txn, add func(*lane)) { s.lanesFor(of, add) })
-	if err != nil {
-		return store.DueCounts{}, err
+// lane counts the waiting jobs of a lane. It is one of the last lanes, which share what is left.
+func (c *counting) lane(b *bucket, q *store.DueQuery, lanes int) store.LaneFigures {
+	ranges := len(q.Bounds) - 1
+	f := store.LaneFigures{Due: make([]int64, ranges), First: b.first}
+	waiting, parked := b.waiting-b.parked, int64(0)
+	if q.Behind {
+		waiting, parked = b.waiting, b.parked
 	}
-	defer v.close()
-	d := store.DueCounts{Counts: make([]int64, len(bounds)+1)}
-	var total int64
-	for i := range lanes {
-		total += lanes[i].waiting
+	if waiting == 0 {
+		return f
 	}
-	c := counting{v: v, left: maxCounted}
-	if total <= maxCounted { // each lane in one pass
-		for i := range lanes {
-			c.spread(&lanes[i], bounds, d.Counts)
+	// What is in none of the other ranges is in a last one without an end.
+	bounds := q.Bounds
+	open := bounds[0] <= 0 && bounds[ranges] == store.EndOfTime
+	if open {
+		bounds = bounds[:ranges]
+	}
+	share := max(c.left/lanes, 1)
+	c.count(b, secDue, bounds, share, &f)
+	if parked > 0 {
+		c.count(b, secParked, bounds, share, &f)
+	}
+	if open && f.PartialFrom == 0 {
+		for _, n := range f.Due {
+			waiting -= n
 		}
-		return d, c.err
+		f.Due[ranges-1] += waiting
 	}
-	from, left := firstTime, total
-	for i, to := range bounds {
-		for n := range lanes {
-			if lanes[n].first >= to && lanes[n].parked == 0 {
-				continue
-			}
-			count := c.between(&lanes[n], secDue, from, to) + c.between(&lanes[n], secParked, from, to)
-			d.Counts[i] += count
-			left -= count
-		}
-		if c.left <= 0 || c.err != nil {
-			d.PartialFrom = max(from, lanes[0].first, 1)
-			return d, c.err
-		}
-		from = to
-	}
-	d.Counts[len(bounds)] = left
-	return d, nil
+	return f
 }
 
-// lanesFor visits the lanes of a topic, an endpoint, or all.
-func (s *Store) lanesFor(of store.DueOf, visit func(*lane)) {
-	if of.Endpoint == "" {
-		s.lanesOf(of.Topic, visit)
+// count adds the entries of a section in the ranges between bounds, up to most, without those
+// in flight.
+func (c *counting) count(b *bucket, section byte, bounds []job.Instant, most int, f *store.LaneFigures) {
+	if c.err != nil || len(bounds) < 2 {
 		return
 	}
-	if e, ok := s.endpoints.Get(of.Endpoint); ok {
-		for l := range e.lanes {
-			if of.Topic == "" || of.Topic == l.Topic {
-				visit(l)
+	p := bucketPrefix(b.name, section)
+	first, last := bounds[0], bounds[len(bounds)-1]
+	in := 0 // the range
+	end := last
+	c.err = scan(c.v.snap, appendTime(slices.Clone(p), first), appendTime(slices.Clone(p), last), func(key, _ []byte) bool {
+		at, _ := cutTimed(key, len(p))
+		if most == 0 {
+			end = at
+			if f.PartialFrom == 0 || at < f.PartialFrom {
+				f.PartialFrom = max(at, 1)
 			}
+			return false
 		}
-	}
-}
-
-// spread adds the waiting jobs of a lane to counts.
-func (c *counting) spread(b *bucket, bounds []job.Instant, counts []int64) {
-	left := b.waiting
-	add := func(at job.Instant, n int64) {
-		i, _ := slices.BinarySearch(bounds, at+1) // the first bound after at; bounds may be equal
-		if i < len(bounds) {
-			counts[i] += n
-			left -= n
+		for bounds[in+1] <= at {
+			in++
 		}
-	}
-	for _, section := range []byte{secDue, secParked} {
-		if len(bounds) == 0 || section == secParked && b.parked == 0 || c.err != nil {
-			continue
-		}
-		p := bucketPrefix(b.name, section)
-		c.err = scan(c.v.snap, p, appendTime(slices.Clone(p), bounds[len(bounds)-1]), func(key, _ []byte) bool {
-			at, _ := cutTimed(key, len(p))
-			add(at, 1)
-			return true
-		})
-	}
-	for _, at := range b.flying {
-		add(at, -1)
-	}
-	counts[len(bounds)] += left
-}
-
-// Backlogs counts the jobs that are due and wait.
-func (s *Store) Backlogs(ctx context.Context) (store.Backlogs, error) {
-	v, lanes, err := s.viewBuckets(ctx, func(t *txn, add func(*lane)) {
-		s.lanesOf("", func(l *lane) {
-			if e, ok := l.first(t); ok && e.at <= t.now {
-				add(l)
-			}
-		})
+		f.Due[in]++
+		most--
+		c.left--
+		return true
 	})
-	if err != nil {
-		return store.Backlogs{}, err
-	}
-	defer v.close()
-	b := store.Backlogs{Now: v.now}
-	c := counting{v: v, left: maxCounted}
-	at := map[string]int{}
-	for i := range lanes {
-		l := &lanes[i]
-		n, known := at[l.topic]
-		if !known {
-			n, at[l.topic] = len(b.Topics), len(b.Topics)
-			b.Topics = append(b.Topics, store.Backlog{Topic: l.topic, Oldest: l.first})
+	if section == secDue {
+		for _, at := range b.flying {
+			if first <= at && at < end {
+				in, _ := slices.BinarySearch(bounds, at+1)
+				f.Due[in-1]--
+			}
 		}
-		b.Topics[n].Oldest = min(b.Topics[n].Oldest, l.first)
-		if c.left <= 0 {
-			b.Topics[n].Jobs++ // there is one at least
-			continue
-		}
-		b.Topics[n].Jobs += c.between(l, secDue, l.first, v.now+1)
 	}
-	b.Partial = c.left <= 0
-	slices.SortFunc(b.Topics, func(a, b store.Backlog) int { return cmp.Compare(a.Topic, b.Topic) })
-	return b, c.err
 }

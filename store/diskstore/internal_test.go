@@ -12,6 +12,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // The suite of all stores cannot stop the clock; these tests can, in a bubble,
@@ -159,7 +160,7 @@ func TestHoldAndProbeEndOnTime(t *testing.T) {
 			_, r := carry(t, s, o)
 			same(t, "result while held", r, store.CarryResult{Wait: hold})
 			pass(t, hold)
-			d, err := s.Depth(t.Context())
+			d, err := listing.Depth(t.Context(), s)
 			if err != nil || d.OpenCircuits != 0 {
 				t.Fatalf("open circuits afterwards: %d, %v", d.OpenCircuits, err)
 			}
@@ -279,7 +280,7 @@ func TestTheLogIsBounded(t *testing.T) {
 		for range store.MaxLog + 3 {
 			settle(t, s, take(t, s, time.Second)[0], job.OutcomeFailed)
 		}
-		log, err := s.Attempts(t.Context(), job.Key{Topic: "t", ID: "a"})
+		log, err := store.Attempts(t.Context(), s, job.Key{Topic: "t", ID: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -297,7 +298,7 @@ func TestARestoredJobKeepsItsLastAttempt(t *testing.T) {
 	if n, err := s.Restore(t.Context(), []store.RestoredJob{{Job: j}}); n != 1 || err != nil {
 		t.Fatalf("Restore: %d, %v", n, err)
 	}
-	log, err := s.Attempts(t.Context(), j.Key)
+	log, err := store.Attempts(t.Context(), s, j.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +357,7 @@ func TestAnEndedContextStopsEveryCall(t *testing.T) {
 		"Ping":     func() error { return s.Ping(ctx) },
 		"Register": func() error { _, err := s.Register(ctx, []store.Registration{newReg("b", job.Spec{})}); return err },
 		"Get":      func() error { _, err := s.Get(ctx, key); return err },
-		"List":     func() error { _, err := s.List(ctx, store.Query{Limit: 1}); return err },
+		"List":     func() error { _, err := listing.List(ctx, s, store.Query{Limit: 1}); return err },
 		"Pop":      func() error { _, err := s.Pop(ctx, 0, 1, time.Minute); return err },
 		"Carry":    func() error { _, err := s.Carry(ctx, 0, options); return err },
 		"TryLock":  func() error { _, err := s.Locker(0).TryLock(ctx, time.Minute); return err },
@@ -405,7 +406,7 @@ func (firedTimer) Stop() bool { return true }
 func TestTheClockIsTheOneGiven(t *testing.T) {
 	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	s := opened(t, Options{Clock: stillClock{at}})
-	d, err := s.Depth(t.Context())
+	d, err := listing.Depth(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

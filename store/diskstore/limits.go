@@ -36,17 +36,6 @@ func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) err
 	})
 }
 
-// Limits returns the limits of all topics that have some.
-func (s *Store) Limits(ctx context.Context) (map[string]store.Limits, error) {
-	all := map[string]store.Limits{}
-	err := s.locked(ctx, func(job.Instant) {
-		for topic, l := range s.limits {
-			all[topic] = l.Limits
-		}
-	})
-	return all, err
-}
-
 // admits returns Created if the topic accepts another unfinished job, and otherwise why
 // not.
 func (s *Store) admits(topic string) store.RegisterOutcome {

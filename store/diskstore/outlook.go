@@ -51,9 +51,8 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 // outlook is an outlook in the making. Entries are counted without the lock.
 type outlook struct {
 	store.Outlook
-	rec, head      *record
-	own            bucket
-	higher, beside []bucket
+	rec, head *record
+	own       bucket
 }
 
 // gather reads what is in memory.
@@ -88,31 +87,10 @@ func (o *outlook) gather(t *txn) {
 		}
 	}
 	o.Circuit = l.endpoint.circuitAt(t.now)
+	o.Ranked = s.ranked[rec.Topic] != nil
 	if rec.flight == nil {
-		o.rivals(t, l)
+		o.own = bucketOf(l)
 	}
-}
-
-// rivals gathers the lanes whose jobs may go before a waiting one.
-func (o *outlook) rivals(t *txn, l *lane) {
-	o.own = t.bucketOf(l)
-	if r := t.s.ranked[l.Topic]; r != nil {
-		for _, lanes := range r.siblings {
-			for _, other := range lanes {
-				if goesFirst(other, l) < 0 {
-					o.higher = append(o.higher, t.bucketOf(other))
-				}
-			}
-		}
-	}
-	if o.Limits.Rate <= 0 || o.At > t.now {
-		return
-	}
-	t.s.lanesOf(l.Topic, func(other *lane) {
-		if other.Endpoint != l.Endpoint && other.Priority == l.Priority && other.endpoint.circuitAt(t.now).OpenUntil == 0 {
-			o.beside = append(o.beside, t.bucketOf(other))
-		}
-	})
 }
 
 // countBefore counts the jobs of an order key that go before the job, up to maxCounted.
@@ -132,16 +110,6 @@ func (o *outlook) count(v *view) error {
 	}
 	c := counting{v: v, left: maxCounted}
 	o.Ahead = c.ahead(&o.own, o.rec)
-	for i := range o.higher {
-		o.Higher += c.between(&o.higher[i], secDue, firstTime, v.now+1)
-	}
-	due := make([]int64, len(o.beside))
-	for i := range o.beside {
-		due[i] = c.between(&o.beside[i], secDue, firstTime, v.now+1)
-	}
-	if len(due) > 0 {
-		o.Beside = rules.TurnsBefore(o.Ahead, due)
-	}
 	return c.err
 }
 
@@ -151,7 +119,7 @@ func (c *counting) ahead(b *bucket, rec *record) (n int64) {
 	if rec.parked {
 		section, n = secParked, b.waiting-b.parked
 	}
-	n += c.between(b, section, firstTime, at)
+	n += c.between(b, section, 0, at)
 	p := append(appendTime(bucketPrefix(b.name, section), at), rec.ID...)
 	c.err = errors.Join(c.err, scan(c.v.snap, appendTime(slices.Clone(p[:len(p)-len(rec.ID)-8]), at), p, func([]byte, []byte) bool {
 		n++

@@ -2,6 +2,7 @@ package diskstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -85,13 +86,73 @@ func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
 	return rec.job()
 }
 
-// Attempts reads the log of a job's attempts.
-func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
-	rec, _, err := s.read(ctx, key)
-	if err != nil {
-		return nil, err
+// maxTimesBytes bounds the records that one call reads for their times, but for the last one.
+const maxTimesBytes = 32 << 20
+
+// Read reads records.
+func (s *Store) Read(ctx context.Context, q store.ReadQuery) (store.Records, error) {
+	keys, most := q.Keys, store.BatchBytes
+	if q.Shard == store.AnyShard {
+		keys = keys[:1]
 	}
-	return rec.attempts()
+	var flights []job.Key
+	if q.Part == store.JobTimes {
+		most = maxTimesBytes
+	} else {
+		flights = keys
+	}
+	v, err := s.view(ctx, flights...)
+	if err != nil {
+		return store.Records{}, err
+	}
+	defer v.close()
+	var r store.Records
+	for i, key := range keys {
+		if i > 0 && r.Bytes >= most {
+			break
+		}
+		rec, err := v.load(key)
+		if err != nil && (q.Shard == store.AnyShard || !errors.Is(err, store.ErrNotFound)) {
+			return store.Records{}, err
+		}
+		if err := addRecord(&r, rec, q.Part); err != nil {
+			return store.Records{}, err
+		}
+	}
+	return r, nil
+}
+
+// addRecord adds a part of a record; nil: the job is gone.
+func addRecord(r *store.Records, rec *record, part store.Part) error {
+	var log []job.Attempt
+	var times store.Times
+	var found *job.Job
+	if rec != nil {
+		r.Bytes += rec.size()
+		var err error
+		switch part {
+		case store.JobTimes:
+			times = store.TimesOf(&rec.Job)
+		case store.JobLog:
+			log, err = rec.attempts()
+		case store.WholeJob:
+			var j job.Job
+			j, err = rec.job()
+			found = &j
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch part {
+	case store.JobTimes:
+		r.Times = append(r.Times, times)
+	case store.JobLog:
+		r.Logs = append(r.Logs, log)
+	case store.WholeJob:
+		r.Jobs = append(r.Jobs, found)
+	}
+	return nil
 }
 
 // Standings returns the standings of jobs.

@@ -110,7 +110,6 @@ var (
 // passed are the calls of the wrapped store that the ledger does not record. Each is written
 // out, so that a new method of store.Store needs a decision.
 type passed interface {
-	Shards() int
 	Wakeups(ctx context.Context, wake func(shard int)) error
 	Publish(ctx context.Context, channel string, message []byte) error
 	Listen(ctx context.Context, channel string, receive func(message []byte)) error
@@ -119,7 +118,6 @@ type passed interface {
 	OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error
 	CloseCircuit(ctx context.Context, endpoint string) error
 	SetLimits(ctx context.Context, topic string, l store.Limits) error // they follow from documents
-	Limits(ctx context.Context) (map[string]store.Limits, error)
 }
 
 // Open opens the ledger and returns it and the store as one Store. It restores nothing,

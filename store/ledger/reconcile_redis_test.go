@@ -13,6 +13,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/listing"
 )
 
 func redisClient(t testing.TB, redis *testenv.Redis) *goredis.Client {
@@ -150,7 +151,7 @@ func TestRedisLosesJobs(t *testing.T) {
 // unfinished is how many jobs the store has that have not ended.
 func (r *rig) unfinished() int {
 	r.T.Helper()
-	d, err := r.Depth(r.T.Context())
+	d, err := listing.Depth(r.T.Context(), r)
 	noError(r.T, "Depth", err)
 	n := int64(0)
 	for state, count := range d.States {

@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // losing is a store that can lose all jobs, or go back to what it was. Only the
@@ -54,15 +55,28 @@ func (l *losing) Outlook(ctx context.Context, key job.Key) (store.Outlook, error
 	return l.now().Outlook(ctx, key)
 }
 
-func (l *losing) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
-	return l.now().Attempts(ctx, key)
+func (l *losing) Shards() int { return l.now().Shards() }
+
+func (l *losing) Names(ctx context.Context, q store.NameQuery) ([]string, error) {
+	if l.unlisted.Load() {
+		return nil, nil
+	}
+	return l.now().Names(ctx, q)
 }
 
-func (l *losing) List(ctx context.Context, q store.Query) (store.Page, error) {
+func (l *losing) Entries(ctx context.Context, of store.Index, span store.Span) ([]store.Entry, *store.Position, error) {
 	if l.unlisted.Load() {
-		return store.Page{}, nil
+		return nil, nil, nil
 	}
-	return l.now().List(ctx, q)
+	return l.now().Entries(ctx, of, span)
+}
+
+func (l *losing) Read(ctx context.Context, q store.ReadQuery) (store.Records, error) {
+	return l.now().Read(ctx, q)
+}
+
+func (l *losing) Figures(ctx context.Context, q store.FigureQuery) (store.Figures, error) {
+	return l.now().Figures(ctx, q)
 }
 
 func (l *losing) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
@@ -119,10 +133,10 @@ func (l *losing) copied(t testing.TB) store.Restorable {
 	to := newStore(t, retention)
 	var jobs []store.RestoredJob
 	for q := (store.Query{Limit: 1000}); ; {
-		page, err := l.List(t.Context(), q)
+		page, err := listing.List(t.Context(), l, q)
 		noError(t, "List", err)
 		for _, j := range page.Jobs {
-			log, err := l.Attempts(t.Context(), j.Key)
+			log, err := store.Attempts(t.Context(), l, j.Key)
 			noError(t, "Attempts", err)
 			keys, err := l.CountKeys(t.Context(), &j)
 			noError(t, "CountKeys", err)

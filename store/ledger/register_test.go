@@ -9,6 +9,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // A registration got no answer, and is made again once the job has come back from
@@ -205,7 +206,7 @@ func TestRefusedByLimits(t *testing.T) {
 			noError(t, "Register", err)
 			equal(t, "outcome", results[0].Outcome, tc.want)
 		}
-		limits, err := r.Limits(t.Context())
+		limits, err := listing.Limits(t.Context(), r)
 		noError(t, "Limits", err)
 		equal(t, "limits", limits, map[string]store.Limits{topic: {Draining: true}})
 		noError(t, "Flush", r.Flush())

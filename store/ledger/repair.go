@@ -195,7 +195,7 @@ func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, e
 			if err != nil || !found[0].standing.Of(&j) { // it changes
 				continue
 			}
-			log, err := s.inner.Attempts(ctx, j.Key)
+			log, err := store.Attempts(ctx, s.inner, j.Key)
 			if err != nil {
 				continue
 			}
@@ -251,7 +251,7 @@ func (s *Store) callbacksOf(ctx context.Context, j *job.Job, log []job.Attempt, 
 		if err != nil { // it was forgotten meanwhile
 			continue
 		}
-		if log, err := s.inner.Attempts(ctx, key); err == nil {
+		if log, err := store.Attempts(ctx, s.inner, key); err == nil {
 			records = append(records, newRecord(callback, log, now))
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // retention is the usual retention of a test.
@@ -274,7 +275,7 @@ func (r *rig) RunOne(kind job.OutcomeKind, retry time.Duration) {
 // LogOf returns the attempts of a job.
 func (r *rig) LogOf(id string) []job.Attempt {
 	r.T.Helper()
-	log, err := r.Attempts(r.T.Context(), key(id))
+	log, err := store.Attempts(r.T.Context(), r, key(id))
 	noError(r.T, "Attempts", err)
 	return log
 }
@@ -285,10 +286,10 @@ func (r *rig) All() map[string]store.RestoredJob {
 	jobs := map[string]store.RestoredJob{}
 	q := store.Query{Limit: 100}
 	for {
-		page, err := r.List(r.T.Context(), q)
+		page, err := listing.List(r.T.Context(), r, q)
 		noError(r.T, "List", err)
 		for _, j := range page.Jobs {
-			log, err := r.Attempts(r.T.Context(), j.Key)
+			log, err := store.Attempts(r.T.Context(), r, j.Key)
 			noError(r.T, "Attempts", err)
 			jobs[j.Key.String()] = store.RestoredJob{Job: j, Log: log}
 		}

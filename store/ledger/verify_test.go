@@ -9,6 +9,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // verify gives the differences by key.
@@ -71,7 +72,7 @@ func TestVerify(t *testing.T) {
 // jobsBut is the jobs of a store but one.
 func jobsBut(t *testing.T, from store.Store, id string) []store.RestoredJob {
 	t.Helper()
-	page, err := from.List(t.Context(), store.Query{Limit: 1000})
+	page, err := listing.List(t.Context(), from, store.Query{Limit: 1000})
 	noError(t, "List", err)
 	var jobs []store.RestoredJob
 	for _, j := range page.Jobs {

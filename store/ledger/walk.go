@@ -7,6 +7,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // windowPages is how many pages are compared before their differences are checked again.
@@ -72,7 +73,7 @@ func (w *walkers) store(ctx context.Context) error {
 		q.States = append(q.States, job.Dead)
 	}
 	for n := 1; ; n++ {
-		page, err := w.compare.inner.List(ctx, q)
+		page, err := listing.List(ctx, w.compare.inner, q)
 		if err != nil {
 			return fmt.Errorf("list the store: %w", err)
 		}

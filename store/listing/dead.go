@@ -3,7 +3,6 @@ package listing
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/duehook/duehook/job"
@@ -24,13 +23,9 @@ func ParseDeadName(name string) (lane job.Lane, reason string, err error) {
 	return lane, name[at+1:], err
 }
 
-// DeadGroups reads a page of the groups of dead letters of a topic, or of all. names returns
-// the first n names of groups, sorted, that are not less than from; read returns what is in
-// groups, without Lane and Reason.
-func DeadGroups(
-	ctx context.Context, topic string, limit int, cursor string, names NextNames,
-	read func(ctx context.Context, names []string) ([]store.DeadGroup, error),
-) (store.DeadPage, error) {
+// DeadGroups returns a page, by name, of the groups of dead letters, of one topic or of all if
+// topic is empty. Its work is bounded by limit, 1 to 1000.
+func DeadGroups(ctx context.Context, src store.Reader, topic string, limit int, cursor string) (store.DeadPage, error) {
 	from, err := decodeName(deadCursor, cursor)
 	if err != nil {
 		return store.DeadPage{}, err
@@ -40,9 +35,8 @@ func DeadGroups(
 		if err != nil || topic != "" && lane.Topic != topic {
 			return store.DeadPage{}, errOtherListing
 		}
-		from += "\x00" // the first name behind it
 	}
-	found, err := names(ctx, from, limit+1)
+	found, err := merged(src, store.NameQuery{Kind: store.DeadNames, Topic: topic})(ctx, behind(from), limit+1)
 	if err != nil {
 		return store.DeadPage{}, err
 	}
@@ -51,15 +45,28 @@ func DeadGroups(
 		found = found[:limit]
 		page.Next = encodeName(deadCursor, found[limit-1])
 	}
-	if page.Groups, err = read(ctx, found); err != nil {
+	if len(found) == 0 {
+		return page, nil
+	}
+	perShard, err := ask(ctx, src, store.FigureQuery{Groups: found})
+	if err != nil {
 		return store.DeadPage{}, err
 	}
 	for i, name := range found {
-		g := &page.Groups[i]
+		var g store.DeadGroup
 		if g.Lane, g.Reason, err = ParseDeadName(name); err != nil {
 			return store.DeadPage{}, err
 		}
+		for shard := range perShard { // each may have a part of the group
+			part := perShard[shard].Groups[i]
+			if part.Count > 0 && (g.Count == 0 || part.Oldest < g.Oldest) {
+				g.Oldest = part.Oldest
+			}
+			g.Count, g.Newest = g.Count+part.Count, max(g.Newest, part.Newest)
+		}
+		if g.Count > 0 { // else it was emptied meanwhile
+			page.Groups = append(page.Groups, g)
+		}
 	}
-	page.Groups = slices.DeleteFunc(page.Groups, func(g store.DeadGroup) bool { return g.Count == 0 }) // emptied meanwhile
 	return page, nil
 }

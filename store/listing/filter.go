@@ -23,7 +23,7 @@ func (q *filter) selectsAll() bool {
 // looksAtEntries reports whether the entries of a segment alone exclude some jobs.
 func (q *filter) looksAtEntries() bool { return len(q.States) > 0 || q.IDPrefix != "" }
 
-func (q *filter) wantsEntry(e Entry) bool {
+func (q *filter) wantsEntry(e store.Entry) bool {
 	return q.Wants(e.State) && strings.HasPrefix(e.ID, q.IDPrefix)
 }
 
@@ -42,38 +42,38 @@ func (q *filter) index() string {
 }
 
 // kinds are the segments in which jobs can match q.
-func (q *filter) kinds() []SegmentKind {
+func (q *filter) kinds() []store.IndexKind {
 	switch {
 	case q.UID != "":
-		return []SegmentKind{SegmentUID}
+		return []store.IndexKind{store.IndexUID}
 	case q.index() != "" && q.Order == "":
-		return []SegmentKind{SegmentNamed}
+		return []store.IndexKind{store.IndexNamed}
 	}
-	holds := map[SegmentKind]bool{}
+	holds := map[store.IndexKind]bool{}
 	for _, s := range job.States {
 		if !q.Wants(s) || q.Reason != "" && !s.Final() {
 			continue
 		}
 		switch {
 		case s == job.Dead:
-			holds[SegmentDead] = true
+			holds[store.IndexDead] = true
 		case s.Final():
-			holds[SegmentEnded] = true
+			holds[store.IndexEnded] = true
 		default:
-			holds[SegmentLane] = true
+			holds[store.IndexLane] = true
 		}
 	}
-	kinds := []SegmentKind{SegmentLane, SegmentDead, SegmentEnded}
-	return slices.DeleteFunc(kinds, func(k SegmentKind) bool { return !holds[k] })
+	kinds := []store.IndexKind{store.IndexLane, store.IndexDead, store.IndexEnded}
+	return slices.DeleteFunc(kinds, func(k store.IndexKind) bool { return !holds[k] })
 }
 
 // mayHold reports, by the name of a segment, whether its jobs can match.
-func (q *filter) mayHold(seg Segment) bool {
-	if topic, _, _ := strings.Cut(seg.Name, "|"); seg.Kind <= SegmentEnded && !q.Only.Has(topic) {
+func (q *filter) mayHold(seg store.Index) bool {
+	if topic, _, _ := strings.Cut(seg.Name, "|"); seg.Kind <= store.IndexEnded && !q.Only.Has(topic) {
 		return false
 	}
 	switch seg.Kind {
-	case SegmentLane:
+	case store.IndexLane:
 		if q.Priority != 0 {
 			if lane, err := job.ParseLane(seg.Name); err != nil || lane.Priority.Number() != q.Priority {
 				return false
@@ -85,7 +85,7 @@ func (q *filter) mayHold(seg Segment) bool {
 			}
 		}
 		return q.Endpoint == "" || strings.HasSuffix(seg.Name, "|"+q.Endpoint)
-	case SegmentDead:
+	case store.IndexDead:
 		return (q.Reason == "" || strings.HasSuffix(seg.Name, "|"+q.Reason)) &&
 			(q.Endpoint == "" || strings.Contains(seg.Name, "|"+q.Endpoint+"|"))
 	}

@@ -5,122 +5,23 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/duehook/duehook/internal/kit/fanout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// SegmentKind distinguishes the parts of a listing. They are listed in this
-// order; a listing by biz_key, by group id or by uid has only that one.
-type SegmentKind uint8
-
-// The kinds of segments.
-const (
-	SegmentLane  SegmentKind = iota // the bucket of a lane; Name is the lane
-	SegmentDead                     // a group of dead letters; Name is its DeadName
-	SegmentEnded                    // a topic's other ended jobs; Name is the topic
-	SegmentNamed                    // the jobs of a biz_key, which is Name, or of a GroupIndex
-	SegmentUID                      // the job with a uid, which is Name; only in cursors
-)
-
-// Segment is an ordered part of a listing that a store holds as one index.
-type Segment struct {
-	Kind  SegmentKind `json:"k"`
-	Name  string      `json:"n"`
-	Shard int         `json:"s,omitempty"`
+func compareIndexes(a, b store.Index) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Shard, b.Shard))
 }
 
-func (s Segment) compare(o Segment) int {
-	return cmp.Or(cmp.Compare(s.Kind, o.Kind), cmp.Compare(s.Name, o.Name), cmp.Compare(s.Shard, o.Shard))
-}
-
-// following is the first segment that can come behind s.
-func (s Segment) following() Segment {
-	s.Shard++
-	return s
-}
-
-// Position is the position of an entry in its segment. The store defines the score, which
-// must be finite.
-type Position struct {
-	Score float64 `json:"t"`
-	ID    string  `json:"i"`
-}
-
-// Entry is one entry of a segment: the id of a job, or in a SegmentNamed its
-// whole key, and the state as far as the index knows it. In a SegmentNamed
-// the state means nothing.
-type Entry struct {
-	Position
-	State job.State
-}
-
-func (p Position) compare(o Position) int {
-	return cmp.Or(cmp.Compare(p.Score, o.Score), cmp.Compare(p.ID, o.ID))
-}
-
-// Before reports whether p comes before o in its segment.
-func (p Position) Before(o Position) bool { return p.compare(o) < 0 }
-
-// Span is a part of a segment: the N entries after a position, or from the start when
-// After is nil. With Back they are those before it, or from the end, the last one first.
-type Span struct {
-	After *Position
-	N     int
-	Back  bool
-}
-
-// Source is what List needs of a store. Its methods may each see another
-// moment of the store.
-type Source interface {
-	// Segments lists the first n of some segments, by name and shard; fewer when
-	// there are no more.
-	Segments(ctx context.Context, of SegmentQuery, n int) ([]Segment, error)
-	// Entries lists entries of a segment, by (score, id). In a lane, jobs that wait are in
-	// the order of when they need attention, behind those in flight. It is not asked to go
-	// back in a SegmentNamed.
-	Entries(ctx context.Context, seg Segment, span Span) ([]Entry, error)
-	// Jobs reads the jobs of the first entries of one segment: of one at least, and of
-	// others as long as those before take less than BatchBytes together. The result has
-	// one element for each of them, nil when the job is gone.
-	Jobs(ctx context.Context, seg Segment, entries []Entry) ([]*job.Job, error)
-	// Times reads the times of the jobs of the first entries: of one at least, and of as
-	// many others as one call reads. Those of a job that is gone are zero. bytes is about
-	// how much the store had to handle for them.
-	Times(ctx context.Context, seg Segment, entries []Entry) (times []store.Times, bytes int, err error)
-	// FindUID looks for the job with a uid; nil when it found none. Then next is
-	// where to go on, as after, or empty when there is no such job. Each call
-	// examines a bounded part of the store, from the start when after is empty. An
-	// after that no call gave is an ErrBadCursor, or harmless.
-	FindUID(ctx context.Context, uid, after string) (found *job.Job, next string, err error)
-}
-
-// SegmentQuery selects segments of a listing.
-type SegmentQuery struct {
-	Kind  SegmentKind
-	Topic string // empty: of all topics
-	Named string // the name of a SegmentNamed, of which each shard has one
-	// Endpoint may be left out of account, since segments are told apart by their names.
-	Endpoint string
-	// From is the first one that may be listed; the zero value for the start.
-	From Segment
-}
-
-// FirstSegments returns the first n segments at or after From, by name. names are of a
-// shard, in any order. It is for stores.
-func (q *SegmentQuery) FirstSegments(names [][]string, n int) []Segment {
-	var out []Segment
-	for shard, of := range names {
-		for _, name := range of {
-			if seg := (Segment{Kind: q.Kind, Name: name, Shard: shard}); seg.compare(q.From) >= 0 {
-				out = append(out, seg)
-			}
-		}
-	}
-	slices.SortFunc(out, Segment.compare)
-	return out[:min(n, len(out))]
+// following is the first index that can come behind one.
+func following(i store.Index) store.Index {
+	i.Shard++
+	return i
 }
 
 // Bounds of one page, so that a filter that matches nothing cannot keep a
@@ -139,9 +40,11 @@ const (
 	leastBatch   = 100
 )
 
-// List reads the page of src that the query selects. Stores implement Reader.List
-// with it.
-func List(ctx context.Context, src Source, query store.Query) (store.Page, error) {
+// List returns a page of jobs in a fixed order. It lists a job exactly once if its state, URL
+// and due time do not change between the pages. A page may have fewer jobs than the limit, even
+// none, and a next page: it examines a bounded number of jobs, and ends when its jobs take
+// store.PageBytes.
+func List(ctx context.Context, src store.Reader, query store.Query) (store.Page, error) {
 	q := filter{query}
 	w := walk{src: src, q: q, limit: min(max(q.Limit, 1), maxLimit), budget: maxExamined, room: store.PageBytes}
 	if err := q.checkOrder(); err != nil {
@@ -161,7 +64,7 @@ func List(ctx context.Context, src Source, query store.Query) (store.Page, error
 		return w.page()
 	}
 	for _, kind := range q.kinds() {
-		if kind < from.Segment.Kind {
+		if kind < from.Index.Kind {
 			continue
 		}
 		more, err := w.kind(ctx, kind, from)
@@ -176,27 +79,42 @@ func List(ctx context.Context, src Source, query store.Query) (store.Page, error
 }
 
 // lookUp reads a page of the listing by uid, which holds one job at most.
-func lookUp(ctx context.Context, src Source, q filter, from place) (store.Page, error) {
-	after := ""
-	if from.After != nil {
-		after = from.After.ID
-	}
-	found, next, err := src.FindUID(ctx, q.UID, after)
+func lookUp(ctx context.Context, src store.Reader, q filter, from place) (store.Page, error) {
+	uid := store.Index{Kind: store.IndexUID, Name: q.UID}
+	entries, next, err := src.Entries(ctx, uid, store.Span{After: from.After, N: 1})
 	switch {
 	case err != nil:
 		return store.Page{}, err
-	case found != nil && q.Matches(found):
-		return store.Page{Jobs: []job.Job{*found}}, nil
-	case found != nil || next == "":
+	case len(entries) > 0:
+		return q.found(ctx, src, entries[0])
+	case next == nil:
 		return store.Page{}, nil
 	}
-	cursor, err := encodeCursor(q, place{Segment: Segment{Kind: SegmentUID, Name: q.UID}, After: &Position{ID: next}})
+	cursor, err := encodeCursor(q, place{Index: uid, After: next})
 	return store.Page{Next: cursor}, err
+}
+
+// found reads the job of an entry of a uid. It may be gone, or another one have its key.
+func (q *filter) found(ctx context.Context, src store.Reader, e store.Entry) (store.Page, error) {
+	key, err := job.ParseKey(e.ID)
+	if err != nil {
+		return store.Page{}, fmt.Errorf("the entry %q of a uid: %w", e.ID, err)
+	}
+	j, err := src.Get(ctx, key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return store.Page{}, nil
+	case err != nil:
+		return store.Page{}, err
+	case !q.Matches(&j):
+		return store.Page{}, nil
+	}
+	return store.Page{Jobs: []job.Job{j}}, nil
 }
 
 // walk collects one page.
 type walk struct {
-	src    Source
+	src    store.Reader
 	q      filter
 	limit  int
 	budget int
@@ -210,23 +128,23 @@ type walk struct {
 // place is a position within a listing; a nil After is before the segment's
 // first entry.
 type place struct {
-	Segment Segment   `json:"g"`
-	After   *Position `json:"a,omitempty"`
+	Index store.Index     `json:"g"`
+	After *store.Position `json:"a,omitempty"`
 }
 
 // kind walks all segments of a kind; it reports whether the page ends in them.
-func (w *walk) kind(ctx context.Context, kind SegmentKind, from place) (bool, error) {
-	if from.Segment.Kind != kind {
+func (w *walk) kind(ctx context.Context, kind store.IndexKind, from place) (bool, error) {
+	if from.Index.Kind != kind {
 		from = place{}
 	}
 	for {
-		segments, err := w.segments(ctx, kind, from.Segment)
+		segments, err := w.segments(ctx, kind, from.Index)
 		if err != nil {
 			return false, err
 		}
 		for _, seg := range segments {
-			w.last = place{Segment: seg}
-			if seg == from.Segment {
+			w.last = place{Index: seg}
+			if seg == from.Index {
 				w.last.After = from.After
 			}
 			ends, err := w.segment(ctx)
@@ -237,26 +155,53 @@ func (w *walk) kind(ctx context.Context, kind SegmentKind, from place) (bool, er
 		if len(segments) < maxSegments {
 			return false, nil
 		}
-		from = place{Segment: segments[len(segments)-1].following()}
+		from = place{Index: following(segments[len(segments)-1])}
 	}
 }
 
-// segments returns the next segments of a kind.
-func (w *walk) segments(ctx context.Context, kind SegmentKind, from Segment) ([]Segment, error) {
-	q := SegmentQuery{Kind: kind, Topic: w.q.Topic, Named: w.q.index(), Endpoint: w.q.Endpoint, From: from}
-	return w.src.Segments(ctx, q, maxSegments)
+// namesOf are the indexes of names of the indexes of jobs.
+var namesOf = map[store.IndexKind]store.NameKind{
+	store.IndexLane: store.LaneNames, store.IndexDead: store.DeadNames, store.IndexEnded: store.EndedNames,
+}
+
+// segments returns the next indexes of a kind, by name and shard.
+func (w *walk) segments(ctx context.Context, kind store.IndexKind, from store.Index) ([]store.Index, error) {
+	perShard, err := fanout.Gather(ctx, w.src.Shards(), func(ctx context.Context, shard int) ([]string, error) {
+		switch {
+		case kind == store.IndexNamed:
+			return []string{w.q.index()}, nil
+		case kind == store.IndexEnded && w.q.Topic != "":
+			return []string{w.q.Topic}, nil
+		}
+		// One more than requested: the first may be before the one to begin with.
+		q := store.NameQuery{Kind: namesOf[kind], Shard: shard, Topic: w.q.Topic, From: from.Name, N: maxSegments + 1}
+		if kind == store.IndexLane {
+			q.Endpoint = w.q.Endpoint
+		}
+		return w.src.Names(ctx, q)
+	})
+	var all []store.Index
+	for shard, names := range perShard {
+		for _, name := range names {
+			if i := (store.Index{Kind: kind, Name: name, Shard: shard}); compareIndexes(i, from) >= 0 {
+				all = append(all, i)
+			}
+		}
+	}
+	slices.SortFunc(all, compareIndexes)
+	return all[:min(maxSegments, len(all))], err
 }
 
 // segment walks on from w.last to the end of its segment; it reports whether
 // the page ends before that.
 func (w *walk) segment(ctx context.Context) (bool, error) {
-	if !w.q.mayHold(w.last.Segment) {
+	if !w.q.mayHold(w.last.Index) {
 		w.budget--
 		return w.ends(), nil
 	}
 	for !w.ends() {
 		n := w.chunk()
-		entries, err := w.src.Entries(ctx, w.last.Segment, Span{After: w.last.After, N: n})
+		entries, _, err := w.src.Entries(ctx, w.last.Index, store.Span{After: w.last.After, N: n})
 		if err != nil {
 			return false, err
 		}
@@ -309,13 +254,13 @@ func (w *walk) batch() int {
 
 // take adds the matching jobs of entries to the page until it ends. It reports whether it took
 // all entries.
-func (w *walk) take(ctx context.Context, entries []Entry) (bool, error) {
-	seg := w.last.Segment
-	if w.q.looksAtEntries() && seg.Kind != SegmentNamed {
-		entries = slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return !w.q.wantsEntry(e) })
+func (w *walk) take(ctx context.Context, entries []store.Entry) (bool, error) {
+	seg := w.last.Index
+	if w.q.looksAtEntries() && seg.Kind != store.IndexNamed {
+		entries = slices.DeleteFunc(slices.Clone(entries), func(e store.Entry) bool { return !w.q.wantsEntry(e) })
 	}
 	for len(entries) > 0 {
-		jobs, err := w.src.Jobs(ctx, seg, entries[:min(len(entries), w.batch())])
+		jobs, err := readJobs(ctx, w.src, seg, entries[:min(len(entries), w.batch())])
 		if err != nil {
 			return false, err
 		}
@@ -323,13 +268,39 @@ func (w *walk) take(ctx context.Context, entries []Entry) (bool, error) {
 			if w.full() {
 				return false, nil
 			}
-			w.add(jobs[i], place{Segment: seg, After: &entries[i].Position})
+			w.add(jobs[i], place{Index: seg, After: &entries[i].Position})
 		}
 		if entries = entries[len(jobs):]; w.ends() {
 			break
 		}
 	}
 	return len(entries) == 0, nil
+}
+
+// readJobs reads the jobs of the first entries.
+func readJobs(ctx context.Context, src store.Reader, seg store.Index, entries []store.Entry) ([]*job.Job, error) {
+	q, err := records(seg, entries, store.WholeJob)
+	if err != nil {
+		return nil, err
+	}
+	found, err := src.Read(ctx, q)
+	return found.Jobs, err
+}
+
+// records are the records of entries.
+func records(seg store.Index, entries []store.Entry, part store.Part) (store.ReadQuery, error) {
+	q := store.ReadQuery{Shard: seg.Shard, Keys: make([]job.Key, len(entries)), Part: part}
+	topic := job.TopicOfLane(seg.Name)
+	for i, e := range entries {
+		q.Keys[i] = job.Key{Topic: topic, ID: e.ID}
+		if seg.Kind == store.IndexNamed {
+			var err error
+			if q.Keys[i], err = job.ParseKey(e.ID); err != nil {
+				return q, fmt.Errorf("the entry %q of %s: %w", e.ID, seg.Name, err)
+			}
+		}
+	}
+	return q, nil
 }
 
 // add adds the job at a place to the page if it matches. It is nil when it is gone.
@@ -397,7 +368,7 @@ func decodeCursor(q filter) (place, error) {
 	if c.Filter != filter {
 		return place{}, fmt.Errorf("%w: it belongs to another filter", store.ErrBadCursor)
 	}
-	if c.Segment.Name == "" || !slices.Contains(q.kinds(), c.Segment.Kind) {
+	if c.Index.Name == "" || !slices.Contains(q.kinds(), c.Index.Kind) {
 		return place{}, fmt.Errorf("%w: it has no valid position", store.ErrBadCursor)
 	}
 	return c.place, nil

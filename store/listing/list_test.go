@@ -1,13 +1,13 @@
 package listing_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -18,121 +18,133 @@ import (
 	"github.com/duehook/duehook/store/listing"
 )
 
-// fakeSource is a listing that counts what is asked of it.
+// fakeSource is a store that counts what is asked of it.
 type fakeSource struct {
-	segments map[listing.Segment][]listing.Entry // in order
+	store.Reader // for calls that listings do not make
+
+	segments map[store.Index][]store.Entry // in order
 	jobs     map[job.Key]*job.Job
 	uids     []*job.Job
 
+	mu                        sync.Mutex // for Names
 	fetches, examined, loaded int
 	fail                      map[string]error
 }
 
-func (s *fakeSource) Segments(_ context.Context, q listing.SegmentQuery, n int) ([]listing.Segment, error) {
-	if q.Kind == listing.SegmentNamed {
-		return q.FirstSegments([][]string{{q.Named}, {q.Named}}, n), s.fail["Segments"]
-	}
-	names := make([][]string, 3)  // of shards
+func (*fakeSource) Shards() int { return 3 }
+
+var kindOf = map[store.NameKind]store.IndexKind{
+	store.LaneNames: store.IndexLane, store.DeadNames: store.IndexDead, store.EndedNames: store.IndexEnded,
+}
+
+func (s *fakeSource) Names(_ context.Context, q store.NameQuery) ([]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
 	for seg := range s.segments { // in random order
-		if seg.Kind == q.Kind && (q.Topic == "" || seg.Name == q.Topic || strings.HasPrefix(seg.Name, q.Topic+"|")) {
-			names[seg.Shard] = append(names[seg.Shard], seg.Name)
+		of := q.Topic == "" || seg.Name == q.Topic || strings.HasPrefix(seg.Name, q.Topic+"|")
+		if seg.Kind == kindOf[q.Kind] && seg.Shard == q.Shard && of && seg.Name >= q.From {
+			names = append(names, seg.Name)
 		}
 	}
-	return q.FirstSegments(names, n), s.fail["Segments"]
+	slices.Sort(names)
+	return names[:min(q.N, len(names))], s.fail["Names"]
 }
 
-func comparePositions(a, b listing.Position) int {
-	return cmp.Or(cmp.Compare(a.Score, b.Score), cmp.Compare(a.ID, b.ID))
-}
-
-func (s *fakeSource) Entries(_ context.Context, seg listing.Segment, span listing.Span) ([]listing.Entry, error) {
+func (s *fakeSource) Entries(_ context.Context, seg store.Index, span store.Span) ([]store.Entry, *store.Position, error) {
+	if seg.Kind == store.IndexUID {
+		return s.findUID(seg.Name, span.After)
+	}
 	entries, sign := slices.Clone(s.segments[seg]), 1
 	if span.Back {
 		slices.Reverse(entries)
 		sign = -1
 	}
 	if span.After != nil {
-		entries = slices.DeleteFunc(entries, func(e listing.Entry) bool {
-			return sign*comparePositions(e.Position, *span.After) <= 0
-		})
+		entries = slices.DeleteFunc(entries, func(e store.Entry) bool { return sign*e.Compare(*span.After) <= 0 })
 	}
 	entries = entries[:min(span.N, len(entries))]
 	s.fetches++
 	s.examined += len(entries)
-	return entries, s.fail["Entries"]
+	return entries, nil, s.fail["Entries"]
 }
 
-func (s *fakeSource) Jobs(_ context.Context, seg listing.Segment, entries []listing.Entry) ([]*job.Job, error) {
-	s.loaded += len(entries)
-	jobs := make([]*job.Job, len(entries))
-	for i, e := range entries {
-		jobs[i] = s.jobs[keyIn(seg, e.ID)]
+// findUID looks at one job a call.
+func (s *fakeSource) findUID(uid string, after *store.Position) ([]store.Entry, *store.Position, error) {
+	s.loaded++
+	n := 0
+	if after != nil {
+		n = len(after.ID)
 	}
-	return jobs, s.fail["Jobs"]
+	if n < len(s.uids) && s.uids[n].UID == uid {
+		return []store.Entry{{Position: store.Position{ID: s.uids[n].Key.String()}}}, nil, s.fail["Entries"]
+	}
+	if n+1 >= len(s.uids) {
+		return nil, nil, s.fail["Entries"]
+	}
+	return nil, &store.Position{ID: strings.Repeat("x", n+1)}, s.fail["Entries"]
 }
 
-func (s *fakeSource) Times(_ context.Context, seg listing.Segment, entries []listing.Entry) (times []store.Times, bytes int, err error) {
-	for _, e := range entries {
-		var of store.Times
-		if j := s.jobs[keyIn(seg, e.ID)]; j != nil {
-			of = store.TimesOf(j)
-			bytes += store.SizeOf(j)
+func (s *fakeSource) Get(_ context.Context, key job.Key) (job.Job, error) {
+	for _, j := range s.uids {
+		if j.Key == key {
+			return *j, s.fail["Get"]
 		}
-		times = append(times, of)
-		if bytes > 1<<20 {
+	}
+	return job.Job{}, store.ErrNotFound
+}
+
+func (s *fakeSource) Read(_ context.Context, q store.ReadQuery) (r store.Records, err error) {
+	if q.Part == store.JobTimes {
+		return s.times(q.Keys)
+	}
+	s.loaded += len(q.Keys)
+	for _, key := range q.Keys {
+		r.Jobs = append(r.Jobs, s.jobs[key])
+	}
+	return r, s.fail["Read"]
+}
+
+func (s *fakeSource) times(keys []job.Key) (r store.Records, err error) {
+	for _, key := range keys {
+		var of store.Times
+		if j := s.jobs[key]; j != nil {
+			of = store.TimesOf(j)
+			r.Bytes += store.SizeOf(j)
+		}
+		r.Times = append(r.Times, of)
+		if r.Bytes > 1<<20 {
 			break
 		}
 	}
-	return times, bytes, s.fail["Times"]
-}
-
-// FindUID looks at one job a call, whose number after is.
-func (s *fakeSource) FindUID(_ context.Context, uid, after string) (*job.Job, string, error) {
-	s.loaded++
-	n := len(after)
-	if n < len(s.uids) && s.uids[n].UID == uid {
-		return s.uids[n], "", s.fail["FindUID"]
-	}
-	if n+1 >= len(s.uids) {
-		return nil, "", s.fail["FindUID"]
-	}
-	return nil, after + "x", s.fail["FindUID"]
-}
-
-func keyIn(seg listing.Segment, id string) job.Key {
-	if seg.Kind == listing.SegmentNamed {
-		key, _ := job.ParseKey(id)
-		return key
-	}
-	topic, _, _ := strings.Cut(seg.Name, "|")
-	return job.Key{Topic: topic, ID: id}
+	return r, s.fail["Times"]
 }
 
 // add puts a job into the segments where it belongs.
 func (s *fakeSource) add(topic, id, endpoint string, shard int, state job.State, bizKey string, score float64) {
 	if s.segments == nil {
-		s.segments, s.jobs = map[listing.Segment][]listing.Entry{}, map[job.Key]*job.Job{}
+		s.segments, s.jobs = map[store.Index][]store.Entry{}, map[job.Key]*job.Job{}
 	}
 	key := job.Key{Topic: topic, ID: id}
 	s.jobs[key] = &job.Job{Key: key, State: state, Spec: job.Spec{BizKey: bizKey}, CreatedAt: 1}
-	seg := listing.Segment{Kind: listing.SegmentEnded, Name: topic, Shard: shard}
+	seg := store.Index{Kind: store.IndexEnded, Name: topic, Shard: shard}
 	switch {
 	case !state.Final():
-		seg.Kind, seg.Name = listing.SegmentLane, topic+"|"+endpoint
+		seg.Kind, seg.Name = store.IndexLane, topic+"|"+endpoint
 	case state == job.Dead:
-		seg.Kind, seg.Name = listing.SegmentDead, topic+"|"+endpoint+"|"
+		seg.Kind, seg.Name = store.IndexDead, topic+"|"+endpoint+"|"
 	}
-	s.insert(seg, listing.Entry{Position: listing.Position{Score: score, ID: id}, State: state})
+	s.insert(seg, store.Entry{Position: store.Position{Score: score, ID: id}, State: state})
 	if bizKey != "" {
-		biz := listing.Segment{Kind: listing.SegmentNamed, Name: bizKey, Shard: shard}
-		s.insert(biz, listing.Entry{Position: listing.Position{ID: key.String()}})
+		biz := store.Index{Kind: store.IndexNamed, Name: bizKey, Shard: shard}
+		s.insert(biz, store.Entry{Position: store.Position{ID: key.String()}})
 	}
 }
 
-func (s *fakeSource) insert(seg listing.Segment, e listing.Entry) {
+func (s *fakeSource) insert(seg store.Index, e store.Entry) {
 	entries := s.segments[seg]
-	at, _ := slices.BinarySearchFunc(entries, e, func(a, b listing.Entry) int {
-		return comparePositions(a.Position, b.Position)
+	at, _ := slices.BinarySearchFunc(entries, e, func(a, b store.Entry) int {
+		return a.Position.Compare(b.Position)
 	})
 	s.segments[seg] = slices.Insert(entries, at, e)
 }
@@ -302,9 +314,9 @@ func TestListWhileTheStoreChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(s.segments, listing.Segment{Kind: listing.SegmentLane, Name: "t1|M|http://a:80"}) // where the cursor points
-	delete(s.jobs, job.Key{Topic: "t3", ID: "a"})                                            // gone since its entry was read
-	s.jobs[job.Key{Topic: "t4", ID: "a"}].State = job.Running                                // changed since then
+	delete(s.segments, store.Index{Kind: store.IndexLane, Name: "t1|M|http://a:80"}) // where the cursor points
+	delete(s.jobs, job.Key{Topic: "t3", ID: "a"})                                    // gone since its entry was read
+	s.jobs[job.Key{Topic: "t4", ID: "a"}].State = job.Running                        // changed since then
 	got, _ := all(t, s, store.Query{Limit: 2, Cursor: first.Next})
 	if diff := gocmp.Diff([]string{"t2/a", "t4/a", "t5/a"}, got); diff != "" {
 		t.Errorf("the rest (-want +got):\n%s", diff)
@@ -318,10 +330,13 @@ func TestListWhileTheStoreChanges(t *testing.T) {
 
 func TestListPassesErrorsOn(t *testing.T) {
 	broken := errors.New("broken")
-	for _, call := range []string{"Segments", "Entries", "Jobs"} {
+	for _, call := range []string{"Names", "Entries", "Read"} {
 		s := &fakeSource{fail: map[string]error{call: broken}}
 		s.add("t", "a", "http://a:80", 0, job.Waiting, "b", 0)
 		for _, q := range []store.Query{{Limit: 1}, {Limit: 1, BizKey: "b"}} {
+			if call == "Names" && q.BizKey != "" {
+				continue // its name is known
+			}
 			if _, err := listing.List(t.Context(), s, q); !errors.Is(err, broken) {
 				t.Errorf("%s fails: %v", call, err)
 			}
@@ -487,9 +502,11 @@ func TestLookUp(t *testing.T) {
 	if _, err := listing.List(t.Context(), s, store.Query{UID: "u4", Cursor: page.Next}); !errors.Is(err, store.ErrBadCursor) {
 		t.Errorf("with another uid: %v, want ErrBadCursor", err)
 	}
-	s.fail = map[string]error{"FindUID": errors.New("down")}
-	if _, err := listing.List(t.Context(), s, store.Query{UID: "u3"}); !errors.Is(err, s.fail["FindUID"]) {
-		t.Errorf("of a store that fails: %v", err)
+	for _, call := range []string{"Entries", "Get"} {
+		s.fail = map[string]error{call: errors.New("down")}
+		if _, err := listing.List(t.Context(), s, store.Query{UID: "u0"}); !errors.Is(err, s.fail[call]) {
+			t.Errorf("%s fails: %v", call, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package listing
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/duehook/duehook/internal/kit/fanout"
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -20,9 +23,28 @@ const groupMark = "/"
 // CutGroupIndex returns the group id whose index has the name, if it is such a name.
 func CutGroupIndex(name string) (groupID string, ok bool) { return strings.CutPrefix(name, groupMark) }
 
-// Topics returns the names of the page that q selects, and the cursor of the next
-// page. next reads the store's topics.
-func Topics(ctx context.Context, q *store.TopicQuery, next NextNames) ([]string, string, error) {
+// Topics returns a page of topics. Its work is bounded by the page, whatever the number of
+// topics.
+func Topics(ctx context.Context, src store.Reader, q store.TopicQuery) (store.TopicPage, error) {
+	if q.Busiest {
+		return busiest(ctx, src, q.Limit)
+	}
+	names, next, err := topicNames(ctx, src, &q)
+	if err != nil {
+		return store.TopicPage{}, err
+	}
+	counts, err := topicCounts(ctx, src, names)
+	page := store.TopicPage{Next: next}
+	for i := range counts {
+		if counts[i].sum() > 0 || slices.Contains(q.Also, names[i]) { // else it went meanwhile
+			page.Topics = append(page.Topics, store.TopicStats{Topic: names[i], States: counts[i]})
+		}
+	}
+	return page, err
+}
+
+// topicNames returns the topics of a page, and the cursor of the next one.
+func topicNames(ctx context.Context, src store.Reader, q *store.TopicQuery) ([]string, string, error) {
 	from, err := decodeName(topicCursor, q.Cursor)
 	if err != nil {
 		return nil, "", err
@@ -31,7 +53,7 @@ func Topics(ctx context.Context, q *store.TopicQuery, next NextNames) ([]string,
 		return []string{q.Topic}, "", nil
 	}
 	part := strings.ToLower(q.Part)
-	walk := nameWalk{next: next, also: q.Also, from: behind(from), limit: q.Limit, chunk: q.Limit + 1}
+	walk := nameWalk{next: merged(src, store.NameQuery{Kind: store.TopicNames}), also: q.Also, from: behind(from), limit: q.Limit, chunk: q.Limit + 1}
 	if part != "" || len(q.Only) > 0 {
 		walk.chunk = nameChunk
 		walk.matches = func(name string) bool { return q.Only.Has(name) && strings.Contains(strings.ToLower(name), part) }
@@ -40,9 +62,66 @@ func Topics(ctx context.Context, q *store.TopicQuery, next NextNames) ([]string,
 	return names, encodeName(topicCursor, last), err
 }
 
-// NextNames returns the first n names that are not less than from, in order; fewer if there
+// busiest returns the topics with the most unfinished jobs. Most jobs of a topic wait, evenly
+// spread over the shards, so one of the busiest topics is among the busiest of some shard.
+func busiest(ctx context.Context, src store.Reader, n int) (store.TopicPage, error) {
+	names, err := merged(src, store.NameQuery{Kind: store.TopicNames})(ctx, "", busyCandidates)
+	if err != nil {
+		return store.TopicPage{}, err
+	}
+	busy, err := namesIn(ctx, src, store.NameQuery{Kind: store.BusyNames, N: busyCandidates})
+	if err != nil {
+		return store.TopicPage{}, err
+	}
+	names = append(names, busy...)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	counts, err := topicCounts(ctx, src, names)
+	if err != nil {
+		return store.TopicPage{}, err
+	}
+	var page store.TopicPage
+	for i := range counts {
+		if t := (store.TopicStats{Topic: names[i], States: counts[i]}); t.Unfinished() > 0 {
+			page.Topics = append(page.Topics, t)
+		}
+	}
+	slices.SortStableFunc(page.Topics, func(a, b store.TopicStats) int { return cmp.Compare(b.Unfinished(), a.Unfinished()) })
+	page.Topics = page.Topics[:min(n, len(page.Topics))]
+	return page, nil
+}
+
+// busyCandidates is how many topics of a shard may be among the busiest, and how many of all
+// others are, the first by name: few topics may have many jobs.
+const busyCandidates = 100
+
+// nextNames returns the first n names that are not less than from, in order; fewer if there
 // are no more.
-type NextNames func(ctx context.Context, from string, n int) ([]string, error)
+type nextNames func(ctx context.Context, from string, n int) ([]string, error)
+
+// merged are the names of all shards.
+func merged(src store.Reader, q store.NameQuery) nextNames {
+	return func(ctx context.Context, from string, n int) ([]string, error) {
+		q.From, q.N = from, n
+		all, err := namesIn(ctx, src, q)
+		return all[:min(n, len(all))], err
+	}
+}
+
+// namesIn returns the first names of every shard, sorted.
+func namesIn(ctx context.Context, src store.Reader, q store.NameQuery) ([]string, error) {
+	perShard, err := fanout.Gather(ctx, src.Shards(), func(ctx context.Context, shard int) ([]string, error) {
+		q := q
+		q.Shard = shard
+		return src.Names(ctx, q)
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(perShard...)
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
 
 // Bounds of one page of names.
 const (
@@ -52,7 +131,7 @@ const (
 
 // nameWalk collects a page of names.
 type nameWalk struct {
-	next    NextNames
+	next    nextNames
 	also    []string // names beside those
 	matches func(name string) bool
 	from    string
@@ -138,16 +217,39 @@ func behind(name string) string {
 	return name + "\x00"
 }
 
-// Endpoints returns the endpoints of the page that q selects, and the cursor of the
-// next page. circuits are the circuits that are not simply closed; next reads the
-// store's endpoints with unfinished jobs.
-func Endpoints(ctx context.Context, q *store.EndpointQuery, circuits map[string]store.Circuit, next NextNames) ([]store.EndpointStats, string, error) {
+// Endpoints returns a page, by name, of the endpoints with unfinished jobs, an open or
+// half-open circuit, or a ramp. Its work is bounded by the page and by the number of circuits.
+func Endpoints(ctx context.Context, src store.Reader, q store.EndpointQuery) (store.EndpointPage, error) {
+	var page store.EndpointPage
+	circuits, now, err := circuitsOf(ctx, src)
+	if err != nil {
+		return page, err
+	}
+	names, next, err := endpointNames(ctx, src, &q, circuits)
+	if err != nil {
+		return page, err
+	}
+	page.Now, page.Next = now, next
+	counts, err := endpointCounts(ctx, src, names)
+	for i, of := range counts {
+		page.Endpoints = append(page.Endpoints, store.EndpointStats{
+			Endpoint: names[i], Circuit: circuits[names[i]],
+			Waiting: of[job.Waiting] + of[job.Retrying], Ready: of[job.Ready], Running: of[job.Running],
+		})
+	}
+	return page, err
+}
+
+// endpointNames returns the endpoints of a page, and the cursor of the next one. circuits are
+// those that are not closed.
+func endpointNames(ctx context.Context, src store.Reader, q *store.EndpointQuery, circuits map[string]store.Circuit) ([]string, string, error) {
 	from, err := decodeName(endpointCursor, q.Cursor)
 	if err != nil {
 		return nil, "", err
 	}
 	walk := nameWalk{
-		next: next, also: slices.AppendSeq(slices.Clone(q.Also), maps.Keys(circuits)), from: behind(from), limit: q.Limit, chunk: q.Limit + 1,
+		next: merged(src, store.NameQuery{Kind: store.EndpointNames}),
+		also: slices.AppendSeq(slices.Clone(q.Also), maps.Keys(circuits)), from: behind(from), limit: q.Limit, chunk: q.Limit + 1,
 		matches: func(name string) bool {
 			g := circuits[name]
 			return len(q.States) == 0 || slices.Contains(q.States, g.State())
@@ -162,11 +264,7 @@ func Endpoints(ctx context.Context, q *store.EndpointQuery, circuits map[string]
 		}
 	}
 	names, last, err := walk.page(ctx)
-	page := make([]store.EndpointStats, len(names))
-	for i, name := range names {
-		page[i] = store.EndpointStats{Endpoint: name, Circuit: circuits[name]}
-	}
-	return page, encodeName(endpointCursor, last), err
+	return names, encodeName(endpointCursor, last), err
 }
 
 // wantsClosed: endpoints without a circuit may be among those selected.

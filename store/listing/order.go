@@ -36,18 +36,18 @@ func (q *filter) indexed() bool {
 }
 
 // before reports whether a comes before b.
-func (q *filter) before(a, b Position) bool {
+func (q *filter) before(a, b store.Position) bool {
 	if q.back() {
 		a, b = b, a
 	}
-	return a.compare(b) < 0
+	return a.Compare(b) < 0
 }
 
 // candidate is an entry that may be one of a page, with its position in the order.
 type candidate struct {
-	seg   Segment
-	entry Entry
-	at    Position
+	seg   store.Index
+	entry store.Entry
+	at    store.Position
 }
 
 // candidates returns them in their order, at most n at a time, and none at the end.
@@ -62,8 +62,8 @@ func (w *walk) ordered(ctx context.Context, from place) error {
 	if err != nil {
 		return err
 	}
-	all := Segment{Kind: kind, Name: w.q.Topic} // in cursors
-	w.last = place{Segment: all, After: from.After}
+	all := store.Index{Kind: kind, Name: w.q.Topic} // in cursors
+	w.last = place{Index: all, After: from.After}
 	var next candidates
 	if w.q.indexed() {
 		next = newMerge(w, segments, from.After)
@@ -83,9 +83,9 @@ func (w *walk) ordered(ctx context.Context, from place) error {
 }
 
 // groups returns the segments in which jobs can match, unless they are too many.
-func (w *walk) groups(ctx context.Context, kind SegmentKind) ([]Segment, error) {
-	var all []Segment
-	for from := (Segment{}); ; {
+func (w *walk) groups(ctx context.Context, kind store.IndexKind) ([]store.Index, error) {
+	var all []store.Index
+	for from := (store.Index{}); ; {
 		segments, err := w.segments(ctx, kind, from)
 		if err != nil {
 			return nil, err
@@ -101,13 +101,13 @@ func (w *walk) groups(ctx context.Context, kind SegmentKind) ([]Segment, error) 
 		if len(segments) < maxSegments {
 			return all, nil
 		}
-		from = segments[len(segments)-1].following()
+		from = following(segments[len(segments)-1])
 	}
 }
 
 // choose adds the matching jobs of a batch to the page until that ends.
-func (w *walk) choose(ctx context.Context, all Segment, batch []candidate) error {
-	r := reading{src: w.src, batch: batch, jobs: make([]*job.Job, len(batch)), left: map[Segment][]int{}}
+func (w *walk) choose(ctx context.Context, all store.Index, batch []candidate) error {
+	r := reading{src: w.src, batch: batch, jobs: make([]*job.Job, len(batch)), left: map[store.Index][]int{}}
 	for i, c := range batch {
 		r.left[c.seg] = append(r.left[c.seg], i)
 	}
@@ -119,7 +119,7 @@ func (w *walk) choose(ctx context.Context, all Segment, batch []candidate) error
 		if err != nil {
 			return err
 		}
-		w.add(j, place{Segment: all, After: &batch[i].at})
+		w.add(j, place{Index: all, After: &batch[i].at})
 	}
 	return nil
 }
@@ -127,11 +127,11 @@ func (w *walk) choose(ctx context.Context, all Segment, batch []candidate) error
 // reading reads the jobs of candidates in their order, those of a segment together as
 // far as their bytes allow.
 type reading struct {
-	src   Source
+	src   store.Reader
 	batch []candidate
-	jobs  []*job.Job        // those read and not taken
-	bytes int               // of jobs
-	left  map[Segment][]int // which are not read
+	jobs  []*job.Job            // those read and not taken
+	bytes int                   // of jobs
+	left  map[store.Index][]int // which are not read
 }
 
 // job takes the i-th job, the next one.
@@ -141,11 +141,11 @@ func (r *reading) job(ctx context.Context, i int) (*job.Job, error) {
 		if r.bytes >= store.PageBytes { // of other segments
 			left = left[:1]
 		}
-		entries := make([]Entry, len(left))
+		entries := make([]store.Entry, len(left))
 		for n, i := range left {
 			entries[n] = r.batch[i].entry
 		}
-		found, err := r.src.Jobs(ctx, seg, entries)
+		found, err := readJobs(ctx, r.src, seg, entries)
 		if err != nil {
 			return nil, err
 		}
@@ -179,7 +179,7 @@ func (s *sortedList) take(_ context.Context, n int) ([]candidate, error) {
 }
 
 // sorted reads the times of all jobs of segments, and sorts those after a position.
-func (w *walk) sorted(ctx context.Context, segments []Segment, after *Position) (*sortedList, error) {
+func (w *walk) sorted(ctx context.Context, segments []store.Index, after *store.Position) (*sortedList, error) {
 	var list sortedList
 	left, room := MaxSorted, MaxSortedBytes
 	for _, seg := range segments {
@@ -188,33 +188,37 @@ func (w *walk) sorted(ctx context.Context, segments []Segment, after *Position) 
 			return nil, err
 		}
 		for len(entries) > 0 {
-			times, bytes, err := w.src.Times(ctx, seg, entries)
+			q, err := records(seg, entries, store.JobTimes)
 			if err != nil {
 				return nil, err
 			}
-			for i, t := range times {
+			found, err := w.src.Read(ctx, q)
+			if err != nil {
+				return nil, err
+			}
+			for i, t := range found.Times {
 				if at, wanted := w.position(t, entries[i].ID); wanted && (after == nil || w.q.before(*after, at)) {
 					list = append(list, candidate{seg, entries[i], at})
 				}
 			}
-			if room -= bytes; room < 0 {
+			if room -= found.Bytes; room < 0 {
 				return nil, fmt.Errorf("%w: their records take more than %d bytes", store.ErrTooManyToSort, MaxSortedBytes)
 			}
-			entries = entries[len(times):]
+			entries = entries[len(found.Times):]
 		}
 	}
 	slices.SortFunc(list, func(a, b candidate) int {
 		if w.q.back() {
 			a, b = b, a
 		}
-		return a.at.compare(b.at)
+		return a.at.Compare(b.at)
 	})
 	return &list, nil
 }
 
 // position is the position of a job with some times in the order, if they match the filter.
-func (w *walk) position(t store.Times, id string) (Position, bool) {
-	at := Position{Score: float64(t.Due), ID: id}
+func (w *walk) position(t store.Times, id string) (store.Position, bool) {
+	at := store.Position{Score: float64(t.Due), ID: id}
 	if w.q.Order == store.OrderCreated || w.q.Order == store.OrderCreatedBack {
 		at.Score = float64(t.Created)
 	}
@@ -223,12 +227,12 @@ func (w *walk) position(t store.Times, id string) (Position, bool) {
 
 // every reads the entries of a segment that may match; left is how many more entries may be
 // examined.
-func (w *walk) every(ctx context.Context, seg Segment, left *int) ([]Entry, error) {
+func (w *walk) every(ctx context.Context, seg store.Index, left *int) ([]store.Entry, error) {
 	inFlight := w.q.States[0] == job.Ready || w.q.States[0] == job.Running
-	var all []Entry
-	var after *Position
+	var all []store.Entry
+	var after *store.Position
 	for {
-		entries, err := w.src.Entries(ctx, seg, Span{After: after, N: maxChunk})
+		entries, _, err := w.src.Entries(ctx, seg, store.Span{After: after, N: maxChunk})
 		if err != nil {
 			return nil, err
 		}
@@ -258,9 +262,9 @@ type merge struct {
 
 // run is the rest of a segment.
 type run struct {
-	seg     Segment
-	after   *Position // of the last entry fetched
-	entries []Entry   // fetched and not taken
+	seg     store.Index
+	after   *store.Position // of the last entry fetched
+	entries []store.Entry   // fetched and not taken
 	chunk   int
 	fetched bool // at least once
 	done    bool // to the end
@@ -269,7 +273,7 @@ type run struct {
 // leastChunk is how many entries of a segment are fetched at first.
 const leastChunk = 16
 
-func newMerge(w *walk, segments []Segment, after *Position) *merge {
+func newMerge(w *walk, segments []store.Index, after *store.Position) *merge {
 	m := &merge{w: w}
 	for _, seg := range segments {
 		chunk := min(max(leastChunk, 2*w.missing()/len(segments)), maxChunk)
@@ -339,7 +343,7 @@ func (m *merge) look(ctx context.Context) (first, behind *run, err error) {
 
 // fetch fetches entries of a run that has none.
 func (m *merge) fetch(ctx context.Context, r *run) error {
-	entries, err := m.w.src.Entries(ctx, r.seg, Span{After: r.after, N: r.chunk, Back: m.w.q.back()})
+	entries, _, err := m.w.src.Entries(ctx, r.seg, store.Span{After: r.after, N: r.chunk, Back: m.w.q.back()})
 	if err != nil {
 		return err
 	}

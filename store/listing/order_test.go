@@ -106,7 +106,7 @@ func TestOrderRefusesTooManyBytes(t *testing.T) {
 }
 
 func TestOrderTellsErrors(t *testing.T) {
-	for _, what := range []string{"Segments", "Entries", "Jobs", "Times"} {
+	for _, what := range []string{"Names", "Entries", "Read", "Times"} {
 		for _, order := range store.Orders {
 			if what == "Times" && (order == store.OrderDue || order == store.OrderDueBack) {
 				continue

@@ -17,6 +17,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // TestWrongAnswers gives calls an answer that none of our scripts gives and no
@@ -202,7 +203,7 @@ func TestUnreadableRecords(t *testing.T) {
 		return head + "\n" + rest[:uidLen] + strings.Repeat("\xc1", len(rest)-uidLen)
 	}
 	count := func() int {
-		page, err := sc.s.List(ctx, store.Query{Limit: 1000})
+		page, err := listing.List(ctx, sc.s, store.Query{Limit: 1000})
 		ok(t, "List", err)
 		return len(page.Jobs)
 	}
@@ -222,7 +223,7 @@ func TestUnreadableRecords(t *testing.T) {
 		t.Errorf("%d jobs are listed, want %d: only the log is cut short", n, all-1)
 	}
 	logged("a job's log cannot be read")
-	if _, err := sc.s.Attempts(ctx, sc.dead); !errors.Is(err, errRecord) {
+	if _, err := store.Attempts(ctx, sc.s, sc.dead); !errors.Is(err, errRecord) {
 		t.Errorf("Attempts: %v", err)
 	}
 
@@ -315,8 +316,8 @@ func TestReplacingUnreadable(t *testing.T) {
 		})
 	}
 	for _, sh := range sc.s.shards {
-		of, err := sc.s.countsIn(ctx, sh, []string{ofEndpoint + "http://a.example:80"})
-		ok(t, "countsIn", err)
+		of, err := sc.s.counts(ctx, sh, ofEndpoint, []string{"http://a.example:80"})
+		ok(t, "counts", err)
 		if n := sc.s.db.ZCount(ctx, sh.bucket("t|M|http://a.example:80"), "-inf", "(0").Val(); of[0][job.Ready]+of[0][job.Running] != n {
 			t.Errorf("%v jobs of the endpoint are counted, %d are in flight", of[0], n)
 		}
@@ -361,10 +362,10 @@ func TestForeignEntries(t *testing.T) {
 	sc := newScene(t, r, r.URL())
 	ctx := t.Context()
 	sh := sc.s.shards[0]
-	topics, err := sc.s.Topics(ctx, store.TopicQuery{Limit: 10})
+	topics, err := listing.Topics(ctx, sc.s, store.TopicQuery{Limit: 10})
 	ok(t, "Topics", err)
 	ok(t, "HSET", sc.s.db.HSet(ctx, sh.counts, "t|many", 1, "t|300", 1, "other|1", "many", "t|6", "many").Err())
-	again, err := sc.s.Topics(ctx, store.TopicQuery{Limit: 10})
+	again, err := listing.Topics(ctx, sc.s, store.TopicQuery{Limit: 10})
 	ok(t, "Topics", err)
 	if len(topics.Topics) != 1 || len(again.Topics) != 1 || len(again.Topics[0].States) != len(topics.Topics[0].States) {
 		t.Errorf("topics %v, then %v", topics, again)

@@ -13,6 +13,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 	"github.com/duehook/duehook/store/storetest"
 )
 
@@ -50,7 +51,7 @@ func BenchmarkMemory(b *testing.B) {
 				ok(b, "mem_clients_normal", err)
 				return all - clients
 			}
-			_, err := s.Depth(context.Background())
+			_, err := listing.Depth(context.Background(), s)
 			ok(b, "Depth", err)
 			before := used()
 			for b.Loop() {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/fanout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
@@ -29,7 +30,7 @@ func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
 // changeCircuits changes the circuit of an endpoint in all shards. visit: carriers visit its
 // lanes after that.
 func (s *Store) changeCircuits(ctx context.Context, endpoint string, visit bool, change func(c store.Circuit, now job.Instant) store.Circuit) error {
-	return fanOut(ctx, len(s.shards), func(ctx context.Context, i int) error {
+	return fanout.Do(ctx, len(s.shards), func(ctx context.Context, i int) error {
 		sh := s.shards[i]
 		err := s.changeCircuit(ctx, sh, endpoint, change)
 		if err == nil && visit {
@@ -112,6 +113,21 @@ func (s *Store) callLanes(ctx context.Context, sh *shard, of section) error {
 		}
 		of = of.from(lanes[len(lanes)-1] + "\x00")
 	}
+}
+
+// circuitsOf returns the circuits of a shard that are not closed, by endpoint.
+func (s *Store) circuitsOf(ctx context.Context, sh *shard, now job.Instant) (map[string]store.Circuit, error) {
+	texts, err := s.db.HGetAll(ctx, sh.circuits).Result()
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	circuits := map[string]store.Circuit{}
+	for endpoint, text := range texts {
+		if circuit := circuitAt(text, now); circuit != (store.Circuit{}) {
+			circuits[endpoint] = circuit
+		}
+	}
+	return circuits, nil
 }
 
 // parseCircuit decodes a circuit (lua/lib/lanes.lua).

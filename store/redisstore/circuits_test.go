@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/internal/testing/testenv"
+	"github.com/duehook/duehook/store/listing"
 	"github.com/duehook/duehook/store/rules"
 )
 
@@ -34,7 +35,7 @@ func TestPurgeForgetsOpenCircuits(t *testing.T) {
 	if err := s.db.HSet(t.Context(), stored, circuits).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := s.Depth(t.Context()); err != nil || d.OpenCircuits != 1 {
+	if d, err := listing.Depth(t.Context(), s); err != nil || d.OpenCircuits != 1 {
 		t.Errorf("%d open circuits, %v; want 1", d.OpenCircuits, err)
 	}
 	for range 2 {

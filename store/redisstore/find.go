@@ -1,16 +1,13 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/oklog/ulid/v2"
 
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -22,18 +19,21 @@ const (
 	findCalls   = 150
 )
 
-// FindUID looks for a uid in the page that it names: there is no index of uids, as
-// that would take a tenth more memory per job. next is the
+// findUID looks for a uid in the page that it names: there is no index of uids, as
+// that would take a tenth more memory per job. The position is the
 // cursor of an HSCAN. After a failover a cursor can miss the job.
-func (s source) FindUID(ctx context.Context, uid, after string) (*job.Job, string, error) {
+func (s *Store) findUID(ctx context.Context, uid string, after *store.Position) ([]store.Entry, *store.Position, error) {
 	hash, bound := store.UIDHash(uid)
 	id, err := ulid.ParseStrict(uid)
 	if !bound || err != nil {
-		return nil, "", nil //nolint:nilerr // no job has such a uid
+		return nil, nil, nil //nolint:nilerr // no job has such a uid
 	}
-	cursor, page, ok := cutCursor(cmp.Or(after, "0"))
+	cursor, page, ok := "0", 0, true
+	if after != nil {
+		cursor, page, ok = cutCursor(after.ID)
+	}
 	if !ok {
-		return nil, "", store.ErrBadCursor
+		return nil, nil, store.ErrBadCursor
 	}
 	sh := s.shards[s.shardOfHash(hash)]
 	ordered := store.UIDOrdered(uid) // the uid names the shard, but no page
@@ -44,13 +44,13 @@ func (s source) FindUID(ctx context.Context, uid, after string) (*job.Job, strin
 		reply, err := findScript.Run(ctx, s.db, []string{sh.jobs[page]}, cursor, id[:], findRecords, findBytes).StringSlice()
 		switch {
 		case err != nil:
-			return nil, "", s.wrap(err)
+			return nil, nil, s.wrap(err)
 		case len(reply) != 2:
-			return nil, "", fmt.Errorf("redisstore: find answered %d values", len(reply))
+			return nil, nil, fmt.Errorf("redisstore: find answered %d values", len(reply))
 		case reply[1] != "":
-			return s.found(ctx, reply[1], uid)
+			return []store.Entry{{Position: store.Position{ID: reply[1]}}}, nil, nil
 		case reply[0] == "0" && (!ordered || page == pages-1):
-			return nil, "", nil
+			return nil, nil, nil
 		case reply[0] == "0":
 			page++
 		}
@@ -59,7 +59,7 @@ func (s source) FindUID(ctx context.Context, uid, after string) (*job.Job, strin
 	if ordered {
 		cursor += "." + strconv.Itoa(page)
 	}
-	return nil, cursor, nil
+	return nil, &store.Position{ID: cursor}, nil
 }
 
 // cutCursor reads a cursor: that of HSCAN, and for jobs with order keys the page behind a dot.
@@ -76,17 +76,4 @@ func cutCursor(text string) (cursor string, page int, ok bool) {
 		page = int(n)
 	}
 	return cursor, page, true
-}
-
-// found is the job of a name, unless it was deleted or replaced.
-func (s source) found(ctx context.Context, name, uid string) (*job.Job, string, error) {
-	key, err := job.ParseKey(name)
-	if err != nil {
-		return nil, "", fmt.Errorf("redisstore: record %q: %w", name, err)
-	}
-	j, err := s.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) || err == nil && j.UID != uid {
-		return nil, "", nil
-	}
-	return &j, "", err
 }

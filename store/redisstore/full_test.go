@@ -9,6 +9,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // TestFullRedis: a Redis without memory takes no new jobs, and everything else
@@ -221,7 +222,7 @@ func TestFullRedisSheds(t *testing.T) {
 	if grown := usedMemory(t, s) - before; grown > large/4 {
 		t.Errorf("the full Redis has %d bytes more", grown)
 	}
-	page, err := s.List(t.Context(), store.Query{Topic: "t", Limit: 100})
+	page, err := listing.List(t.Context(), s, store.Query{Topic: "t", Limit: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,30 +68,12 @@ func parseLimits(text string) (store.Limits, error) {
 	return l.Limits, nil
 }
 
-// Limits returns the limits of all topics that have some.
-func (s *Store) Limits(ctx context.Context) (map[string]store.Limits, error) {
-	shards, err := gather(ctx, s, func(ctx context.Context, sh *shard) (map[string]string, error) {
-		texts, err := s.db.HGetAll(ctx, sh.topics).Result()
-		return texts, s.wrap(err)
-	})
-	if err != nil {
-		return nil, err
+// limitsOf returns the limits of topics; zero for those that cannot be read.
+func (s *Store) limitsOf(ctx context.Context, sh *shard) (map[string]store.Limits, error) {
+	texts, err := s.db.HGetAll(ctx, sh.topics).Result()
+	all := make(map[string]store.Limits, len(texts))
+	for topic, text := range texts {
+		all[topic], _ = parseLimits(text)
 	}
-	all, in := map[string]store.Limits{}, map[string]int{}
-	for _, texts := range shards {
-		for topic, text := range texts {
-			l, err := parseLimits(text)
-			if known, seen := all[topic]; err != nil || seen && known != l {
-				l = store.Limits{}
-			}
-			all[topic] = l
-			in[topic]++
-		}
-	}
-	for topic, n := range in {
-		if n < len(s.shards) {
-			all[topic] = store.Limits{}
-		}
-	}
-	return all, nil
+	return all, s.wrap(err)
 }

@@ -120,7 +120,7 @@ func TestLostReplies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log, err := sure.Attempts(t.Context(), key)
+		log, err := store.Attempts(t.Context(), sure, key)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -228,7 +228,7 @@ func (m *mover) checkJobs(ctx context.Context) error {
 
 // census adds the counts of a shard.
 func (m *mover) census(ctx context.Context, s *Store, sh *shard, c *Census) error {
-	counts, err := s.countsIn(ctx, sh, []string{ofAll})
+	counts, err := s.counts(ctx, sh, "", []string{ofAll})
 	if err != nil {
 		return err
 	}

@@ -2,12 +2,15 @@ package redisstore
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/duehook/duehook/store/listing"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // Names in the index of a shard begin with the letter of their kind.
@@ -105,53 +108,120 @@ func (s *Store) allNames(ctx context.Context, of section, limit int) (all []stri
 	}
 }
 
-// merged returns the first n names of all shards; of returns those of one shard.
-func (s *Store) merged(ctx context.Context, n int, of func(ctx context.Context, sh *shard) ([]string, error)) ([]string, error) {
-	perShard, err := gather(ctx, s, of)
-	if err != nil {
-		return nil, err
+// Names reads names of the indexes.
+func (s *Store) Names(ctx context.Context, q store.NameQuery) ([]string, error) {
+	sh := s.shards[q.Shard]
+	var of section
+	switch q.Kind {
+	case store.BusyNames:
+		return s.busy(ctx, sh, q.N)
+	case store.DueNames:
+		return s.lanesDue(ctx, sh, &q)
+	case store.EndpointNames:
+		return s.endpointNames(ctx, sh, q.From, q.N)
+	case store.TopicNames:
+		of = sh.allOf(ofTopics)
+	case store.EndedNames:
+		of = sh.allOf(ofEnded)
+	case store.DeadNames:
+		of = sh.deadsOf(q.Topic)
+	case store.LaneNames:
+		if of = sh.lanesOf(q.Topic); q.Endpoint != "" {
+			of = sh.lanesAt(q.Endpoint, q.Topic)
+		}
 	}
-	all := slices.Concat(perShard...)
-	slices.Sort(all)
-	all = slices.Compact(all)
-	return all[:min(n, len(all))], nil
+	return s.names(ctx, of.from(q.From), q.N)
 }
 
-// nextTopics is a listing.NextNames.
-func (s *Store) nextTopics(ctx context.Context, from string, n int) ([]string, error) {
-	return s.merged(ctx, n, func(ctx context.Context, sh *shard) ([]string, error) {
-		return s.names(ctx, sh.allOf(ofTopics).from(from), n)
-	})
-}
+// endpointsAtOnce is how many names of lanes are read at once to find endpoints.
+const endpointsAtOnce = 200
 
-var _ listing.NextNames = (*Store)(nil).nextTopics
-
-// endpointNames is how many names of lanes are read at once to find endpoints.
-const endpointNames = 200
-
-// nextEndpoints is a store.NextNames. An endpoint may have many lanes: it skips the rest of
-// them.
-func (s *Store) nextEndpoints(ctx context.Context, from string, n int) ([]string, error) {
+// endpointNames returns endpoints. One may have many lanes: it skips the rest of them.
+func (s *Store) endpointNames(ctx context.Context, sh *shard, from string, n int) (all []string, err error) {
 	if name, behind := strings.CutSuffix(from, "\x00"); behind {
 		from = name + "!" // the sign behind the blank
 	}
-	return s.merged(ctx, n, func(ctx context.Context, sh *shard) (all []string, err error) {
-		for from := from; len(all) < n; {
-			names, err := s.names(ctx, sh.allOf(ofEndpoints).from(from), endpointNames)
-			if err != nil {
-				return nil, err
-			}
-			for _, name := range names {
-				endpoint, _, _ := strings.Cut(name, " ")
-				if len(all) == 0 || all[len(all)-1] != endpoint {
-					all = append(all, endpoint)
-				}
-			}
-			if len(names) < endpointNames {
-				break
-			}
-			from = all[len(all)-1] + "!"
+	for len(all) < n {
+		names, err := s.names(ctx, sh.allOf(ofEndpoints).from(from), endpointsAtOnce)
+		if err != nil {
+			return nil, err
 		}
-		return all[:min(n, len(all))], nil
-	})
+		for _, name := range names {
+			endpoint, _, _ := strings.Cut(name, " ")
+			if len(all) == 0 || all[len(all)-1] != endpoint {
+				all = append(all, endpoint)
+			}
+		}
+		if len(names) < endpointsAtOnce {
+			break
+		}
+		from = all[len(all)-1] + "!"
+	}
+	return all[:min(n, len(all))], nil
+}
+
+// manyJobs is the number of jobs waiting in one state from which busy lists a topic.
+const manyJobs = 16
+
+// busy returns the n topics with the most jobs waiting in one state.
+func (s *Store) busy(ctx context.Context, sh *shard, n int) ([]string, error) {
+	fields, err := s.db.ZRevRange(ctx, sh.busy, 0, int64(n)-1).Result()
+	for i, field := range fields {
+		fields[i], _, _ = strings.Cut(field, "|")
+	}
+	return fields, s.wrap(err)
+}
+
+// lanesDue returns lanes that may have due jobs: lanes due for a visit, and lanes put off
+// because of an open circuit or a limit of their topic. Other lanes are put off for at most
+// rules.LaneLook.
+func (s *Store) lanesDue(ctx context.Context, sh *shard, q *store.NameQuery) ([]string, error) {
+	all := map[string]struct{}{}
+	add := func(names []string) {
+		for _, name := range names {
+			all[name] = struct{}{}
+		}
+	}
+	due, err := s.db.ZRangeArgs(ctx, redis.ZRangeArgs{
+		Key: sh.lanes, ByScore: true, Start: "-inf", Stop: int64((q.Before - 1).Add(rules.LaneLook)), Count: int64(q.N),
+	}).Result()
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	add(due)
+	sections, err := s.putOff(ctx, sh, q.Before-1)
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range sections {
+		if len(all) >= q.N {
+			break
+		}
+		names, _, err := s.allNames(ctx, of, q.N)
+		if err != nil {
+			return nil, err
+		}
+		add(names)
+	}
+	lanes := slices.Sorted(maps.Keys(all))
+	return lanes[:min(len(lanes), q.N)], nil
+}
+
+// putOff returns the lanes of endpoints with open circuits, and of topics with limits.
+func (s *Store) putOff(ctx context.Context, sh *shard, now job.Instant) ([]section, error) {
+	circuits, err := s.circuitsOf(ctx, sh, now)
+	if err != nil {
+		return nil, err
+	}
+	var all []section
+	for endpoint, circuit := range circuits {
+		if circuit.OpenUntil > 0 {
+			all = append(all, sh.lanesAt(endpoint, ""))
+		}
+	}
+	topics, err := s.db.HKeys(ctx, sh.topics).Result()
+	for _, topic := range topics {
+		all = append(all, sh.lanesOf(topic))
+	}
+	return all, s.wrap(err)
 }

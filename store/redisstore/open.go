@@ -55,7 +55,6 @@ type Store struct {
 	guard     *guard                // nil: the layout is not checked
 	shards    []*shard
 	retention time.Duration
-	dueBudget int // maxDue; tests set less
 	locks     *redsync.Redsync
 	log       *slog.Logger
 
@@ -131,7 +130,6 @@ func prepare(o Options, guard bool) (*Store, error) {
 		db:        connect(opts),
 		pops:      connect(popOptions(opts, o.Shards)),
 		retention: o.Retention,
-		dueBudget: maxDue,
 		log:       o.Logger,
 	}
 	if o.MinReplicas > 0 {

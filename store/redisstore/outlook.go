@@ -37,8 +37,8 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 		if err == nil {
 			err = v.fill(&o, r)
 		}
-		if err == nil && o.At != 0 {
-			err = s.addRivals(ctx, sh, r.Lane(), &o)
+		if err == nil && o.Ranked {
+			err = s.addSiblings(ctx, sh, r.Lane(), &o)
 		}
 		if err == nil {
 			err = s.addHead(ctx, sh, r, &o)
@@ -51,66 +51,20 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 	return o, store.ErrConflict
 }
 
-// addRivals adds the effect of other lanes of the topic on the job, if the topic has
-// priorities or a rate. These figures are a moment younger.
-func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *store.Outlook) error {
-	with, err := s.db.ZLexCount(ctx, sh.ranks, "["+job.LanePrefix(lane.Topic), "("+lane.Topic+"}").Result()
-	waits := o.Job.State == job.Waiting || o.Job.State == job.Retrying
-	paced := waits && o.Limits.Rate > 0 && o.At <= o.Now
-	if err != nil || (with == 0 && !paced) {
-		return s.wrap(err)
-	}
-	lanes, _, err := s.allNames(ctx, sh.lanesOf(lane.Topic), store.MaxLanes)
-	if err != nil {
-		return err
-	}
+// addSiblings adds the jobs in flight of the other lanes of the topic and endpoint. They are a
+// moment younger.
+func (s *Store) addSiblings(ctx context.Context, sh *shard, lane job.Lane, o *store.Outlook) error {
 	pipe := s.db.Pipeline()
-	due := func(name string) *redis.IntCmd {
-		return pipe.ZCount(ctx, sh.bucket(name), "0", "("+strconv.FormatInt(int64(o.Now+1), 10))
-	}
-	var higher, out []*redis.IntCmd
-	beside := map[*redis.IntCmd]string{}
-	for _, name := range lanes {
-		other, err := job.ParseLane(name)
-		if err != nil || other.Topic != lane.Topic {
-			continue
-		}
-		if waits && other.Priority.Number() > lane.Priority.Number() {
-			higher = append(higher, due(name))
-		}
-		if other.Endpoint == lane.Endpoint && other != lane {
-			out = append(out, pipe.ZCount(ctx, sh.bucket(name), "-inf", "(0"))
-		}
-		if paced && other.Endpoint != lane.Endpoint && other.Priority == lane.Priority {
-			beside[due(name)] = other.Endpoint
-		}
-	}
-	if len(higher)+len(out)+len(beside) == 0 {
-		return nil
+	var out []*redis.IntCmd
+	for _, other := range lane.Siblings() {
+		out = append(out, pipe.ZCount(ctx, sh.bucket(other.String()), "-inf", "(0"))
 	}
 	if err := s.exec(ctx, pipe); err != nil {
 		return err
 	}
-	for _, n := range higher {
-		o.Higher += n.Val()
-	}
 	for _, n := range out {
 		o.LaneInFlight += n.Val()
 	}
-	if len(beside) == 0 {
-		return nil
-	}
-	circuits, err := s.circuitsOf(ctx, sh, o.Now)
-	if err != nil {
-		return err
-	}
-	var turns []int64
-	for n, endpoint := range beside {
-		if circuits[endpoint].OpenUntil == 0 {
-			turns = append(turns, n.Val())
-		}
-	}
-	o.Beside = rules.TurnsBefore(o.Ahead, turns)
 	return nil
 }
 
@@ -119,6 +73,7 @@ func (s *Store) addRivals(ctx context.Context, sh *shard, lane job.Lane, o *stor
 type view struct {
 	score, look           *redis.FloatCmd // the job's in its bucket, and its lane's
 	rank, laneOut, hints  *redis.IntCmd
+	ranked                *redis.IntCmd // lanes of the topic with priorities
 	circuit, limits, turn *redis.StringCmd
 	out                   *redis.SliceCmd // ready and running: jobs of the endpoint, then of the topic
 	record                *redis.SliceCmd
@@ -131,6 +86,7 @@ func (s *Store) view(ctx context.Context, sh *shard, r *record) (view, error) {
 	v := view{
 		score: pipe.ZScore(ctx, bucket, r.ID), look: pipe.ZScore(ctx, sh.lanes, lane.String()),
 		rank: pipe.ZRank(ctx, bucket, r.ID), laneOut: pipe.ZCount(ctx, bucket, "-inf", "(0"), hints: pipe.LLen(ctx, sh.ready),
+		ranked:  pipe.ZLexCount(ctx, sh.ranks, "["+job.LanePrefix(lane.Topic), "("+lane.Topic+"}"),
 		circuit: pipe.HGet(ctx, sh.circuits, lane.Endpoint), limits: pipe.HGet(ctx, sh.topics, lane.Topic), turn: pipe.HGet(ctx, sh.tokens, lane.Topic),
 		out: pipe.HMGet(ctx, sh.counts, countField(ofEndpoint+lane.Endpoint, job.Ready), countField(ofEndpoint+lane.Endpoint, job.Running),
 			countField(lane.Topic, job.Ready), countField(lane.Topic, job.Running)),
@@ -154,6 +110,7 @@ func (v *view) fillUnfinished(o *store.Outlook, r *record) error {
 	_, o.At = place(v.score.Val())
 	o.Look = job.Instant(v.look.Val())
 	o.LaneInFlight, o.ReadyList = v.laneOut.Val(), v.hints.Val()
+	o.Ranked = v.ranked.Val() > 0
 	if v.score.Val() >= 0 {
 		o.Ahead = v.rank.Val() - o.LaneInFlight
 	}

@@ -227,7 +227,7 @@ func TestLooksOfOldPlans(t *testing.T) {
 			t.Parallel()
 			p := newPlanned(t)
 			p.carryOldPlan(tc.before, tc.between)
-			now, err := p.b.Now(t.Context())
+			now, err := store.Now(t.Context(), p.b)
 			ok(t, "Now", err)
 			look, err := p.b.db.ZScore(t.Context(), p.b.shards[0].lanes, p.lane.String()).Result()
 			ok(t, "the lane's look", err)

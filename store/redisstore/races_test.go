@@ -15,6 +15,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // TestReplacingWhatChanges lets somebody else get in between the steps of
@@ -131,7 +132,7 @@ func TestBrokenOffBatch(t *testing.T) {
 	var repeated []bool
 	for i, s := range settled {
 		repeated = append(repeated, s.Repeated)
-		if log, err := sc.sure.Attempts(ctx, settlements[i].Key); err != nil || s.Status != store.Applied || len(log) != 1 {
+		if log, err := store.Attempts(ctx, sc.sure, settlements[i].Key); err != nil || s.Status != store.Applied || len(log) != 1 {
 			t.Errorf("%s: status %d, log %v, %v", settlements[i].Key, s.Status, log, err)
 		}
 	}
@@ -184,7 +185,7 @@ func TestPipelineFailsInPart(t *testing.T) {
 		}
 		return refusal("BUSY Redis is busy running a script.")
 	})
-	page, err := sc.s.List(t.Context(), store.Query{BizKey: "b", Limit: 100})
+	page, err := listing.List(t.Context(), sc.s, store.Query{BizKey: "b", Limit: 100})
 	if n < 2 || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("after %d scores: %d jobs, %v; want ErrUnavailable", n, len(page.Jobs), err)
 	}

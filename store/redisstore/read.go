@@ -23,13 +23,49 @@ func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
 	return r.Job, nil
 }
 
-// Attempts reads a job's log.
-func (s *Store) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
-	_, r, err := s.find(ctx, key)
-	if err != nil {
-		return nil, err
+// maxRead bounds the records of one read: each may contain a body of 256 KiB.
+const maxRead = 100
+
+// Read reads the records of the first jobs, as many as one script does.
+func (s *Store) Read(ctx context.Context, q store.ReadQuery) (store.Records, error) {
+	var r store.Records
+	if q.Shard != store.AnyShard && q.Part == store.JobTimes {
+		return s.times(ctx, s.shards[q.Shard], q.Keys)
 	}
-	return r.attempts()
+	sh, records, err := s.recordsOf(ctx, &q)
+	if err == nil && q.Part != store.JobLog {
+		err = s.complete(ctx, sh, records...)
+	}
+	if err != nil {
+		return r, err
+	}
+	for _, rec := range records {
+		var j *job.Job
+		var log []job.Attempt
+		var times store.Times
+		switch {
+		case rec == nil:
+		case q.Part == store.JobLog:
+			if log, err = rec.attempts(); err != nil {
+				return r, err
+			}
+		default:
+			j, times = &rec.Job, store.TimesOf(&rec.Job)
+		}
+		r.Jobs, r.Logs, r.Times = append(r.Jobs, j), append(r.Logs, log), append(r.Times, times)
+	}
+	return r, nil
+}
+
+// recordsOf reads the first records.
+func (s *Store) recordsOf(ctx context.Context, q *store.ReadQuery) (*shard, []*record, error) {
+	if q.Shard == store.AnyShard {
+		sh, r, err := s.find(ctx, q.Keys[0])
+		return sh, []*record{r}, err
+	}
+	sh := s.shards[q.Shard]
+	records, err := s.someRecords(ctx, sh, q.Keys[:min(len(q.Keys), maxRead)])
+	return sh, records, err
 }
 
 // find reads a record in the shard of its job, which it returns: its home, or where a forward
@@ -204,14 +240,4 @@ func (s *Store) exec(ctx context.Context, pipe redis.Pipeliner) error {
 		return nil
 	}
 	return s.wrap(err)
-}
-
-// openAt counts the circuits that are open at now.
-func openAt(circuits []string, now job.Instant) (n int64) {
-	for _, text := range circuits {
-		if circuitAt(text, now).OpenUntil != 0 {
-			n++
-		}
-	}
-	return n
 }

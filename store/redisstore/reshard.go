@@ -13,6 +13,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Census counts jobs by their end. Unfinished jobs are counted together, because moving may
@@ -290,7 +291,7 @@ func (m *mover) copyDocuments(ctx context.Context) error {
 
 // copyLimits sets the limits of topics in the new shards. Their rates start over.
 func (m *mover) copyLimits(ctx context.Context) error {
-	limits, err := m.from.Limits(ctx)
+	limits, err := listing.Limits(ctx, m.from)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // filled is a namespace with jobs in all states, and what else there is.
@@ -62,7 +63,7 @@ func fill(n nodes, each int) *filled {
 			j.State = j.Pending() // it is not in flight any more
 		}
 		f.jobs[key] = j
-		f.logs[key], err = s.Attempts(ctx, key)
+		f.logs[key], err = store.Attempts(ctx, s, key)
 		n.ok(err)
 	}
 	n.ok(s.Close())
@@ -125,14 +126,14 @@ func (f *filled) holds(shards int) {
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			f.Errorf("%s (-want +got):\n%s", key, diff)
 		}
-		log, err := s.Attempts(ctx, key)
+		log, err := store.Attempts(ctx, s, key)
 		f.ok(err)
 		if diff := cmp.Diff(f.logs[key], log, cmpopts.EquateEmpty()); diff != "" {
 			f.Errorf("log of %s (-want +got):\n%s", key, diff)
 		}
 		states[want.State]++
 	}
-	d, err := s.Depth(ctx)
+	d, err := listing.Depth(ctx, s)
 	f.ok(err)
 	var want, got Census
 	for state, n := range states {
@@ -144,7 +145,7 @@ func (f *filled) holds(shards int) {
 	if got != want {
 		f.Errorf("counts: %+v, want %+v", got, want)
 	}
-	limits, err := s.Limits(ctx)
+	limits, err := listing.Limits(ctx, s)
 	f.ok(err)
 	if diff := cmp.Diff(map[string]store.Limits{"waiting": {Paused: true, Capacity: 1000, Rate: 5}}, limits); diff != "" {
 		f.Errorf("limits (-want +got):\n%s", diff)
@@ -152,7 +153,7 @@ func (f *filled) holds(shards int) {
 	if doc, err := s.Document(ctx, "topic", "waiting"); err != nil || doc.Version != 1 {
 		f.Errorf("document: %+v, %v", doc, err)
 	}
-	open, err := s.Endpoints(ctx, store.EndpointQuery{States: []store.CircuitState{store.CircuitOpen}, Limit: 10})
+	open, err := listing.Endpoints(ctx, s, store.EndpointQuery{States: []store.CircuitState{store.CircuitOpen}, Limit: 10})
 	f.ok(err)
 	if len(open.Endpoints) != 1 || open.Endpoints[0].Endpoint != slow {
 		f.Errorf("open circuits: %+v", open)
@@ -165,7 +166,7 @@ func (f *filled) holds(shards int) {
 			}
 		}
 		for q.Limit = 100; ; {
-			page, err := s.List(ctx, q)
+			page, err := listing.List(ctx, s, q)
 			f.ok(err)
 			n += len(page.Jobs)
 			if q.Cursor = page.Next; q.Cursor == "" {
@@ -176,7 +177,7 @@ func (f *filled) holds(shards int) {
 			f.Errorf("%+v lists %d jobs, want %d", q, n, matching)
 		}
 	}
-	groups, err := s.DeadGroups(ctx, "", 10, "")
+	groups, err := listing.DeadGroups(ctx, s, "", 10, "")
 	f.ok(err)
 	if len(groups.Groups) != 1 || groups.Groups[0].Count != states[job.Dead] {
 		f.Errorf("dead letters: %+v", groups)

@@ -96,29 +96,31 @@ func TestManyTopicsAreNoMoreWork(t *testing.T) {
 		most int // commands
 		ask  func(ctx context.Context, s *Store) error
 	}{
-		"Depth": {10, func(ctx context.Context, s *Store) error { return second(s.Depth(ctx)) }},
+		"Depth": {10, func(ctx context.Context, s *Store) error { return second(listing.Depth(ctx, s)) }},
 		"Busiest topics": {10, func(ctx context.Context, s *Store) error {
-			return second(s.Topics(ctx, store.TopicQuery{Busiest: true, Limit: 10}))
+			return second(listing.Topics(ctx, s, store.TopicQuery{Busiest: true, Limit: 10}))
 		}},
-		"Topics": {10, func(ctx context.Context, s *Store) error { return second(s.Topics(ctx, store.TopicQuery{Limit: 100})) }},
+		"Topics": {10, func(ctx context.Context, s *Store) error {
+			return second(listing.Topics(ctx, s, store.TopicQuery{Limit: 100}))
+		}},
 		"Topics by a part": {20, func(ctx context.Context, s *Store) error {
-			return second(s.Topics(ctx, store.TopicQuery{Part: "c-00", Limit: 100}))
+			return second(listing.Topics(ctx, s, store.TopicQuery{Part: "c-00", Limit: 100}))
 		}},
 		"Topic": {10, func(ctx context.Context, s *Store) error {
-			return second(s.Topics(ctx, store.TopicQuery{Topic: "topic-000007", Limit: 1}))
+			return second(listing.Topics(ctx, s, store.TopicQuery{Topic: "topic-000007", Limit: 1}))
 		}},
 		"DueCounts of a topic": {20, func(ctx context.Context, s *Store) error {
-			return second(s.DueCounts(ctx, store.DueOf{Topic: "topic-000007"}, []job.Instant{1, 2}))
+			return second(listing.DueCounts(ctx, s, store.DueOf{Topic: "topic-000007"}, []job.Instant{1, 2}))
 		}},
 		"Endpoints": {10, func(ctx context.Context, s *Store) error {
-			return second(s.Endpoints(ctx, store.EndpointQuery{Limit: 100}))
+			return second(listing.Endpoints(ctx, s, store.EndpointQuery{Limit: 100}))
 		}},
-		"Backlogs": {20, func(ctx context.Context, s *Store) error { return second(s.Backlogs(ctx)) }},
+		"Backlogs": {20, func(ctx context.Context, s *Store) error { return second(listing.Backlogs(ctx, s)) }},
 		"Outlook": {20, func(ctx context.Context, s *Store) error {
-			return second(s.Outlook(ctx, job.Key{Topic: "topic-000007", ID: waitingJob(7).Key.ID}))
+			return second(listing.Outlook(ctx, s, job.Key{Topic: "topic-000007", ID: waitingJob(7).Key.ID}))
 		}},
 		"List of a topic": {20, func(ctx context.Context, s *Store) error {
-			return second(s.List(ctx, store.Query{Topic: "topic-000007", Limit: 100}))
+			return second(listing.List(ctx, s, store.Query{Topic: "topic-000007", Limit: 100}))
 		}},
 		"SetLimits": {20, func(ctx context.Context, s *Store) error {
 			return s.SetLimits(ctx, "topic-000007", store.Limits{Paused: true})
@@ -126,12 +128,11 @@ func TestManyTopicsAreNoMoreWork(t *testing.T) {
 		"CloseCircuit": {20, func(ctx context.Context, s *Store) error { return s.CloseCircuit(ctx, endpointB) }},
 		"Purge":        {10, func(ctx context.Context, s *Store) error { return second(s.Purge(ctx, 500)) }},
 		// The budget is cut to that. The last lanes may overstep it.
-		"DueCounts": {1_000 + dueLanes + 30, func(ctx context.Context, s *Store) error {
-			return second(s.DueCounts(ctx, store.DueOf{}, []job.Instant{1, 2}))
+		"DueCounts": {1_000 + 100 + 30, func(ctx context.Context, s *Store) error {
+			return second(listing.DueCounts(ctx, s, store.DueOf{Most: 2_000}, []job.Instant{1, 2})) // one command and one entry of each lane
 		}},
 	}
 	s, _ := withTopics(t, testenv.StartRedis(t), 5_000, false)
-	s.dueBudget = 2_000 // one command and one entry of each lane
 	for name, q := range questions {
 		ok(t, name, q.ask(t.Context(), s))
 		commands(t, s)
@@ -148,23 +149,22 @@ func TestDueCountsArePartial(t *testing.T) {
 	s, _ := withTopics(t, testenv.StartRedis(t), 1_000, false)
 	now, err := s.askNow(t.Context(), s.shards[0])
 	ok(t, "askNow", err)
-	all, err := s.DueCounts(t.Context(), store.DueOf{}, []job.Instant{now.Add(time.Hour)})
+	all, err := listing.DueCounts(t.Context(), s, store.DueOf{}, []job.Instant{now.Add(time.Hour)})
 	ok(t, "DueCounts", err)
 	if all.PartialFrom != 0 || all.Counts[0]+all.Counts[1] != 1_000 {
 		t.Errorf("of 1,000 jobs are counted %v", all)
 	}
-	s.dueBudget = 800
-	some, err := s.DueCounts(t.Context(), store.DueOf{}, []job.Instant{now.Add(time.Hour)})
+	few := store.DueOf{Most: 800}
+	some, err := listing.DueCounts(t.Context(), s, few, []job.Instant{now.Add(time.Hour)})
 	ok(t, "DueCounts", err)
 	counted := some.Counts[0] + some.Counts[1]
 	if counted < 400 || counted > 600 || some.PartialFrom == 0 {
 		t.Fatalf("with a budget of 400 are counted %v", some)
 	}
 	// What is before the first lane that was left out is complete.
-	before, err := s.DueCounts(t.Context(), store.DueOf{}, []job.Instant{some.PartialFrom})
+	before, err := listing.DueCounts(t.Context(), s, few, []job.Instant{some.PartialFrom})
 	ok(t, "DueCounts", err)
-	s.dueBudget = maxDue
-	want, err := s.DueCounts(t.Context(), store.DueOf{}, []job.Instant{some.PartialFrom})
+	want, err := listing.DueCounts(t.Context(), s, store.DueOf{}, []job.Instant{some.PartialFrom})
 	ok(t, "DueCounts", err)
 	if before.Counts[0] != want.Counts[0] || want.Counts[0] != counted {
 		t.Errorf("before %d are counted %v, then %v, then %v", some.PartialFrom, some, before, want)
@@ -193,7 +193,7 @@ func TestPurgeOfManyTopics(t *testing.T) {
 	if most := int64(topics / 100 * 10); purged != topics || c.n.Load() > most {
 		t.Errorf("purged %d jobs in %d round trips, want %d in %d at most", purged, c.n.Load(), topics, most)
 	}
-	page, err := s.Topics(t.Context(), store.TopicQuery{Limit: 10})
+	page, err := listing.Topics(t.Context(), s, store.TopicQuery{Limit: 10})
 	ok(t, "Topics", err)
 	keys, err := s.db.Keys(t.Context(), "*").Result()
 	ok(t, "KEYS", err)
@@ -208,22 +208,21 @@ func TestTimesOfLargeJobs(t *testing.T) {
 	s := open(t, testenv.StartRedis(t).URL(), storetest.Options{})
 	t.Cleanup(func() { _ = s.Close() })
 	const n, atOnce = 12, 4
-	entries := make([]listing.Entry, n)
-	for i := range entries {
+	keys := make([]job.Key, n)
+	for i := range keys {
 		r := waitingJob(i)
 		r.Spec.Body = make([]byte, 300<<10)
 		_, err := s.Register(t.Context(), []store.Registration{r})
 		ok(t, "Register", err)
-		entries[i].ID = r.Key.ID
+		keys[i] = r.Key
 	}
-	lane := listing.Segment{Kind: listing.SegmentLane, Name: "order-timeout|M|https://shop.example:443"}
-	times, bytes, err := source{s}.Times(t.Context(), lane, entries)
-	if err != nil || len(times) != atOnce || bytes != timesBytes || times[0].Created == 0 {
-		t.Errorf("%v, of %d bytes, %v", times, bytes, err)
+	got, err := s.Read(t.Context(), store.ReadQuery{Keys: keys, Part: store.JobTimes})
+	if err != nil || len(got.Times) != atOnce || got.Bytes != timesBytes || got.Times[0].Created == 0 {
+		t.Errorf("%v, of %d bytes, %v", got.Times, got.Bytes, err)
 	}
-	times, bytes, err = source{s}.Times(t.Context(), lane, entries[:2])
-	if err != nil || len(times) != 2 || bytes == 0 || bytes > 1_000 {
-		t.Errorf("%v, of %d bytes, %v", times, bytes, err)
+	got, err = s.Read(t.Context(), store.ReadQuery{Keys: keys[:2], Part: store.JobTimes})
+	if err != nil || len(got.Times) != 2 || got.Bytes == 0 || got.Bytes > 1_000 {
+		t.Errorf("%v, of %d bytes, %v", got.Times, got.Bytes, err)
 	}
 }
 

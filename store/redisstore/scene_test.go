@@ -15,6 +15,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 const (
@@ -183,25 +184,27 @@ var calls = []call{
 	}},
 	{"Restore", func(ctx context.Context, sc *scene) error { return second(sc.s.Restore(ctx, sc.restored)) }},
 	{"Get", func(ctx context.Context, sc *scene) error { return second(sc.s.Get(ctx, sc.waiting)) }},
-	{"Attempts", func(ctx context.Context, sc *scene) error { return second(sc.s.Attempts(ctx, sc.dead)) }},
-	{"Outlook", func(ctx context.Context, sc *scene) error { return second(sc.s.Outlook(ctx, sc.waiting)) }},
-	{"List", func(ctx context.Context, sc *scene) error { return second(sc.s.List(ctx, store.Query{Limit: 100})) }},
+	{"Attempts", func(ctx context.Context, sc *scene) error { return second(store.Attempts(ctx, sc.s, sc.dead)) }},
+	{"Outlook", func(ctx context.Context, sc *scene) error { return second(listing.Outlook(ctx, sc.s, sc.waiting)) }},
+	{"List", func(ctx context.Context, sc *scene) error {
+		return second(listing.List(ctx, sc.s, store.Query{Limit: 100}))
+	}},
 	{"List of a biz_key", func(ctx context.Context, sc *scene) error {
-		return second(sc.s.List(ctx, store.Query{BizKey: "b", Limit: 100}))
+		return second(listing.List(ctx, sc.s, store.Query{BizKey: "b", Limit: 100}))
 	}},
 	{"Topics", func(ctx context.Context, sc *scene) error {
-		return second(sc.s.Topics(ctx, store.TopicQuery{Limit: 10}))
+		return second(listing.Topics(ctx, sc.s, store.TopicQuery{Limit: 10}))
 	}},
 	{"Busiest topics", func(ctx context.Context, sc *scene) error {
-		return second(sc.s.Topics(ctx, store.TopicQuery{Busiest: true, Limit: 10}))
+		return second(listing.Topics(ctx, sc.s, store.TopicQuery{Busiest: true, Limit: 10}))
 	}},
-	{"Now", func(ctx context.Context, sc *scene) error { return second(sc.s.Now(ctx)) }},
-	{"DeadGroups", func(ctx context.Context, sc *scene) error { return second(sc.s.DeadGroups(ctx, "", 10, "")) }},
+	{"Now", func(ctx context.Context, sc *scene) error { return second(store.Now(ctx, sc.s)) }},
+	{"DeadGroups", func(ctx context.Context, sc *scene) error { return second(listing.DeadGroups(ctx, sc.s, "", 10, "")) }},
 	{"Endpoints", func(ctx context.Context, sc *scene) error {
-		return second(sc.s.Endpoints(ctx, store.EndpointQuery{Limit: 10}))
+		return second(listing.Endpoints(ctx, sc.s, store.EndpointQuery{Limit: 10}))
 	}},
 	{"DueCounts", func(ctx context.Context, sc *scene) error {
-		return second(sc.s.DueCounts(ctx, store.DueOf{Topic: "t"}, []job.Instant{1, 1 << 42}))
+		return second(listing.DueCounts(ctx, sc.s, store.DueOf{Topic: "t"}, []job.Instant{1, 1 << 42}))
 	}},
 	{"CountKeys", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.CountKeys(ctx, &job.Job{Key: sc.counted, UID: "u"}))
@@ -210,8 +213,8 @@ var calls = []call{
 		return second(sc.s.Standings(ctx, []job.Key{sc.hint.Key(), sc.claims[0].Job.Key}))
 	}},
 	{"SwapEpoch", func(ctx context.Context, sc *scene) error { return second(sc.s.SwapEpoch(ctx, "mark", "")) }},
-	{"Backlogs", func(ctx context.Context, sc *scene) error { return second(sc.s.Backlogs(ctx)) }},
-	{"Depth", func(ctx context.Context, sc *scene) error { return second(sc.s.Depth(ctx)) }},
+	{"Backlogs", func(ctx context.Context, sc *scene) error { return second(listing.Backlogs(ctx, sc.s)) }},
+	{"Depth", func(ctx context.Context, sc *scene) error { return second(listing.Depth(ctx, sc.s)) }},
 	{"Carry", func(ctx context.Context, sc *scene) error { return second(sc.s.Carry(ctx, 0, carryAll)) }},
 	{"Wakeups", func(ctx context.Context, sc *scene) error {
 		ctx, stop := context.WithCancel(ctx)
@@ -233,7 +236,7 @@ var calls = []call{
 	{"SetLimits", func(ctx context.Context, sc *scene) error {
 		return sc.s.SetLimits(ctx, "limited", store.Limits{Paused: true})
 	}},
-	{"Limits", func(ctx context.Context, sc *scene) error { return second(sc.s.Limits(ctx)) }},
+	{"Limits", func(ctx context.Context, sc *scene) error { return second(listing.Limits(ctx, sc.s)) }},
 	{"Purge", func(ctx context.Context, sc *scene) error { return second(sc.s.Purge(ctx, 10)) }},
 	{"Document", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.Document(ctx, sc.forgotten.Kind, sc.forgotten.Name))
@@ -276,7 +279,7 @@ func (c call) scenes(t *testing.T, r *testenv.Redis, l *liar) func() *scene {
 // topicStats are those of the topic t.
 func topicStats(t *testing.T, s *Store) store.TopicStats {
 	t.Helper()
-	page, err := s.Topics(t.Context(), store.TopicQuery{Topic: "t", Limit: 1})
+	page, err := listing.Topics(t.Context(), s, store.TopicQuery{Topic: "t", Limit: 1})
 	ok(t, "Topics", err)
 	if len(page.Topics) != 1 {
 		t.Fatalf("topics %+v", page.Topics)
@@ -322,7 +325,8 @@ func callOf(t testing.TB, name string) call {
 func TestCallsAreComplete(t *testing.T) {
 	called := map[string]bool{
 		"Shards": true, "Locker": true, "Close": true, // which ask nothing
-		"Listen": true, // asks what Wakeups asks
+		"Listen": true,                                                 // asks what Wakeups asks
+		"Names":  true, "Entries": true, "Read": true, "Figures": true, // through package listing
 	}
 	for _, c := range calls {
 		method, _, _ := strings.Cut(c.name, " ")

@@ -5,7 +5,6 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/listing"
 )
 
 // Bounds on reading the times of jobs in one script, for which Redis handles whole records.
@@ -14,24 +13,21 @@ const (
 	timesBytes   = 1 << 20 // but for its last record
 )
 
-// Times reads the times of the jobs of the first entries.
-func (s source) Times(ctx context.Context, seg listing.Segment, entries []listing.Entry) (times []store.Times, bytes int, err error) {
-	keys, err := keysOf(seg, entries[:min(len(entries), timesRecords)])
+// times reads the times of the first jobs.
+func (s *Store) times(ctx context.Context, sh *shard, keys []job.Key) (r store.Records, err error) {
+	keys = keys[:min(len(keys), timesRecords)]
+	heads, _, err := s.readRaw(ctx, sh, keys, timesBytes, headsOnly)
 	if err != nil {
-		return nil, 0, err
-	}
-	heads, _, err := s.readRaw(ctx, s.shards[seg.Shard], keys, timesBytes, headsOnly)
-	if err != nil {
-		return nil, 0, err
+		return r, err
 	}
 	for _, w := range heads {
-		times = append(times, timesOf(w))
-		bytes += len(w.registration) + len(w.progress)
+		r.Times = append(r.Times, timesOf(w))
+		r.Bytes += len(w.registration) + len(w.progress)
 	}
 	if len(heads) < len(keys) {
-		bytes = timesBytes // the script ended because of them
+		r.Bytes = timesBytes // the script ended because of them
 	}
-	return times, bytes, nil
+	return r, nil
 }
 
 // timesOf reads the heads of a record; zero for one that cannot be read.

@@ -218,6 +218,31 @@ var dueCases = []testCase{
 		f.end(reg("u", "b"), job.Dead)
 		equal(f, "with a dead letter", f.dueCounts(j.DueAt, 0), []int64{0, 1})
 	}},
+	{name: "due/what is left out is told of", options: Options{Shards: 2}, run: func(f *fixture) {
+		start := f.now()
+		for n := range 250 {
+			for at := range 3 {
+				f.add(reg("t", fmt.Sprintf("%d-%d", n, at), to(endpointNamed(n)), delay(time.Duration(n+60*at)*time.Minute)))
+			}
+		}
+		bounds := make([]job.Instant, 400)
+		for i := range bounds {
+			bounds[i] = start.Add(time.Duration(i) * time.Minute)
+		}
+		all, err := f.DueCounts(f.ctx, store.DueOf{}, bounds)
+		f.noError("DueCounts", err)
+		equal(f, "left out of all", all.PartialFrom, 0)
+		some, err := f.DueCounts(f.ctx, store.DueOf{Most: 150}, bounds)
+		f.noError("DueCounts", err)
+		if some.PartialFrom == 0 || some.PartialFrom > bounds[240] {
+			f.Errorf("150 entries of 750 are counted until %d, from %d on", some.PartialFrom, start)
+		}
+		for i, bound := range bounds {
+			if bound <= some.PartialFrom {
+				equal(f, fmt.Sprint("jobs before the first that is left out, in range ", i), some.Counts[i], all.Counts[i])
+			}
+		}
+	}},
 	{name: "due/lanes with many jobs", options: Options{}, run: func(f *fixture) {
 		const h = time.Hour
 		start := f.now()

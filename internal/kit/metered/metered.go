@@ -47,9 +47,9 @@ func Store(s store.Store, r prometheus.Registerer) (store.Store, error) {
 
 // The operations. The waiting ones wait by design.
 const (
-	measuredOps = `register update count now get attempts outlook list topics endpoints due_counts backlogs
-		dead_groups depth carry lock extend unlock claim settle open_circuit close_circuit purge ping
-		document list_documents put_documents delete_document publish set_limits limits`
+	measuredOps = `register update count get outlook names entries read figures
+		carry lock extend unlock claim settle open_circuit close_circuit purge ping
+		document list_documents put_documents delete_document publish set_limits`
 	waitingOps = "pop wakeups listen"
 )
 
@@ -132,48 +132,32 @@ func (s *observed) Count(ctx context.Context, c store.Count) (store.Counted, err
 	return measured(s, "count", func() (store.Counted, error) { return s.inner.Count(ctx, c) })
 }
 
-func (s *observed) Now(ctx context.Context) (job.Instant, error) {
-	return measured(s, "now", func() (job.Instant, error) { return s.inner.Now(ctx) })
-}
-
 func (s *observed) Get(ctx context.Context, key job.Key) (job.Job, error) {
 	return measured(s, "get", func() (job.Job, error) { return s.inner.Get(ctx, key) })
-}
-
-func (s *observed) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
-	return measured(s, "attempts", func() ([]job.Attempt, error) { return s.inner.Attempts(ctx, key) })
 }
 
 func (s *observed) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
 	return measured(s, "outlook", func() (store.Outlook, error) { return s.inner.Outlook(ctx, key) })
 }
 
-func (s *observed) List(ctx context.Context, q store.Query) (store.Page, error) {
-	return measured(s, "list", func() (store.Page, error) { return s.inner.List(ctx, q) })
+func (s *observed) Names(ctx context.Context, q store.NameQuery) ([]string, error) {
+	return measured(s, "names", func() ([]string, error) { return s.inner.Names(ctx, q) })
 }
 
-func (s *observed) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
-	return measured(s, "topics", func() (store.TopicPage, error) { return s.inner.Topics(ctx, q) })
+func (s *observed) Entries(ctx context.Context, of store.Index, span store.Span) (entries []store.Entry, next *store.Position, err error) {
+	err = measuredError(s, "entries", func() (err error) {
+		entries, next, err = s.inner.Entries(ctx, of, span)
+		return err
+	})
+	return entries, next, err
 }
 
-func (s *observed) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
-	return measured(s, "dead_groups", func() (store.DeadPage, error) { return s.inner.DeadGroups(ctx, topic, limit, cursor) })
+func (s *observed) Read(ctx context.Context, q store.ReadQuery) (store.Records, error) {
+	return measured(s, "read", func() (store.Records, error) { return s.inner.Read(ctx, q) })
 }
 
-func (s *observed) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
-	return measured(s, "endpoints", func() (store.EndpointPage, error) { return s.inner.Endpoints(ctx, q) })
-}
-
-func (s *observed) DueCounts(ctx context.Context, of store.DueOf, bounds []job.Instant) (store.DueCounts, error) {
-	return measured(s, "due_counts", func() (store.DueCounts, error) { return s.inner.DueCounts(ctx, of, bounds) })
-}
-
-func (s *observed) Depth(ctx context.Context) (store.Depth, error) {
-	return measured(s, "depth", func() (store.Depth, error) { return s.inner.Depth(ctx) })
-}
-
-func (s *observed) Backlogs(ctx context.Context) (store.Backlogs, error) {
-	return measured(s, "backlogs", func() (store.Backlogs, error) { return s.inner.Backlogs(ctx) })
+func (s *observed) Figures(ctx context.Context, q store.FigureQuery) (store.Figures, error) {
+	return measured(s, "figures", func() (store.Figures, error) { return s.inner.Figures(ctx, q) })
 }
 
 func (s *observed) Shards() int { return s.inner.Shards() }
@@ -264,8 +248,4 @@ func (s *observed) DeleteDocument(ctx context.Context, kind, name string, versio
 
 func (s *observed) SetLimits(ctx context.Context, topic string, l store.Limits) error {
 	return measuredError(s, "set_limits", func() error { return s.inner.SetLimits(ctx, topic, l) })
-}
-
-func (s *observed) Limits(ctx context.Context) (map[string]store.Limits, error) {
-	return measured(s, "limits", func() (map[string]store.Limits, error) { return s.inner.Limits(ctx) })
 }

@@ -48,13 +48,7 @@ func (s *stub) Update(_ context.Context, k job.Key, change func(*job.Job, job.In
 	return j, s.err
 }
 
-func (s *stub) Now(context.Context) (job.Instant, error) { return 7, s.err }
-
 func (s *stub) Get(_ context.Context, k job.Key) (job.Job, error) { return job.Job{Key: k}, s.err }
-
-func (s *stub) Attempts(_ context.Context, k job.Key) ([]job.Attempt, error) {
-	return []job.Attempt{{Error: k.String()}}, s.err
-}
 
 func (s *stub) Outlook(_ context.Context, k job.Key) (store.Outlook, error) {
 	return store.Outlook{Worker: k.String()}, s.err
@@ -64,31 +58,23 @@ func (s *stub) Count(_ context.Context, c store.Count) (store.Counted, error) {
 	return store.Counted{Job: job.Job{Key: c.Key, Counted: 3}}, s.err
 }
 
-func (s *stub) List(_ context.Context, q store.Query) (store.Page, error) {
-	return store.Page{Next: q.Cursor}, s.err
-}
-
-func (s *stub) Topics(_ context.Context, q store.TopicQuery) (store.TopicPage, error) {
-	return store.TopicPage{Topics: []store.TopicStats{{Topic: "t"}}, Next: q.Cursor}, s.err
-}
-
-func (s *stub) DeadGroups(_ context.Context, topic string, _ int, cursor string) (store.DeadPage, error) {
-	return store.DeadPage{Next: topic + cursor}, s.err
-}
-
-func (s *stub) Endpoints(_ context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
-	return store.EndpointPage{Next: q.Cursor}, s.err
-}
-
-func (s *stub) DueCounts(_ context.Context, _ store.DueOf, bounds []job.Instant) (store.DueCounts, error) {
-	return store.DueCounts{Counts: make([]int64, len(bounds)+1)}, s.err
-}
-
-func (s *stub) Depth(context.Context) (store.Depth, error) {
-	return store.Depth{OpenCircuits: 3}, s.err
-}
-
 func (s *stub) Shards() int { return 7 }
+
+func (s *stub) Names(_ context.Context, q store.NameQuery) ([]string, error) {
+	return []string{q.From}, s.err
+}
+
+func (s *stub) Entries(_ context.Context, of store.Index, span store.Span) ([]store.Entry, *store.Position, error) {
+	return make([]store.Entry, span.N), &store.Position{ID: of.Name}, s.err
+}
+
+func (s *stub) Read(_ context.Context, q store.ReadQuery) (store.Records, error) {
+	return store.Records{Bytes: len(q.Keys)}, s.err
+}
+
+func (s *stub) Figures(_ context.Context, q store.FigureQuery) (store.Figures, error) {
+	return store.Figures{Now: 7, Cost: q.Shard}, s.err
+}
 
 func (s *stub) Carry(_ context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
 	return store.CarryResult{Wait: time.Duration(shard + o.Cap)}, s.err
@@ -108,10 +94,6 @@ func (s *stub) Listen(_ context.Context, channel string, receive func([]byte)) e
 
 func (s *stub) SetLimits(context.Context, string, store.Limits) error { return s.err }
 
-func (s *stub) Limits(context.Context) (map[string]store.Limits, error) {
-	return map[string]store.Limits{"t": {Paused: true}}, s.err
-}
-
 func (s *stub) Locker(shard int) store.Locker { return stubLocker{s, shard} }
 
 func (s *stub) Pop(_ context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error) {
@@ -124,10 +106,6 @@ func (s *stub) Claim(_ context.Context, shard int, h []store.Hint, o store.Claim
 
 func (s *stub) Settle(_ context.Context, set []job.Settlement) ([]store.Settled, error) {
 	return []store.Settled{{Reason: set[0].Key.String()}}, s.err
-}
-
-func (s *stub) Backlogs(context.Context) (store.Backlogs, error) {
-	return store.Backlogs{Now: 3}, s.err
 }
 
 func (s *stub) OpenCircuit(_ context.Context, _ string, _ time.Duration) error { return s.err }
@@ -179,26 +157,20 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 			return nil
 		})
 	},
-	"now":      func(ctx context.Context, s store.Store) (any, error) { return s.Now(ctx) },
-	"get":      func(ctx context.Context, s store.Store) (any, error) { return s.Get(ctx, key) },
-	"attempts": func(ctx context.Context, s store.Store) (any, error) { return s.Attempts(ctx, key) },
-	"outlook":  func(ctx context.Context, s store.Store) (any, error) { return s.Outlook(ctx, key) },
-	"list":     func(ctx context.Context, s store.Store) (any, error) { return s.List(ctx, store.Query{Cursor: "c"}) },
-	"topics": func(ctx context.Context, s store.Store) (any, error) {
-		return s.Topics(ctx, store.TopicQuery{Cursor: "c"})
+	"get":     func(ctx context.Context, s store.Store) (any, error) { return s.Get(ctx, key) },
+	"outlook": func(ctx context.Context, s store.Store) (any, error) { return s.Outlook(ctx, key) },
+	"names":   func(ctx context.Context, s store.Store) (any, error) { return s.Names(ctx, store.NameQuery{From: "f"}) },
+	"entries": func(ctx context.Context, s store.Store) (any, error) {
+		entries, next, err := s.Entries(ctx, store.Index{Name: "n"}, store.Span{N: 3})
+		return []any{entries, next}, err
 	},
-	"dead_groups": func(ctx context.Context, s store.Store) (any, error) {
-		return s.DeadGroups(ctx, "t", 10, "c")
+	"read": func(ctx context.Context, s store.Store) (any, error) {
+		return s.Read(ctx, store.ReadQuery{Keys: []job.Key{key}})
 	},
-	"depth":    func(ctx context.Context, s store.Store) (any, error) { return s.Depth(ctx) },
-	"backlogs": func(ctx context.Context, s store.Store) (any, error) { return s.Backlogs(ctx) },
-	"carry":    func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
-	"endpoints": func(ctx context.Context, s store.Store) (any, error) {
-		return s.Endpoints(ctx, store.EndpointQuery{Cursor: "c"})
+	"figures": func(ctx context.Context, s store.Store) (any, error) {
+		return s.Figures(ctx, store.FigureQuery{Shard: 3})
 	},
-	"due_counts": func(ctx context.Context, s store.Store) (any, error) {
-		return s.DueCounts(ctx, store.DueOf{Topic: "t"}, []job.Instant{1, 2})
-	},
+	"carry": func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
 	"wakeups": func(ctx context.Context, s store.Store) (any, error) {
 		var shards []int
 		err := s.Wakeups(ctx, func(shard int) { shards = append(shards, shard) })
@@ -207,7 +179,6 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"set_limits": func(ctx context.Context, s store.Store) (any, error) {
 		return nil, s.SetLimits(ctx, "t", store.Limits{Paused: true})
 	},
-	"limits":  func(ctx context.Context, s store.Store) (any, error) { return s.Limits(ctx) },
 	"publish": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Publish(ctx, "c", nil) },
 	"listen": func(ctx context.Context, s store.Store) (any, error) {
 		var received []string

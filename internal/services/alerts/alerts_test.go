@@ -18,6 +18,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 func same(t testing.TB, what string, got, want []string) {
@@ -297,7 +298,7 @@ func TestDeadLetters(t *testing.T) {
 		r.work(a, job.OutcomeRefused)
 		pass(round)
 		same(t, "alerts", a.alerts(), []string{"dead firing " + shop + " 3"})
-		page, err := r.List(t.Context(), store.Query{Topic: "u", Limit: 1})
+		page, err := listing.List(t.Context(), r, store.Query{Topic: "u", Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

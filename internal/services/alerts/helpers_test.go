@@ -20,6 +20,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
+	"github.com/duehook/duehook/store/listing"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -58,14 +59,14 @@ func (l *link) RestoreStatus(context.Context) (store.RestoreStatus, error) {
 	return store.RestoreStatus{Lost: l.lost}, err
 }
 
-func (l *link) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
+func (l *link) Names(ctx context.Context, q store.NameQuery) ([]string, error) {
 	l.rig.mu.Lock()
 	gone := l.gone
 	l.rig.mu.Unlock()
-	if gone {
-		return store.DeadPage{}, nil
+	if gone && q.Kind == store.DeadNames {
+		return nil, nil
 	}
-	return l.rig.DeadGroups(ctx, topic, limit, cursor)
+	return l.rig.Names(ctx, q)
 }
 
 // setTopics gives topics their thresholds, in place of those they had.
@@ -160,11 +161,13 @@ func (l *link) ListDocuments(ctx context.Context, kind, after string, limit int)
 	return l.rig.ListDocuments(ctx, kind, after, limit)
 }
 
-func (l *link) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
-	if err := l.err("Endpoints"); err != nil {
-		return store.EndpointPage{}, err
+func (l *link) Figures(ctx context.Context, q store.FigureQuery) (store.Figures, error) {
+	if q.Circuits {
+		if err := l.err("Endpoints"); err != nil {
+			return store.Figures{}, err
+		}
 	}
-	return l.rig.Endpoints(ctx, q)
+	return l.rig.Figures(ctx, q)
 }
 
 // node is a node at work.
@@ -240,7 +243,7 @@ func (n *node) rule(name string, d Draft) {
 // webhooks are those that were registered, in that order.
 func (r *rig) webhooks() []job.Job {
 	r.Helper()
-	page, err := r.List(context.Background(), store.Query{Topic: Topic, Limit: 1000})
+	page, err := listing.List(context.Background(), r, store.Query{Topic: Topic, Limit: 1000})
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -22,10 +22,7 @@ import (
 
 // Store is the part of a store that alerts need.
 type Store interface {
-	DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error)
-	Backlogs(ctx context.Context) (store.Backlogs, error)
-	Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error)
-	Now(ctx context.Context) (job.Instant, error)
+	store.Reader
 	store.Documents
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // Bounds on reading the store: pages of one kind, and rows of a page.
@@ -44,7 +45,7 @@ type reading struct {
 
 // read reads the figures that the rules need.
 func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
-	now, err := m.o.Store.Now(ctx)
+	now, err := store.Now(ctx, m.o.Store)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the store's time: %w", err)
 	}
@@ -70,7 +71,7 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 	}
 	if needs[DeadLetters] {
 		r.dead, _, err = store.ReadPages(maxPages, func(cursor string) ([]store.DeadGroup, string, error) {
-			page, err := m.o.Store.DeadGroups(ctx, "", pageLimit, cursor)
+			page, err := listing.DeadGroups(ctx, m.o.Store, "", pageLimit, cursor)
 			return page.Groups, page.Next, err
 		})
 		if err != nil {
@@ -78,7 +79,7 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 		}
 	}
 	if needs[OldestDue] || needs[BacklogJobs] {
-		if r.backlogs, err = m.o.Store.Backlogs(ctx); err != nil {
+		if r.backlogs, err = listing.Backlogs(ctx, m.o.Store); err != nil {
 			return nil, fmt.Errorf("read backlogs: %w", err)
 		}
 	}
@@ -86,7 +87,7 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 		q := store.EndpointQuery{States: []store.CircuitState{store.CircuitOpen, store.CircuitHalfOpen}, Limit: pageLimit}
 		r.endpoints, r.allEndpoints, err = store.ReadPages(maxPages, func(cursor string) ([]store.EndpointStats, string, error) {
 			q.Cursor = cursor
-			page, err := m.o.Store.Endpoints(ctx, q)
+			page, err := listing.Endpoints(ctx, m.o.Store, q)
 			return page.Endpoints, page.Next, err
 		})
 		if err != nil {

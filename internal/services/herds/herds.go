@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 const (
@@ -29,17 +30,11 @@ type Herd struct {
 	Limit int64       // what they exceed: twice the usual, or the rate of the topic
 }
 
-// Store is the part of a store that Coming needs.
-type Store interface {
-	DueCounts(ctx context.Context, of store.DueOf, bounds []job.Instant) (store.DueCounts, error)
-	Limits(ctx context.Context) (map[string]store.Limits, error)
-}
-
 // Coming returns the herds of the next hour, by time. Usual is the average of a minute: of the
 // attempts of the past hour, or of the jobs due in the next hour if that is more. complete is
 // false if not all jobs or topics were counted.
-func Coming(ctx context.Context, s Store, now job.Instant, past *recent.Activity) (herds []Herd, complete bool, err error) {
-	limits, err := s.Limits(ctx)
+func Coming(ctx context.Context, s store.Reader, now job.Instant, past *recent.Activity) (herds []Herd, complete bool, err error) {
+	limits, err := listing.Limits(ctx, s)
 	if err != nil {
 		return nil, false, err
 	}
@@ -49,7 +44,7 @@ func Coming(ctx context.Context, s Store, now job.Instant, past *recent.Activity
 	complete = len(topics) <= maxTopics
 	bounds := minutesAfter(now)
 	count := func(topic string) ([]int64, error) {
-		due, err := s.DueCounts(ctx, store.DueOf{Topic: topic}, bounds)
+		due, err := listing.DueCounts(ctx, s, store.DueOf{Topic: topic}, bounds)
 		if err != nil {
 			return nil, err
 		}

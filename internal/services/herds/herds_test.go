@@ -15,25 +15,46 @@ import (
 
 // due is the jobs of topics by the minute in which they are due, from 0 on.
 type due struct {
+	store.Reader // for calls that are not made
+
 	topics  map[string]map[int]int64
 	limits  map[string]store.Limits
 	partial job.Instant
 	fail    error
 }
 
-func (d *due) Limits(context.Context) (map[string]store.Limits, error) { return d.limits, d.fail }
+func (d *due) Shards() int { return 1 }
 
-func (d *due) DueCounts(_ context.Context, of store.DueOf, bounds []job.Instant) (store.DueCounts, error) {
-	counts := make([]int64, len(bounds)+1)
-	for topic, minutes := range d.topics {
-		for minute, n := range minutes {
-			if of.Topic == "" || of.Topic == topic {
-				counts[minute+1] += n
-			}
+// Entries has a lane of each topic.
+func (d *due) Entries(_ context.Context, _ store.Index, span store.Span) (all []store.Entry, _ *store.Position, _ error) {
+	for topic := range d.topics {
+		if span.After == nil {
+			all = append(all, store.Entry{Position: store.Position{ID: laneOf(topic)}})
 		}
 	}
-	return store.DueCounts{Counts: counts, PartialFrom: d.partial}, nil
+	if d.partial != 0 && span.After == nil {
+		all = append(all, store.Entry{Position: store.Position{ID: laneOf("partial")}})
+	}
+	return all, nil, nil
 }
+
+func (d *due) Names(_ context.Context, q store.NameQuery) ([]string, error) {
+	return []string{laneOf(q.Topic)}, nil
+}
+
+func (d *due) Figures(_ context.Context, q store.FigureQuery) (store.Figures, error) {
+	f := store.Figures{Limits: d.limits}
+	for _, lane := range q.Lanes {
+		counts := make([]int64, len(q.Due.Bounds)-1)
+		for minute, n := range d.topics[job.TopicOfLane(lane)] {
+			counts[minute+1] += n
+		}
+		f.Lanes = append(f.Lanes, store.LaneFigures{Due: counts, PartialFrom: d.partial})
+	}
+	return f, d.fail
+}
+
+func laneOf(topic string) string { return job.Lane{Topic: topic, Endpoint: "http://a.example:80"}.String() }
 
 func TestComing(t *testing.T) {
 	now := job.InstantOf(time.Date(2026, 1, 1, 8, 59, 30, 0, time.UTC))

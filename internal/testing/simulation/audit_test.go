@@ -12,6 +12,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // model is what a job must be, by the changes that the store said it made.
@@ -466,7 +467,7 @@ func (a *auditor) checkCounts() {
 	listed := map[string]map[job.State]int64{}
 	q := store.Query{Limit: 100}
 	for {
-		page, err := a.w.store.List(ctx, q)
+		page, err := listing.List(ctx, a.w.store, q)
 		if err != nil {
 			a.w.Errorf("List: %v", err)
 			return
@@ -482,7 +483,7 @@ func (a *auditor) checkCounts() {
 			break
 		}
 	}
-	topics, err := a.w.store.Topics(ctx, store.TopicQuery{Limit: 1_000})
+	topics, err := listing.Topics(ctx, a.w.store, store.TopicQuery{Limit: 1_000})
 	if err != nil {
 		a.w.Errorf("Topics: %v", err)
 	}
@@ -490,7 +491,7 @@ func (a *auditor) checkCounts() {
 	if len(counted) != len(listed) {
 		a.w.Errorf("%d topics counted, %d listed", len(counted), len(listed))
 	}
-	depth, err := a.w.store.Depth(ctx)
+	depth, err := listing.Depth(ctx, a.w.store)
 	if err != nil {
 		a.w.Errorf("Depth: %v", err)
 	}

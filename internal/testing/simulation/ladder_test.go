@@ -11,6 +11,7 @@ import (
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/store"
 )
 
 // TestLadder runs a job down the whole default ladder, 25 hours, to the dead
@@ -67,7 +68,7 @@ func checkLadder(t *testing.T, w *world) {
 	if j.State != job.Dead || j.Reason != job.ReasonRetryLimit || j.Attempts != 10 {
 		t.Errorf("the job is %v (%s) after %d attempts", j.State, j.Reason, j.Attempts)
 	}
-	log, err := w.store.Attempts(ctx, key)
+	log, err := store.Attempts(ctx, w.store, key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -169,24 +169,8 @@ func (k *link) Count(ctx context.Context, c store.Count) (store.Counted, error) 
 	return call(ctx, k, "Count "+c.Key.String(), func(ctx context.Context, s *recorder) (store.Counted, error) { return s.Count(ctx, c) })
 }
 
-func (k *link) Now(ctx context.Context) (job.Instant, error) {
-	return call(ctx, k, "Now", func(ctx context.Context, s *recorder) (job.Instant, error) { return s.Now(ctx) })
-}
-
 func (k *link) Get(ctx context.Context, key job.Key) (job.Job, error) {
 	return call(ctx, k, "Get "+key.String(), func(ctx context.Context, s *recorder) (job.Job, error) { return s.Get(ctx, key) })
-}
-
-func (k *link) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
-	return call(ctx, k, "Attempts "+key.String(), func(ctx context.Context, s *recorder) ([]job.Attempt, error) {
-		return s.Attempts(ctx, key)
-	})
-}
-
-func (k *link) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
-	return call(ctx, k, "DeadGroups", func(ctx context.Context, s *recorder) (store.DeadPage, error) {
-		return s.DeadGroups(ctx, topic, limit, cursor)
-	})
 }
 
 func (k *link) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
@@ -195,36 +179,24 @@ func (k *link) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) 
 	})
 }
 
-func (k *link) List(ctx context.Context, q store.Query) (store.Page, error) {
-	return call(ctx, k, "List", func(ctx context.Context, s *recorder) (store.Page, error) { return s.List(ctx, q) })
+func (k *link) Names(ctx context.Context, q store.NameQuery) ([]string, error) {
+	return call(ctx, k, "Names", func(ctx context.Context, s *recorder) ([]string, error) { return s.Names(ctx, q) })
 }
 
-func (k *link) Topics(ctx context.Context, q store.TopicQuery) (store.TopicPage, error) {
-	return call(ctx, k, "Topics", func(ctx context.Context, s *recorder) (store.TopicPage, error) { return s.Topics(ctx, q) })
-}
-
-func (k *link) Endpoints(ctx context.Context, q store.EndpointQuery) (store.EndpointPage, error) {
-	return call(ctx, k, "Endpoints", func(ctx context.Context, s *recorder) (store.EndpointPage, error) { return s.Endpoints(ctx, q) })
-}
-
-func (k *link) Limits(ctx context.Context) (map[string]store.Limits, error) {
-	return call(ctx, k, "Limits", func(ctx context.Context, s *recorder) (map[string]store.Limits, error) {
-		return s.Limits(ctx)
+func (k *link) Entries(ctx context.Context, of store.Index, span store.Span) (entries []store.Entry, next *store.Position, err error) {
+	entries, err = call(ctx, k, "Entries", func(ctx context.Context, s *recorder) (found []store.Entry, err error) {
+		found, next, err = s.Entries(ctx, of, span)
+		return found, err
 	})
+	return entries, next, err
 }
 
-func (k *link) DueCounts(ctx context.Context, of store.DueOf, bounds []job.Instant) (store.DueCounts, error) {
-	return call(ctx, k, "DueCounts", func(ctx context.Context, s *recorder) (store.DueCounts, error) {
-		return s.DueCounts(ctx, of, bounds)
-	})
+func (k *link) Read(ctx context.Context, q store.ReadQuery) (store.Records, error) {
+	return call(ctx, k, "Read", func(ctx context.Context, s *recorder) (store.Records, error) { return s.Read(ctx, q) })
 }
 
-func (k *link) Depth(ctx context.Context) (store.Depth, error) {
-	return call(ctx, k, "Depth", func(ctx context.Context, s *recorder) (store.Depth, error) { return s.Depth(ctx) })
-}
-
-func (k *link) Backlogs(ctx context.Context) (store.Backlogs, error) {
-	return call(ctx, k, "Backlogs", func(ctx context.Context, s *recorder) (store.Backlogs, error) { return s.Backlogs(ctx) })
+func (k *link) Figures(ctx context.Context, q store.FigureQuery) (store.Figures, error) {
+	return call(ctx, k, "Figures", func(ctx context.Context, s *recorder) (store.Figures, error) { return s.Figures(ctx, q) })
 }
 
 // Publish and Listen lose messages while there are faults, as Wakeups does.
