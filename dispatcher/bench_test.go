@@ -115,8 +115,9 @@ func (s *instantStore) Settle(_ context.Context, batch []job.Settlement) ([]stor
 	return make([]store.Settled, len(batch)), nil
 }
 
-func (s *instantStore) OpenCircuit(context.Context, string, time.Duration) error { return nil }
-func (s *instantStore) CloseCircuit(context.Context, string) error               { return nil }
+func (s *instantStore) SetCircuit(context.Context, string, store.CircuitState, time.Duration) error {
+	return nil
+}
 
 // drain delivers b.N jobs through transport, or the network if it is nil.
 func drain(b *testing.B, url string, transport http.RoundTripper) {

@@ -73,7 +73,7 @@ type claimCall struct {
 
 type holdCall struct {
 	endpoint string
-	d        time.Duration // zero for CloseCircuit
+	d        time.Duration // zero: half-open or closed
 }
 
 func newFakeStore() *fakeStore {
@@ -181,12 +181,8 @@ func (s *fakeStore) apply(batch []job.Settlement) []store.Settled {
 	return results
 }
 
-func (s *fakeStore) OpenCircuit(_ context.Context, endpoint string, d time.Duration) error {
+func (s *fakeStore) SetCircuit(_ context.Context, endpoint string, _ store.CircuitState, d time.Duration) error {
 	return s.hold(holdCall{endpoint, d})
-}
-
-func (s *fakeStore) CloseCircuit(_ context.Context, endpoint string) error {
-	return s.hold(holdCall{endpoint, 0})
 }
 
 func (s *fakeStore) hold(c holdCall) error {

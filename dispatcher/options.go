@@ -56,8 +56,7 @@ type Store interface {
 	Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error)
 	Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error)
 	Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error)
-	OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error
-	CloseCircuit(ctx context.Context, endpoint string) error
+	SetCircuit(ctx context.Context, endpoint string, to store.CircuitState, d time.Duration) error
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 	Publish(ctx context.Context, channel string, message []byte) error
 	Listen(ctx context.Context, channel string, receive func(message []byte)) error

@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/mailbox"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // triedChannel carries the endpoints of Try to the dispatchers of all nodes.
@@ -30,7 +31,7 @@ func (d *Dispatcher) Try(ctx context.Context, endpoint string) error {
 	if err := job.Sleep(ctx, d.opts.Clock, triedPause); err != nil {
 		return err
 	}
-	if err := d.opts.Store.OpenCircuit(ctx, endpoint, 0); err != nil {
+	if err := d.opts.Store.SetCircuit(ctx, endpoint, store.CircuitHalfOpen, 0); err != nil {
 		return fmt.Errorf("half-open a circuit: %w", err)
 	}
 	return nil
@@ -99,10 +100,10 @@ func (r *reports) report(ctx context.Context, endpoint string, until time.Time) 
 
 func (r *reports) send(ctx context.Context, endpoint string, until time.Time) error {
 	if until.IsZero() {
-		return r.store.CloseCircuit(ctx, endpoint)
+		return r.store.SetCircuit(ctx, endpoint, store.CircuitClosed, 0)
 	}
 	if left := until.Sub(r.clock.Now()); left > 0 {
-		return r.store.OpenCircuit(ctx, endpoint, left)
+		return r.store.SetCircuit(ctx, endpoint, store.CircuitOpen, left)
 	}
 	return nil // the outage of the store outlasted the opening
 }

@@ -117,9 +117,11 @@ type failingBus struct {
 	publish, hold error
 }
 
-func (s failingBus) Publish(context.Context, string, []byte) error            { return s.publish }
-func (s failingBus) OpenCircuit(context.Context, string, time.Duration) error { return s.hold }
-func (s failingBus) Listen(context.Context, string, func([]byte)) error       { return errDown }
+func (s failingBus) Publish(context.Context, string, []byte) error { return s.publish }
+func (s failingBus) SetCircuit(context.Context, string, store.CircuitState, time.Duration) error {
+	return s.hold
+}
+func (s failingBus) Listen(context.Context, string, func([]byte)) error { return errDown }
 
 func TestTryThatFails(t *testing.T) {
 	for _, s := range []failingBus{{newFakeStore(), errDown, nil}, {newFakeStore(), nil, errDown}} {

@@ -342,15 +342,15 @@ type Dispatching interface {
 	// Settle applies settlements. Results are in their order. The store may keep the
 	// settlements, so the caller does not change them.
 	Settle(ctx context.Context, settlements []job.Settlement) ([]Settled, error)
-	// OpenCircuit stops carrying the endpoint's lanes for d. Then the circuit is half-open:
-	// up to CarryOptions.HalfOpenLimit jobs are carried until CloseCircuit, or until d (at
-	// least a minute) has passed without another OpenCircuit. If d is zero, an open circuit
-	// half-opens at once, and a closed one stays closed.
-	OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error
-	// CloseCircuit closes an open or half-open circuit. The endpoint's lanes are carried up
-	// to HalfOpenLimit at first, twice as much each second, and without this limit after
-	// RampTime.
-	CloseCircuit(ctx context.Context, endpoint string) error
+	// SetCircuit opens or closes the circuit of an endpoint.
+	//   - CircuitOpen: the endpoint's lanes are not carried for d. Then the circuit is half-open:
+	//     up to CarryOptions.HalfOpenLimit jobs are carried until it is closed, or until d (at
+	//     least a minute) has passed without another call.
+	//   - CircuitHalfOpen: an open circuit half-opens at once. Others stay.
+	//   - CircuitClosed: an open or half-open circuit closes. The endpoint's lanes are carried up
+	//     to HalfOpenLimit at first, twice as much each second, and without this limit after
+	//     rules.RampTime.
+	SetCircuit(ctx context.Context, endpoint string, to CircuitState, d time.Duration) error
 }
 
 // ClaimOptions are the terms of a claim.

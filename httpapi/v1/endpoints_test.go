@@ -58,7 +58,7 @@ func TestEndpoints(t *testing.T) {
 	for i, host := range []string{"a", "b", "c"} {
 		a.want(201, "POST", "/v1/jobs", fmt.Sprintf(`{"url":"https://%s.example/hook","topic":"t","id":"j%d","delay":60}`, host, i))
 	}
-	if err := a.mem.OpenCircuit(t.Context(), "https://b.example:443", time.Minute); err != nil {
+	if err := a.mem.SetCircuit(t.Context(), "https://b.example:443", store.CircuitOpen, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	a.attempted("https://b.example:443", job.OutcomeFailed, 0, "tls_error")

@@ -229,23 +229,17 @@ func (s *Store) inFlight(l *lane) rules.InFlight {
 	return n
 }
 
-// OpenCircuit keeps the endpoint's lanes from being carried.
-func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
+// SetCircuit opens or closes the circuit of an endpoint.
+func (s *Store) SetCircuit(ctx context.Context, endpoint string, to store.CircuitState, d time.Duration) error {
 	return s.change(ctx, false, func(t *txn) {
-		if _, ok := s.endpoints.Get(endpoint); d <= 0 && !ok {
-			return
+		e, ok := s.endpoints.Get(endpoint)
+		if !ok {
+			if to != store.CircuitOpen {
+				return
+			}
+			e = s.endpointOf(endpoint)
 		}
-		e := s.endpointOf(endpoint)
-		t.changeCircuit(e, rules.OpenedCircuit(e.circuit, d, t.now))
-	})
-}
-
-// CloseCircuit closes an endpoint's circuit: its lanes are carried again, at first few jobs.
-func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
-	return s.change(ctx, false, func(t *txn) {
-		if e, ok := s.endpoints.Get(endpoint); ok {
-			t.changeCircuit(e, rules.ClosedCircuit(e.circuit, t.now))
-		}
+		t.changeCircuit(e, rules.ChangedCircuit(e.circuit, to, d, t.now))
 	})
 }
 

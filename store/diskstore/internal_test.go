@@ -152,7 +152,7 @@ func TestHoldAndProbeEndOnTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := opened(t, Options{})
 			add(t, s, newReg("a", job.Spec{}), newReg("b", job.Spec{}), newReg("c", job.Spec{}))
-			if err := s.OpenCircuit(t.Context(), "http://a.example:80", hold); err != nil {
+			if err := s.SetCircuit(t.Context(), "http://a.example:80", store.CircuitOpen, hold); err != nil {
 				t.Fatal(err)
 			}
 			o := options
@@ -315,7 +315,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			settle(t, s, c, job.OutcomeFailed)
 		}
 		for _, endpoint := range []string{"http://e1.example:80", "http://idle.example:80"} {
-			if err := s.OpenCircuit(t.Context(), endpoint, time.Second); err != nil {
+			if err := s.SetCircuit(t.Context(), endpoint, store.CircuitOpen, time.Second); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -115,8 +115,7 @@ type passed interface {
 	Listen(ctx context.Context, channel string, receive func(message []byte)) error
 	Locker(shard int) store.Locker
 	Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error)
-	OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error
-	CloseCircuit(ctx context.Context, endpoint string) error
+	SetCircuit(ctx context.Context, endpoint string, to store.CircuitState, d time.Duration) error
 	SetLimits(ctx context.Context, topic string, l store.Limits) error // they follow from documents
 }
 

@@ -104,7 +104,7 @@ func TestWrongAnswers(t *testing.T) {
 		{"Settle", script(settleScript), list(now, number(2)), "settle answered 2 values for 1 jobs", nil},
 		{"Settle", script(settleScript), list(now, text("2"), text("0123456789abcdef")), `settle answered 2, "0123456789abcdef" for a job`, nil},
 		{"Settle", script(settleScript), list(now, number(2), text("short")), `settle answered 2, "short" for a job`, nil},
-		{"OpenCircuit", script(fieldsScript), nothing, "nil", store.ErrUnavailable},
+		{"SetCircuit", script(fieldsScript), nothing, "nil", store.ErrUnavailable},
 		{"Purge", script(changeScript), text("some"), "changes", nil},
 		{"Purge", script(changeScript), list(), "0 results for", nil},
 		{"Purge", script(readScript), text("many"), "", nil},

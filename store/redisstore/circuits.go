@@ -13,27 +13,15 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
-// OpenCircuit opens the circuit of an endpoint. Without a duration it half-opens an open
-// circuit, and carriers visit the lanes that waited for it.
-func (s *Store) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
-	return s.changeCircuits(ctx, endpoint, d <= 0, func(c store.Circuit, now job.Instant) store.Circuit {
-		return rules.OpenedCircuit(c, d, now)
-	})
-}
-
-// CloseCircuit closes the circuit of an endpoint and begins its ramp. Carriers visit its
-// lanes, which may have been put off until the circuit half-opens.
-func (s *Store) CloseCircuit(ctx context.Context, endpoint string) error {
-	return s.changeCircuits(ctx, endpoint, true, rules.ClosedCircuit)
-}
-
-// changeCircuits changes the circuit of an endpoint in all shards. visit: carriers visit its
-// lanes after that.
-func (s *Store) changeCircuits(ctx context.Context, endpoint string, visit bool, change func(c store.Circuit, now job.Instant) store.Circuit) error {
+// SetCircuit opens or closes the circuit of an endpoint in all shards. Unless it opens, carriers
+// visit its lanes, which may have been put off until the circuit half-opens.
+func (s *Store) SetCircuit(ctx context.Context, endpoint string, to store.CircuitState, d time.Duration) error {
 	return fanout.Do(ctx, len(s.shards), func(ctx context.Context, i int) error {
 		sh := s.shards[i]
-		err := s.changeCircuit(ctx, sh, endpoint, change)
-		if err == nil && visit {
+		err := s.changeCircuit(ctx, sh, endpoint, func(c store.Circuit, now job.Instant) store.Circuit {
+			return rules.ChangedCircuit(c, to, d, now)
+		})
+		if err == nil && to != store.CircuitOpen {
 			err = s.callLanes(ctx, sh, sh.lanesAt(endpoint, ""))
 		}
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/internal/testing/testenv"
+	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 	"github.com/duehook/duehook/store/rules"
 )
@@ -53,14 +54,14 @@ func TestPurgeForgetsOpenCircuits(t *testing.T) {
 	}
 }
 
-// An CloseCircuit that was broken off half-way can be repeated.
+// A SetCircuit that was broken off half-way can be repeated.
 func TestUnholdCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	sc := newScene(t, r, r.URL())
 	ctx := t.Context()
 	endpoint := sc.hint.Lane.Endpoint
-	ok(t, "OpenCircuit", sc.s.OpenCircuit(ctx, endpoint, time.Hour))
+	ok(t, "SetCircuit", sc.s.SetCircuit(ctx, endpoint, store.CircuitOpen, time.Hour))
 	carried, err := sc.s.Carry(ctx, 0, carryAll)
 	ok(t, "Carry", err)
 	if len(carried.Carried) != 0 {
@@ -69,7 +70,7 @@ func TestUnholdCanBeRepeated(t *testing.T) {
 	for _, sh := range sc.s.shards {
 		ok(t, "the first half", sc.s.changeCircuit(ctx, sh, endpoint, rules.ClosedCircuit))
 	}
-	ok(t, "CloseCircuit", sc.s.CloseCircuit(ctx, endpoint))
+	ok(t, "SetCircuit", sc.s.SetCircuit(ctx, endpoint, store.CircuitClosed, 0))
 	testenv.Eventually(t, testenv.Patience, func() bool {
 		free, err := sc.s.Carry(ctx, 0, carryAll)
 		ok(t, "Carry", err)

@@ -46,13 +46,13 @@ func TestFullRedis(t *testing.T) {
 		}
 		return len(r.Carried)
 	}
-	if err := s.OpenCircuit(ctx, endpoint, time.Hour); err != nil {
+	if err := s.SetCircuit(ctx, endpoint, store.CircuitOpen, time.Hour); err != nil {
 		t.Error("holding:", err)
 	}
 	if n := carry(); n != 0 {
 		t.Errorf("%d jobs were carried although the circuit is open", n)
 	}
-	if err := s.CloseCircuit(ctx, endpoint); err != nil {
+	if err := s.SetCircuit(ctx, endpoint, store.CircuitClosed, 0); err != nil {
 		t.Error("ending the hold:", err)
 	}
 	testenv.Eventually(t, testenv.Patience, func() bool { return carry() == 1 }, "the job is carried after the hold")

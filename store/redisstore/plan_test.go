@@ -148,9 +148,9 @@ func TestPlansOfTwoNodes(t *testing.T) {
 	carry(p.b, 1)
 	carry(p.a, 0)
 	p.limit(store.Limits{Concurrency: 10})
-	ok(t, "OpenCircuit", p.b.OpenCircuit(t.Context(), p.lane.Endpoint, time.Hour))
+	ok(t, "SetCircuit", p.b.SetCircuit(t.Context(), p.lane.Endpoint, store.CircuitOpen, time.Hour))
 	carry(p.a, 0)
-	ok(t, "CloseCircuit", p.b.CloseCircuit(t.Context(), p.lane.Endpoint))
+	ok(t, "SetCircuit", p.b.SetCircuit(t.Context(), p.lane.Endpoint, store.CircuitClosed, 0))
 	carry(p.a, 0) // the ramp begins with the limit of a half-open circuit
 	ok(t, "forget the circuit", p.b.db.Del(t.Context(), p.b.shards[0].circuits).Err())
 	carry(p.a, 3)
@@ -168,7 +168,7 @@ func TestOldPlans(t *testing.T) {
 		"nothing changed": {between: func(*planned) {}, want: 20},
 		"paused":          {between: func(p *planned) { p.limit(store.Limits{Paused: true}) }},
 		"circuit opened": {between: func(p *planned) {
-			ok(p, "OpenCircuit", p.b.OpenCircuit(p.Context(), p.lane.Endpoint, time.Hour))
+			ok(p, "SetCircuit", p.b.SetCircuit(p.Context(), p.lane.Endpoint, store.CircuitOpen, time.Hour))
 		}},
 		"another carrier, to the same limit": {
 			before:  func(p *planned) { p.limit(store.Limits{Concurrency: 5}) },

@@ -53,7 +53,7 @@ func fill(n nodes, each int) *filled {
 		f.bring(s, kind)
 	}
 	n.ok(s.SetLimits(ctx, "waiting", store.Limits{Paused: true, Capacity: 1000, Rate: 5}))
-	n.ok(s.OpenCircuit(ctx, slow, time.Hour))
+	n.ok(s.SetCircuit(ctx, slow, store.CircuitOpen, time.Hour))
 	_, err := store.PutDocument(ctx, s, store.Document{Kind: "topic", Name: "waiting", Data: []byte("{}")})
 	n.ok(err)
 	for _, key := range f.keys {

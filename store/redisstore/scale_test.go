@@ -125,7 +125,7 @@ func TestManyTopicsAreNoMoreWork(t *testing.T) {
 		"SetLimits": {20, func(ctx context.Context, s *Store) error {
 			return s.SetLimits(ctx, "topic-000007", store.Limits{Paused: true})
 		}},
-		"CloseCircuit": {20, func(ctx context.Context, s *Store) error { return s.CloseCircuit(ctx, endpointB) }},
+		"CloseCircuit": {20, func(ctx context.Context, s *Store) error { return s.SetCircuit(ctx, endpointB, store.CircuitClosed, 0) }},
 		"Purge":        {10, func(ctx context.Context, s *Store) error { return second(s.Purge(ctx, 500)) }},
 		// The budget is cut to that. The last lanes may overstep it.
 		"DueCounts": {1_000 + 100 + 30, func(ctx context.Context, s *Store) error {

@@ -93,7 +93,7 @@ func newScene(t testing.TB, r *testenv.Redis, url string) *scene {
 
 	waiting, held := sc.reg(0, "waiting"), sc.reg(0, "held")
 	sc.waiting, held.Spec.Destination = waiting.Key, urlB
-	ok(t, "OpenCircuit", sc.sure.OpenCircuit(ctx, endpointB, time.Hour))
+	ok(t, "SetCircuit", sc.sure.SetCircuit(ctx, endpointB, store.CircuitOpen, time.Hour))
 	sc.register(t, waiting, sc.reg(1, "waiting"), held)
 
 	counted := sc.reg(0, "counted")
@@ -231,8 +231,12 @@ var calls = []call{
 			outcome(sc.claims[0], job.OutcomeDelivered), outcome(sc.claims[1], job.OutcomeFailed),
 		}))
 	}},
-	{"OpenCircuit", func(ctx context.Context, sc *scene) error { return sc.s.OpenCircuit(ctx, endpointB, time.Minute) }},
-	{"CloseCircuit", func(ctx context.Context, sc *scene) error { return sc.s.CloseCircuit(ctx, endpointB) }},
+	{"SetCircuit", func(ctx context.Context, sc *scene) error {
+		return sc.s.SetCircuit(ctx, endpointB, store.CircuitOpen, time.Minute)
+	}},
+	{"SetCircuit to close", func(ctx context.Context, sc *scene) error {
+		return sc.s.SetCircuit(ctx, endpointB, store.CircuitClosed, 0)
+	}},
 	{"SetLimits", func(ctx context.Context, sc *scene) error {
 		return sc.s.SetLimits(ctx, "limited", store.Limits{Paused: true})
 	}},

@@ -33,6 +33,18 @@ func CircuitAt(c store.Circuit, now job.Instant) store.Circuit {
 	return c
 }
 
+// ChangedCircuit is a circuit after store.Dispatching.SetCircuit.
+func ChangedCircuit(c store.Circuit, to store.CircuitState, d time.Duration, now job.Instant) store.Circuit {
+	switch to {
+	case store.CircuitOpen:
+		return OpenedCircuit(c, d, now)
+	case store.CircuitHalfOpen:
+		return OpenedCircuit(c, 0, now)
+	default:
+		return ClosedCircuit(c, now)
+	}
+}
+
 // OpenedCircuit is a circuit that is opened for d. With no duration, an open circuit becomes
 // half-open, and others stay as they are.
 func OpenedCircuit(c store.Circuit, d time.Duration, now job.Instant) store.Circuit {

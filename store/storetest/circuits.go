@@ -10,7 +10,7 @@ import (
 // openBriefly opens the circuit of urlA and waits until it is half-open.
 func (f *fixture) openBriefly() {
 	f.Helper()
-	f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("", urlA).Endpoint, short))
+	f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("", urlA).Endpoint, store.CircuitOpen, short))
 	f.waitPast(f.now().Add(short))
 }
 
@@ -36,7 +36,7 @@ var limitCases = []testCase{
 		equal(f, "carried while the limit is reached", f.carry(o), nil)
 		f.settle(store.Applied, failed(claims[0], after(long)))
 		f.carryUntil(1, o)
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, laneOf("", urlA).Endpoint))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("", urlA).Endpoint, store.CircuitClosed, 0))
 		f.carryUntil(7, carryOptions)
 	}},
 	{name: "half-open/the limit is the endpoint's", options: Options{}, run: func(f *fixture) {
@@ -52,7 +52,7 @@ var limitCases = []testCase{
 		f.register(store.Created, many("t", 100)...)
 		f.openBriefly()
 		before := f.now()
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, laneOf("", urlA).Endpoint))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("", urlA).Endpoint, store.CircuitClosed, 0))
 		after := f.now()
 		o := carryOptions
 		o.HalfOpenLimit = 2
@@ -73,7 +73,7 @@ var limitCases = []testCase{
 	{name: "ramp/it ends at the endpoint's limit", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 9)...)
 		f.openBriefly()
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, laneOf("", urlA).Endpoint))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("", urlA).Endpoint, store.CircuitClosed, 0))
 		o := carryOptions
 		o.HalfOpenLimit, o.EndpointLimit = 1, 3
 		f.carryUntil(3, o)
@@ -81,7 +81,7 @@ var limitCases = []testCase{
 	}},
 	{name: "ramp/a closed circuit needs none", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 9)...)
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, laneOf("", urlA).Endpoint))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("", urlA).Endpoint, store.CircuitClosed, 0))
 		o := carryOptions
 		o.HalfOpenLimit = 1
 		equal(f, "carried", len(f.carry(o)), 9)
@@ -89,7 +89,7 @@ var limitCases = []testCase{
 	{name: "half-open/opening again ends it", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 3)...)
 		f.openBriefly()
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("", urlA).Endpoint, long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("", urlA).Endpoint, store.CircuitOpen, long))
 		equal(f, "carried", f.carry(carryOptions), nil)
 		equal(f, "open circuits", f.depth().OpenCircuits, 1)
 	}},
@@ -100,7 +100,7 @@ var circuitCases = []testCase{
 		f.register(store.Created, many("t", 3)...)
 		f.register(store.Created, many("u", 3)...)
 		endpoint := laneOf("t", urlA).Endpoint
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitOpen, long))
 		equal(f, "open circuits", f.depth().OpenCircuits, 1)
 		f.add(reg("v", "new-lane"))
 		f.add(reg("t", "new-job"))
@@ -110,7 +110,7 @@ var circuitCases = []testCase{
 		equal(f, "full", r.Full, false)
 		equal(f, "it says to wait", r.Wait > 0 && r.Wait <= long, true)
 
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitClosed, 0))
 		equal(f, "open circuits", f.depth().OpenCircuits, 0)
 		f.carryUntil(8, carryOptions)
 	}},
@@ -119,27 +119,27 @@ var circuitCases = []testCase{
 		f.carry(carryOptions)
 		hints := f.pop()
 		endpoint := laneOf("t", urlA).Endpoint
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitOpen, long))
 		f.expireLeases(hints[:1])
 		claims := f.claim(hints[1:], terms())
 		f.settle(store.Applied, failed(claims[0], always))
 		f.settle(store.Applied, released(claims[1], 0))
 		equal(f, "carried", f.carry(carryOptions), nil)
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitClosed, 0))
 		f.carryUntil(3, carryOptions)
 	}},
 	{name: "circuit/jobs carried before may be claimed", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("t", urlA).Endpoint, store.CircuitOpen, long))
 		claims := f.claim(f.pop(), terms())
 		equal(f, "claimed", claimedKeys(claims), []string{"t/a"})
 		f.settle(store.Applied, delivered(claims[0]))
 	}},
 	{name: "circuit/an endpoint without jobs", options: Options{}, run: func(f *fixture) {
 		endpoint := laneOf("t", urlA).Endpoint
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitClosed, 0))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitOpen, long))
 		equal(f, "open circuits", f.depth().OpenCircuits, 1)
 		f.add(reg("t", "a"))
 		equal(f, "carried", f.carry(carryOptions), nil)
@@ -151,12 +151,12 @@ var circuitCases = []testCase{
 		for i, url := range []string{urlA, urlB} {
 			f.register(store.Created, many([]string{"t", "u"}[i], 20, to(url))...)
 		}
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("t", urlA).Endpoint, store.CircuitOpen, long))
 		for _, c := range f.carry(carryOptions) {
 			equal(f, "topic", c.Hint.Lane.Topic, "u")
 		}
 		equal(f, "open circuits", f.depth().OpenCircuits, 1)
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, laneOf("t", urlA).Endpoint))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("t", urlA).Endpoint, store.CircuitClosed, 0))
 		f.carryUntil(20, carryOptions)
 	}},
 }

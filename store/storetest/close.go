@@ -102,8 +102,7 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 			_, err := f.Settle(f.ctx, []job.Settlement{settlement})
 			return err
 		},
-		"OpenCircuit":  func() error { return f.OpenCircuit(f.ctx, hint.Lane.Endpoint, long) },
-		"CloseCircuit": func() error { return f.CloseCircuit(f.ctx, hint.Lane.Endpoint) },
+		"SetCircuit": func() error { return f.SetCircuit(f.ctx, hint.Lane.Endpoint, store.CircuitOpen, long) },
 		"Purge": func() error {
 			_, err := f.Purge(f.ctx, 1)
 			return err

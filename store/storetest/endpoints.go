@@ -78,12 +78,12 @@ func endpointsByState(f *fixture) {
 	for n := range 4 {
 		f.add(reg("t", fmt.Sprint(n), to(endpointNamed(n)), delay(long)))
 	}
-	f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpointNamed(1), long))
-	f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpointNamed(2), long))
+	f.noError("SetCircuit", f.SetCircuit(f.ctx, endpointNamed(1), store.CircuitOpen, long))
+	f.noError("SetCircuit", f.SetCircuit(f.ctx, endpointNamed(2), store.CircuitOpen, long))
 	for _, n := range []int{2, 2, 3, 8} { // of which only the second is held, and only once
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpointNamed(n), 0))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpointNamed(n), store.CircuitHalfOpen, 0))
 	}
-	f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpointNamed(7), long)) // without jobs
+	f.noError("SetCircuit", f.SetCircuit(f.ctx, endpointNamed(7), store.CircuitOpen, long)) // without jobs
 	line := func(n int, s store.CircuitState, waiting int64) endpointLine {
 		return endpointLine{Endpoint: endpointNamed(n), State: s, Waiting: waiting}
 	}
@@ -102,7 +102,7 @@ func endpointsByState(f *fixture) {
 	held := page.Endpoints[0].Circuit.OpenUntil.Sub(page.Now)
 	equal(f, "it is told for how long", held > 0 && held <= long, true)
 
-	f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpointNamed(1)))
+	f.noError("SetCircuit", f.SetCircuit(f.ctx, endpointNamed(1), store.CircuitClosed, 0))
 	equal(f, "closed again", of(store.CircuitOpen), open[1:])
 	also := store.EndpointQuery{Also: []string{endpointNamed(0), endpointNamed(5)}, States: []store.CircuitState{store.CircuitClosed}, Limit: 2}
 	equal(f, "with others", f.endpoints(also), []endpointLine{
@@ -130,7 +130,7 @@ var endpointCases = []testCase{
 			return page.Endpoints
 		}
 		before := f.now()
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, b, long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, b, store.CircuitOpen, long))
 		f.openBriefly()
 		seen := circuits()
 		equal(f, "endpoints", []string{seen[0].Endpoint, seen[1].Endpoint}, []string{a, b})
@@ -139,7 +139,7 @@ var endpointCases = []testCase{
 		equal(f, "the other is open", seen[1].Circuit.OpenUntil >= before.Add(long), true)
 		equal(f, "and half-open after that", seen[1].Circuit.HalfOpenUntil >= seen[1].Circuit.OpenUntil.Add(time.Minute), true)
 
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, b))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, b, store.CircuitClosed, 0))
 		seen = circuits()
 		equal(f, "the ramping circuit", seen[1].Circuit, store.Circuit{RampFrom: seen[1].Circuit.RampFrom})
 		equal(f, "since", seen[1].Circuit.RampFrom >= before && seen[1].Circuit.RampFrom <= f.now(), true)
@@ -147,9 +147,9 @@ var endpointCases = []testCase{
 	{name: "endpoints/a hold is ended for a few jobs", options: Options{Shards: 2}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 12)...)
 		endpoint := laneOf("", urlA).Endpoint
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitOpen, long))
 		equal(f, "carried while it is held", f.carry(carryOptions), nil)
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, 0))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitHalfOpen, 0))
 		equal(f, "open circuits", f.depth().OpenCircuits, 0)
 		o := carryOptions
 		o.HalfOpenLimit = 2

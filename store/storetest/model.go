@@ -316,7 +316,7 @@ func (m *model) checkTimes(j job.Job) {
 // drain: in the end whatever is due can be delivered.
 func (m *model) drain() {
 	for endpoint := range m.open {
-		m.noError("CloseCircuit", m.CloseCircuit(m.ctx, endpoint))
+		m.noError("SetCircuit", m.SetCircuit(m.ctx, endpoint, store.CircuitClosed, 0))
 		delete(m.open, endpoint)
 	}
 	var want []string

@@ -381,11 +381,11 @@ func (m *model) update(t *rapid.T) {
 func (m *model) circuit(t *rapid.T) {
 	endpoint := laneOf("", pick(t, "url", urlA, urlB)).Endpoint
 	if rapid.Bool().Draw(t, "open") {
-		m.noError("OpenCircuit", m.OpenCircuit(m.ctx, endpoint, long))
+		m.noError("SetCircuit", m.SetCircuit(m.ctx, endpoint, store.CircuitOpen, long))
 		m.open[endpoint] = true
 		return
 	}
-	m.noError("CloseCircuit", m.CloseCircuit(m.ctx, endpoint))
+	m.noError("SetCircuit", m.SetCircuit(m.ctx, endpoint, store.CircuitClosed, 0))
 	delete(m.open, endpoint)
 }
 

@@ -83,7 +83,7 @@ var outlookCases = []testCase{
 		f.add(reg("t", "open", to("https://open.example/")))
 		f.add(reg("t", "later", delay(long)))
 		f.add(reg("u", "other", to(urlB)))
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, "https://open.example:443", long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, "https://open.example:443", store.CircuitOpen, long))
 		// As many of b as go before it in its own lane, and all of c.
 		equal(f, "beside a3", f.outlook(job.Key{Topic: "t", ID: "a3"}).Beside, 4)
 		equal(f, "beside a0", f.outlook(job.Key{Topic: "t", ID: "a0"}).Beside, 1)
@@ -144,7 +144,7 @@ var outlookCases = []testCase{
 		j := f.add(reg("t", "a"))
 		endpoint := j.Lane().Endpoint
 		before := f.now()
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitOpen, long))
 		f.carry(carryOptions)
 		o := f.outlook(j.Key)
 		equal(f, "open", o.Circuit.OpenUntil >= before.Add(long) && o.Circuit.OpenUntil <= o.Now.Add(long), true)
@@ -153,7 +153,7 @@ var outlookCases = []testCase{
 		equal(f, "look", o.Look, o.Circuit.OpenUntil)
 		equal(f, "another endpoint", f.outlook(f.add(reg("t", "b", to(urlB))).Key).Circuit, store.Circuit{})
 
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitClosed, 0))
 		o = f.outlook(j.Key)
 		equal(f, "half-open", o.Circuit, store.Circuit{RampFrom: o.Circuit.RampFrom})
 		equal(f, "ramp", o.Circuit.RampFrom >= before && o.Circuit.RampFrom <= o.Now, true)
@@ -167,7 +167,7 @@ var outlookCases = []testCase{
 	}},
 	{name: "outlook/a changed job", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, j.Lane().Endpoint, long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, j.Lane().Endpoint, store.CircuitOpen, long))
 		f.update(j.Key, respecify(func(s *job.Spec) { s.Destination = urlB }))
 		equal(f, "circuit of the new endpoint", f.outlook(j.Key).Circuit, store.Circuit{})
 	}},

@@ -56,7 +56,7 @@ var pressureCases = []testCase{
 	{name: "backlog/retries that are due, and jobs of a held endpoint", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
 		f.settle(store.Applied, failed(f.takeOne(), always))
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, j.Lane().Endpoint, long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, j.Lane().Endpoint, store.CircuitOpen, long))
 		equal(f, "backlogs", f.backlogs(), []store.Backlog{{Topic: "t", Jobs: 1, Oldest: f.get(j.Key).NextAt}})
 	}},
 	{name: "backlog/a replaced and a cancelled job", options: Options{}, run: func(f *fixture) {

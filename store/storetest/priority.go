@@ -151,9 +151,9 @@ var priorityCases = []testCase{
 	{name: "priority/a hold", options: Options{Shards: 2}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", mixed)...)
 		endpoint := laneOf("t", urlA).Endpoint
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, long))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitOpen, long))
 		equal(f, "carried", f.carry(carryOptions), nil)
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitClosed, 0))
 		f.hintsUntil(len(mixed))
 	}},
 	{name: "priority/no more for the topic than others get", options: Options{}, run: func(f *fixture) {

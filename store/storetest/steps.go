@@ -74,7 +74,7 @@ var stepCases = []struct {
 	{"an endpoint with an open circuit is tried", func(f *fixture, step func(time.Duration)) {
 		f.add(reg("t", "a"))
 		step(jump)
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, time.Minute))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("t", urlA).Endpoint, store.CircuitOpen, time.Minute))
 		equal(f, "carried while open", f.carry(soon()), nil)
 		step(-jump)
 		f.within(func() { f.carryUntil(1, soon()) })
@@ -83,8 +83,8 @@ var stepCases = []struct {
 		f.register(store.Created, many("t", 10)...)
 		endpoint := laneOf("t", urlA).Endpoint
 		step(jump)
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, endpoint, time.Minute))
-		f.noError("CloseCircuit", f.CloseCircuit(f.ctx, endpoint))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitOpen, time.Minute))
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitClosed, 0))
 		step(-jump)
 		o := soon()
 		o.Visibility, o.Longest = long, long

@@ -125,12 +125,12 @@ var twiceRows = []twiceRow{
 	}},
 	{"hold", func(f *fixture) func() any {
 		f.add(reg("t", "a"))
-		return func() any { return f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long) }
+		return func() any { return f.SetCircuit(f.ctx, laneOf("t", urlA).Endpoint, store.CircuitOpen, long) }
 	}},
 	{"unhold", func(f *fixture) func() any {
 		f.add(reg("t", "a"))
-		f.noError("OpenCircuit", f.OpenCircuit(f.ctx, laneOf("t", urlA).Endpoint, long))
-		return func() any { return f.CloseCircuit(f.ctx, laneOf("t", urlA).Endpoint) }
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("t", urlA).Endpoint, store.CircuitOpen, long))
+		return func() any { return f.SetCircuit(f.ctx, laneOf("t", urlA).Endpoint, store.CircuitClosed, 0) }
 	}},
 }
 

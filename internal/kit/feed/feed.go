@@ -97,25 +97,17 @@ func (s *observed) Settle(ctx context.Context, settlements []job.Settlement) ([]
 	return settled, nil
 }
 
-func (s *observed) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
-	err := s.Store.OpenCircuit(ctx, endpoint, d)
-	s.circuit(err, endpoint, max(d, 0))
-	return err
-}
-
-func (s *observed) CloseCircuit(ctx context.Context, endpoint string) error {
-	err := s.Store.CloseCircuit(ctx, endpoint)
-	s.circuit(err, endpoint, 0)
-	return err
-}
-
-func (s *observed) circuit(err error, endpoint string, openFor time.Duration) {
-	if err != nil {
-		return
+func (s *observed) SetCircuit(ctx context.Context, endpoint string, to store.CircuitState, d time.Duration) error {
+	if err := s.Store.SetCircuit(ctx, endpoint, to, d); err != nil {
+		return err
+	}
+	if to != store.CircuitOpen {
+		d = 0
 	}
 	for _, sub := range s.subscribers {
 		if sub.Circuit != nil {
-			sub.Circuit(endpoint, openFor)
+			sub.Circuit(endpoint, d)
 		}
 	}
+	return nil
 }

@@ -37,9 +37,9 @@ func (f *fake) Settle(context.Context, []job.Settlement) ([]store.Settled, error
 	return []store.Settled{{UID: "a"}, {Status: store.Stale}, {Repeated: true}, {Status: store.Missing}, {UID: "e"}}, f.err
 }
 
-func (f *fake) OpenCircuit(context.Context, string, time.Duration) error { return f.err }
-
-func (f *fake) CloseCircuit(context.Context, string) error { return f.err }
+func (f *fake) SetCircuit(context.Context, string, store.CircuitState, time.Duration) error {
+	return f.err
+}
 
 func TestObserve(t *testing.T) {
 	for _, failing := range []error{nil, errAway} {
@@ -78,7 +78,7 @@ func TestObserve(t *testing.T) {
 		})
 		for _, err := range []error{
 			registering, updating, settling,
-			s.OpenCircuit(ctx, "e", time.Minute), s.OpenCircuit(ctx, "e", 0), s.CloseCircuit(ctx, "e"),
+			s.SetCircuit(ctx, "e", store.CircuitOpen, time.Minute), s.SetCircuit(ctx, "e", store.CircuitHalfOpen, 0), s.SetCircuit(ctx, "e", store.CircuitClosed, 0),
 		} {
 			if !errors.Is(err, failing) {
 				t.Errorf("error %v, want %v", err, failing)

@@ -48,7 +48,7 @@ func Store(s store.Store, r prometheus.Registerer) (store.Store, error) {
 // The operations. The waiting ones wait by design.
 const (
 	measuredOps = `register update count get outlook names entries read figures
-		carry lock extend unlock claim settle open_circuit close_circuit purge ping
+		carry lock extend unlock claim settle set_circuit purge ping
 		document list_documents put_documents delete_document publish set_limits`
 	waitingOps = "pop wakeups listen"
 )
@@ -194,12 +194,8 @@ func (s *observed) Settle(ctx context.Context, settlements []job.Settlement) ([]
 	return measured(s, "settle", func() ([]store.Settled, error) { return s.inner.Settle(ctx, settlements) })
 }
 
-func (s *observed) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
-	return measuredError(s, "open_circuit", func() error { return s.inner.OpenCircuit(ctx, endpoint, d) })
-}
-
-func (s *observed) CloseCircuit(ctx context.Context, endpoint string) error {
-	return measuredError(s, "close_circuit", func() error { return s.inner.CloseCircuit(ctx, endpoint) })
+func (s *observed) SetCircuit(ctx context.Context, endpoint string, to store.CircuitState, d time.Duration) error {
+	return measuredError(s, "set_circuit", func() error { return s.inner.SetCircuit(ctx, endpoint, to, d) })
 }
 
 func (s *observed) Purge(ctx context.Context, limit int) (int, error) {

@@ -108,10 +108,12 @@ func (s *stub) Settle(_ context.Context, set []job.Settlement) ([]store.Settled,
 	return []store.Settled{{Reason: set[0].Key.String()}}, s.err
 }
 
-func (s *stub) OpenCircuit(_ context.Context, _ string, _ time.Duration) error { return s.err }
-func (s *stub) CloseCircuit(_ context.Context, _ string) error                 { return s.err }
-func (s *stub) Purge(_ context.Context, limit int) (int, error)                { return limit, s.err }
-func (s *stub) Ping(context.Context) error                                     { return s.err }
+func (s *stub) SetCircuit(context.Context, string, store.CircuitState, time.Duration) error {
+	return s.err
+}
+
+func (s *stub) Purge(_ context.Context, limit int) (int, error) { return limit, s.err }
+func (s *stub) Ping(context.Context) error                      { return s.err }
 
 func (s *stub) Document(_ context.Context, kind, name string) (store.Document, error) {
 	return store.Document{Kind: kind, Name: name}, s.err
@@ -191,12 +193,11 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"pop":    func(ctx context.Context, s store.Store) (any, error) { return s.Pop(ctx, 1, 9, time.Second) },
 	"claim":  func(ctx context.Context, s store.Store) (any, error) { return s.Claim(ctx, 1, hints, claim) },
 	"settle": func(ctx context.Context, s store.Store) (any, error) { return s.Settle(ctx, settles) },
-	"open_circuit": func(ctx context.Context, s store.Store) (any, error) {
-		return nil, s.OpenCircuit(ctx, "e", time.Second)
+	"set_circuit": func(ctx context.Context, s store.Store) (any, error) {
+		return nil, s.SetCircuit(ctx, "e", store.CircuitOpen, time.Second)
 	},
-	"close_circuit": func(ctx context.Context, s store.Store) (any, error) { return nil, s.CloseCircuit(ctx, "e") },
-	"purge":         func(ctx context.Context, s store.Store) (any, error) { return s.Purge(ctx, 500) },
-	"document":      func(ctx context.Context, s store.Store) (any, error) { return s.Document(ctx, "k", "n") },
+	"purge":    func(ctx context.Context, s store.Store) (any, error) { return s.Purge(ctx, 500) },
+	"document": func(ctx context.Context, s store.Store) (any, error) { return s.Document(ctx, "k", "n") },
 	"list_documents": func(ctx context.Context, s store.Store) (any, error) {
 		return s.ListDocuments(ctx, "k", "", 0)
 	},

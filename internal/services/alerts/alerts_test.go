@@ -33,14 +33,14 @@ const round = DefaultEvery + time.Second
 // hold holds an endpoint as a breaker does.
 func (r *rig) hold(endpoint string, d time.Duration) {
 	r.Helper()
-	if err := r.OpenCircuit(context.Background(), endpoint, d); err != nil {
+	if err := r.SetCircuit(context.Background(), endpoint, store.CircuitOpen, d); err != nil {
 		r.Fatal(err)
 	}
 }
 
 func (r *rig) release(endpoint string) {
 	r.Helper()
-	if err := r.CloseCircuit(context.Background(), endpoint); err != nil {
+	if err := r.SetCircuit(context.Background(), endpoint, store.CircuitClosed, 0); err != nil {
 		r.Fatal(err)
 	}
 }

@@ -157,7 +157,7 @@ func TestChangesAreEvents(t *testing.T) {
 			r.Error(err)
 		}
 		const endpoint = "https://shop.example:443"
-		err = errors.Join(s.OpenCircuit(r.Context(), endpoint, time.Minute), s.OpenCircuit(r.Context(), endpoint, 0), s.CloseCircuit(r.Context(), endpoint))
+		err = errors.Join(s.SetCircuit(r.Context(), endpoint, store.CircuitOpen, time.Minute), s.SetCircuit(r.Context(), endpoint, store.CircuitHalfOpen, 0), s.SetCircuit(r.Context(), endpoint, store.CircuitClosed, 0))
 		if err != nil {
 			r.Error(err)
 		}

@@ -54,7 +54,9 @@ func (d *due) Figures(_ context.Context, q store.FigureQuery) (store.Figures, er
 	return f, d.fail
 }
 
-func laneOf(topic string) string { return job.Lane{Topic: topic, Endpoint: "http://a.example:80"}.String() }
+func laneOf(topic string) string {
+	return job.Lane{Topic: topic, Endpoint: "http://a.example:80"}.String()
+}
 
 func TestComing(t *testing.T) {
 	now := job.InstantOf(time.Date(2026, 1, 1, 8, 59, 30, 0, time.UTC))

@@ -334,13 +334,10 @@ func (k *link) Settle(ctx context.Context, settlements []job.Settlement) ([]stor
 	})
 }
 
-func (k *link) OpenCircuit(ctx context.Context, endpoint string, d time.Duration) error {
-	_, err := call(ctx, k, "OpenCircuit", func(ctx context.Context, s *recorder) (bool, error) { return true, s.OpenCircuit(ctx, endpoint, d) })
-	return err
-}
-
-func (k *link) CloseCircuit(ctx context.Context, endpoint string) error {
-	_, err := call(ctx, k, "CloseCircuit", func(ctx context.Context, s *recorder) (bool, error) { return true, s.CloseCircuit(ctx, endpoint) })
+func (k *link) SetCircuit(ctx context.Context, endpoint string, to store.CircuitState, d time.Duration) error {
+	_, err := call(ctx, k, "SetCircuit "+to.String(), func(ctx context.Context, s *recorder) (bool, error) {
+		return true, s.SetCircuit(ctx, endpoint, to, d)
+	})
 	return err
 }
 
