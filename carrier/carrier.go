@@ -22,6 +22,7 @@ type Store interface {
 	store.Carrying
 	store.Keeping
 	store.Reader
+	store.Listener
 }
 
 // Carrier carries the due jobs of every shard of one store.

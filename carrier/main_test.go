@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -157,8 +158,9 @@ func (s *fakeStore) Carry(ctx context.Context, shard int, o store.CarryOptions) 
 	return r, nil
 }
 
-func (s *fakeStore) Wakeups(ctx context.Context, wake func(shard int)) error {
+func (s *fakeStore) Listen(ctx context.Context, _ string, receive func(message []byte)) error {
 	var n int
+	wake := func(shard int) { receive([]byte(strconv.Itoa(shard))) }
 	s.set(func() {
 		s.subscribed++
 		n = s.subscribed

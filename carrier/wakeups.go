@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/store"
 )
 
 // settled is the duration after which a silent subscription counts as working.
@@ -19,13 +20,15 @@ func (c *Carrier) listen(ctx context.Context, loops []*loop) {
 	health := outage.New("listening for wake-ups", c.clock, c.log, c.opts.Random)
 	wake := func(shard int) {
 		health.Worked()
-		if shard >= 0 && shard < len(loops) {
-			loops[shard].woken.Set()
+		for i, l := range loops {
+			if i == shard || shard == store.AnyShard {
+				l.woken.Set()
+			}
 		}
 	}
 	for {
 		began := c.clock.Now()
-		err := c.store.Wakeups(ctx, wake)
+		err := store.Wakeups(ctx, c.store, wake)
 		if ctx.Err() != nil {
 			return
 		}
@@ -36,7 +39,6 @@ func (c *Carrier) listen(ctx context.Context, loops []*loop) {
 			health.Worked()
 		}
 		health.Rest(ctx, err)
-		// Wake-ups may be lost.
 		for _, l := range loops {
 			l.woken.Set()
 		}

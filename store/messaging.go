@@ -1,6 +1,9 @@
 package store
 
-import "context"
+import (
+	"context"
+	"strconv"
+)
 
 // MaxMessage bounds a message, in bytes.
 const MaxMessage = 256 << 10
@@ -17,4 +20,24 @@ type Messaging interface {
 	// listen, and when messages may have been lost. Messages may arrive out of order, for
 	// example through several nodes of a Redis Cluster. receive must not keep the message.
 	Listen(ctx context.Context, channel string, receive func(message []byte)) error
+}
+
+// WakeChannel is the channel on which stores tell carriers that a job may be due earlier than all
+// others of its shard. Its messages are numbers of shards.
+const WakeChannel = "wake"
+
+// Listener is the part of Messaging that listens.
+type Listener interface {
+	Listen(ctx context.Context, channel string, receive func(message []byte)) error
+}
+
+// Wakeups listens on WakeChannel. It calls wake with AnyShard when messages may have been lost.
+func Wakeups(ctx context.Context, s Listener, wake func(shard int)) error {
+	return s.Listen(ctx, WakeChannel, func(message []byte) {
+		if message == nil {
+			wake(AnyShard)
+		} else if shard, err := strconv.Atoi(string(message)); err == nil && shard >= 0 {
+			wake(shard)
+		}
+	})
 }

@@ -119,7 +119,7 @@ type ReadQuery struct {
 	Part  Part
 }
 
-// AnyShard leaves it to the store to find a job.
+// AnyShard leaves it to the store to find a job, or means all shards.
 const AnyShard = -1
 
 // Part is a part of a job's record.

@@ -251,9 +251,6 @@ type Carrying interface {
 	// the call examines them together. Any number of callers is safe. The store may keep
 	// the result, so the caller does not change it.
 	Carry(ctx context.Context, shard int, o CarryOptions) (CarryResult, error)
-	// Wakeups calls wake if a job may be due earlier than all others of its shard, until
-	// ctx ends (then it returns nil) or the source fails. It is a hint: calls may be lost.
-	Wakeups(ctx context.Context, wake func(shard int)) error
 	// Locker returns the lock that saves carriers double work.
 	Locker(shard int) Locker
 }

@@ -255,30 +255,3 @@ func (t *txn) changeCircuit(e *endpoint, c store.Circuit) {
 		t.look(l)
 	}
 }
-
-// Wakeups calls wake when a lane became the earliest.
-func (s *Store) Wakeups(ctx context.Context, wake func(shard int)) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	w := make(chan struct{}, 1)
-	w <- struct{}{} // a job that became due before may have been missed
-	if err := s.locked(ctx, func(job.Instant) { s.wakers[w] = struct{}{} }); err != nil {
-		return err
-	}
-	defer func() {
-		s.mu.Lock()
-		delete(s.wakers, w)
-		s.mu.Unlock()
-	}()
-	for {
-		select {
-		case <-w:
-			wake(0)
-		case <-ctx.Done():
-			return nil
-		case <-s.done:
-			return errClosed
-		}
-	}
-}

@@ -78,11 +78,10 @@ type Store struct {
 	line      *btree.BTreeG[*lane] // lanes by the time of their next visit
 	seq       uint64               // the last place given in the line
 	ready     []store.Hint
-	pushed    chan struct{}              // closed when hints arrive; nil while nobody waits
-	wakers    map[chan struct{}]struct{} // one for each caller of Wakeups
-	inboxes   map[*inbox]struct{}        // one for each caller of Listen
-	pulls     map[string]job.Instant     // of topics: when consumers of pull queues may find jobs, since the lock was taken
-	earlier   bool                       // the line got an earlier head since the lock was taken
+	pushed    chan struct{}          // closed when hints arrive; nil while nobody waits
+	inboxes   map[*inbox]struct{}    // one for each caller of Listen
+	pulls     map[string]job.Instant // of topics: when consumers of pull queues may find jobs, since the lock was taken
+	earlier   bool                   // the line got an earlier head since the lock was taken
 	lock      lock
 	epoch     string       // of SwapEpoch
 	whole     bool         // see SwapEpoch
@@ -125,7 +124,6 @@ func Open(o Options) (*Store, error) {
 		waiting:   map[string]*btree.BTreeG[*lane]{},
 		ranked:    map[string]*ranked{},
 		line:      btree.NewBTreeGOptions(byLook, btree.Options{NoLocks: true}),
-		wakers:    map[chan struct{}]struct{}{},
 		pulls:     map[string]job.Instant{},
 		inboxes:   map[*inbox]struct{}{},
 	}
@@ -203,12 +201,7 @@ func (s *Store) leave() {
 	}
 	clear(s.pulls)
 	if s.earlier {
-		for w := range s.wakers {
-			select {
-			case w <- struct{}{}:
-			default: // already told
-			}
-		}
+		s.publish(store.WakeChannel, []byte("0"))
 	}
 	s.mu.Unlock()
 }

@@ -332,9 +332,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			t.Fatalf("purged %d, %v", n, err)
 		}
 		same(t, "what is left", []int{
-			s.topics.Len(), s.lanes.Len(), s.line.Len(), s.endpoints.Len(), len(s.ready), len(s.wakers),
+			s.topics.Len(), s.lanes.Len(), s.line.Len(), s.endpoints.Len(), len(s.ready),
 			len(s.notClosed), len(s.flights),
-		}, make([]int, 8))
+		}, make([]int, 7))
 		same(t, "counts", s.counts, counts{})
 		var rows []string
 		if err := scan(s.db, nil, nil, func(key, _ []byte) bool {
@@ -371,7 +371,7 @@ func TestAnEndedContextStopsEveryCall(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := s.Wakeups(ctx, func(int) {}); err != nil {
+	if err := store.Wakeups(ctx, s, func(int) {}); err != nil {
 		t.Errorf("Wakeups: %v", err)
 	}
 	// An update whose context ends while it changes the job stores nothing.

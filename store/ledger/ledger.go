@@ -110,7 +110,6 @@ var (
 // passed are the calls of the wrapped store that the ledger does not record. Each is written
 // out, so that a new method of store.Store needs a decision.
 type passed interface {
-	Wakeups(ctx context.Context, wake func(shard int)) error
 	Publish(ctx context.Context, channel string, message []byte) error
 	Listen(ctx context.Context, channel string, receive func(message []byte)) error
 	Locker(shard int) store.Locker

@@ -144,7 +144,7 @@ func TestRedisIsKilled(t *testing.T) {
 	sc := newScene(t, r, r.URL())
 	listening := make(chan int, len(sc.s.shards))
 	results := make(chan error, 2)
-	go func() { results <- sc.s.Wakeups(t.Context(), func(shard int) { listening <- shard }) }()
+	go func() { results <- store.Wakeups(t.Context(), sc.s, func(shard int) { listening <- shard }) }()
 	go func() { results <- second(sc.s.Pop(t.Context(), 1, 1, maxPopWait)) }()
 	for range sc.s.shards {
 		<-listening
@@ -236,7 +236,7 @@ func TestWakeupsUntilDeadline(t *testing.T) {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*time.Millisecond)
 			defer cancel()
-			if err := s.Wakeups(ctx, func(int) {}); err != nil {
+			if err := store.Wakeups(ctx, s, func(int) {}); err != nil {
 				t.Errorf("after %d ms: %v", n, err)
 			}
 		})

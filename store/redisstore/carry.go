@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -115,18 +113,6 @@ func (s *Store) askNow(ctx context.Context, sh *shard) (job.Instant, error) {
 		return 0, err
 	}
 	return sh.clock.observe(reply[0]), nil
-}
-
-// Wakeups listens for the messages by which scripts announce an earlier job.
-func (s *Store) Wakeups(ctx context.Context, wake func(shard int)) error {
-	channels := make(map[string]int, len(s.shards))
-	names := make([]string, 0, len(s.shards))
-	for i, sh := range s.shards {
-		channels[sh.wake] = i
-		names = append(names, sh.wake)
-	}
-	// Messages before the subscription may have been missed.
-	return s.subscribe(ctx, names, func(channel string, _ *redis.Message) { wake(channels[channel]) })
 }
 
 func isTimeout(err error) bool {

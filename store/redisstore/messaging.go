@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,18 +31,28 @@ func (s *Store) Publish(ctx context.Context, channel string, message []byte) err
 // Listen receives messages.
 func (s *Store) Listen(ctx context.Context, channel string, receive func(message []byte)) error {
 	names := []string{s.channel(channel)}
-	if channel == store.PullChannel { // the scripts of each shard publish there
+	wakes := map[string]string{}                                      // messages for names of shards
+	if channel == store.PullChannel || channel == store.WakeChannel { // the scripts of each shard publish there
 		names = names[:0]
-		for _, sh := range s.shards {
-			names = append(names, sh.wake+pullChannel)
+		for i, sh := range s.shards {
+			name := sh.wake
+			if channel == store.PullChannel {
+				name += pullChannel
+			} else {
+				wakes[name] = strconv.Itoa(i)
+			}
+			names = append(names, name)
 		}
 	}
-	return s.subscribe(ctx, names, func(_ string, m *redis.Message) {
-		if m == nil {
+	return s.subscribe(ctx, names, func(name string, m *redis.Message) {
+		switch wake, is := wakes[name]; {
+		case is: // a shard whose messages may be lost is woken, too
+			receive([]byte(wake))
+		case m == nil:
 			receive(nil)
-			return
+		default:
+			receive([]byte(m.Payload))
 		}
-		receive([]byte(m.Payload))
 	})
 }
 

@@ -219,7 +219,7 @@ var calls = []call{
 	{"Wakeups", func(ctx context.Context, sc *scene) error {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
-		return sc.s.Wakeups(ctx, func(int) { stop() })
+		return store.Wakeups(ctx, sc.s, func(int) { stop() })
 	}},
 	{"Publish", func(ctx context.Context, sc *scene) error { return sc.s.Publish(ctx, "channel", []byte("message")) }},
 	{"Pop", func(ctx context.Context, sc *scene) error { return second(sc.s.Pop(ctx, 0, 10, time.Millisecond)) }},

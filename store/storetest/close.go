@@ -18,7 +18,7 @@ var closeCases = []testCase{
 			_, err := f.Pop(f.ctx, 0, 1, time.Minute)
 			results <- err
 		}()
-		go func() { results <- f.Wakeups(f.ctx, func(int) {}) }()
+		go func() { results <- store.Wakeups(f.ctx, f, func(int) {}) }()
 		f.waitPast(f.now().Add(short)) // so that they wait, most probably
 		f.noError("Close", f.Close())
 		for range cap(results) {
@@ -87,7 +87,7 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 			_, err := f.Carry(f.ctx, 0, carryOptions)
 			return err
 		},
-		"Wakeups": func() error { return f.Wakeups(f.ctx, func(int) {}) },
+		"Wakeups": func() error { return store.Wakeups(f.ctx, f, func(int) {}) },
 		"Publish": func() error { return f.Publish(f.ctx, "c", nil) },
 		"Listen":  func() error { return f.Listen(f.ctx, "c", func([]byte) {}) },
 		"Pop": func() error {

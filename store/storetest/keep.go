@@ -99,7 +99,7 @@ var keepCases = []testCase{
 	{name: "wakeups/end with their context", options: Options{}, run: func(f *fixture) {
 		ctx, cancel := context.WithCancel(f.ctx)
 		result := make(chan error, 1)
-		go func() { result <- f.Wakeups(ctx, func(int) {}) }()
+		go func() { result <- store.Wakeups(ctx, f, func(int) {}) }()
 		cancel()
 		f.noError("Wakeups", <-result)
 	}},
@@ -148,7 +148,7 @@ func (f *fixture) wakes(what string, change func(i int)) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	woken, done := make(chan int, 1), make(chan error, 1)
 	go func() {
-		done <- f.Wakeups(ctx, func(shard int) {
+		done <- store.Wakeups(ctx, f, func(shard int) {
 			select {
 			case woken <- shard:
 			default:
@@ -175,7 +175,7 @@ func (f *fixture) wokenWithin(woken <-chan int, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case shard := <-woken:
-		equal(f, "a shard", shard >= 0 && shard < f.Shards(), true)
+		equal(f, "a shard", shard >= store.AnyShard && shard < f.Shards(), true)
 		return true
 	case <-timer.C():
 		return false

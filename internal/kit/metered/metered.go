@@ -16,7 +16,7 @@ import (
 // Store measures every call of s: duehook_store_seconds is the duration of calls, by
 // operation, and duehook_store_errors_total counts the calls that the store failed. An
 // answer that the caller asked for, such as store.ErrNotFound or the error of Update's
-// change, is no failure of the store, nor is a cancelled call. Pop, Wakeups and Listen
+// change, is no failure of the store, nor is a cancelled call. Pop and Listen
 // wait by design, so their duration is not measured. The metrics are registered with r;
 // if r is nil, s itself is returned.
 func Store(s store.Store, r prometheus.Registerer) (store.Store, error) {
@@ -50,7 +50,7 @@ const (
 	measuredOps = `register update count get outlook names entries read figures
 		carry lock extend unlock claim settle set_circuit purge ping
 		document list_documents put_documents delete_document publish set_limits`
-	waitingOps = "pop wakeups listen"
+	waitingOps = "pop listen"
 )
 
 // operation is the metrics of one operation.
@@ -164,10 +164,6 @@ func (s *observed) Shards() int { return s.inner.Shards() }
 
 func (s *observed) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
 	return measured(s, "carry", func() (store.CarryResult, error) { return s.inner.Carry(ctx, shard, o) })
-}
-
-func (s *observed) Wakeups(ctx context.Context, wake func(shard int)) error {
-	return measuredError(s, "wakeups", func() error { return s.inner.Wakeups(ctx, wake) })
 }
 
 func (s *observed) Publish(ctx context.Context, channel string, message []byte) error {

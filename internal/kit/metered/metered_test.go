@@ -80,11 +80,6 @@ func (s *stub) Carry(_ context.Context, shard int, o store.CarryOptions) (store.
 	return store.CarryResult{Wait: time.Duration(shard + o.Cap)}, s.err
 }
 
-func (s *stub) Wakeups(_ context.Context, wake func(int)) error {
-	wake(4)
-	return s.err
-}
-
 func (s *stub) Publish(_ context.Context, _ string, _ []byte) error { return s.err }
 
 func (s *stub) Listen(_ context.Context, channel string, receive func([]byte)) error {
@@ -173,11 +168,6 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 		return s.Figures(ctx, store.FigureQuery{Shard: 3})
 	},
 	"carry": func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
-	"wakeups": func(ctx context.Context, s store.Store) (any, error) {
-		var shards []int
-		err := s.Wakeups(ctx, func(shard int) { shards = append(shards, shard) })
-		return shards, err
-	},
 	"set_limits": func(ctx context.Context, s store.Store) (any, error) {
 		return nil, s.SetLimits(ctx, "t", store.Limits{Paused: true})
 	},
@@ -236,7 +226,7 @@ func TestObserve(t *testing.T) {
 				}
 				want[op] = counts{Measured: 1, Failed: tc.failed}
 			}
-			for _, op := range []string{"pop", "wakeups", "listen"} { // they wait by design
+			for _, op := range []string{"pop", "listen"} { // they wait by design
 				want[op] = counts{Failed: tc.failed}
 			}
 			if diff := cmp.Diff(want, gather(t, registry)); diff != "" {

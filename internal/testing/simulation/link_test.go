@@ -199,7 +199,7 @@ func (k *link) Figures(ctx context.Context, q store.FigureQuery) (store.Figures,
 	return call(ctx, k, "Figures", func(ctx context.Context, s *recorder) (store.Figures, error) { return s.Figures(ctx, q) })
 }
 
-// Publish and Listen lose messages while there are faults, as Wakeups does.
+// Publish and Listen lose messages while there are faults. Listen ends when the node is cut off.
 func (k *link) Publish(ctx context.Context, channel string, message []byte) error {
 	_, err := call(ctx, k, "Publish "+channel, func(ctx context.Context, s *recorder) (bool, error) {
 		return true, s.Publish(ctx, channel, message)
@@ -247,18 +247,6 @@ func (k *link) Shards() int { return k.life().store.Shards() }
 func (k *link) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
 	return call(ctx, k, "Carry "+strconv.Itoa(shard), func(ctx context.Context, s *recorder) (store.CarryResult, error) {
 		return s.Carry(ctx, shard, o)
-	})
-}
-
-// Wakeups passes on every second wake-up or so while there are faults, and ends
-// when the node is cut off.
-func (k *link) Wakeups(ctx context.Context, wake func(int)) error {
-	return k.life().listen(ctx, "Wakeups", func(ctx context.Context, pass func() bool) error {
-		return k.life().store.Wakeups(ctx, func(shard int) {
-			if pass() {
-				wake(shard)
-			}
-		})
 	})
 }
 
