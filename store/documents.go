@@ -17,25 +17,53 @@ type Document struct {
 	Data []byte
 	// Version counts the writes, from 1.
 	Version uint64
+	// Deleted has PutDocuments delete the document.
+	Deleted bool
+}
+
+// DocumentQuery selects documents of a kind: the one of a name, or those behind a name.
+type DocumentQuery struct {
+	Kind, Name, After string
+	// Limit 0 is for all. Otherwise the list ends after Limit documents, or earlier when they
+	// take BatchBytes.
+	Limit int
 }
 
 // Documents keeps documents. They are few, and change seldom.
 type Documents interface {
-	// Document returns a document, or ErrNotFound.
-	Document(ctx context.Context, kind, name string) (Document, error)
-	// ListDocuments returns the documents of a kind whose names are behind after, by name.
-	// Limit 0 returns all. Otherwise the list ends after limit documents, or earlier when
-	// they take BatchBytes; only an empty list means that no document is left. A document
-	// that is written meanwhile may be the old or the new one.
-	ListDocuments(ctx context.Context, kind, after string, limit int) ([]Document, error)
-	// PutDocuments writes documents of one kind and of different names, each if its stored
-	// version is Version (0: none is stored). It returns their new versions; zero for a
-	// document whose stored version is another one. With an error, nothing is known of any
-	// of them.
+	// ListDocuments returns documents by name. Only an empty list means that no document is
+	// left. A document that is written meanwhile may be the old or the new one.
+	ListDocuments(ctx context.Context, q DocumentQuery) ([]Document, error)
+	// PutDocuments writes or deletes documents of one kind and of different names, each if its
+	// stored version is Version (0: none is stored). It returns their new versions, or the old
+	// ones of deleted documents; zero for a document whose stored version is another one. With
+	// an error, nothing is known of any of them.
 	PutDocuments(ctx context.Context, docs []Document) (versions []uint64, err error)
-	// DeleteDocument deletes the document if the stored version is the given one.
-	// Otherwise it returns ErrConflict, or ErrNotFound if none is stored.
-	DeleteDocument(ctx context.Context, kind, name string, version uint64) error
+}
+
+// ReadDocument returns a document, or ErrNotFound.
+func ReadDocument(ctx context.Context, s Documents, kind, name string) (Document, error) {
+	docs, err := s.ListDocuments(ctx, DocumentQuery{Kind: kind, Name: name, Limit: 1})
+	if err == nil && len(docs) == 0 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Document{}, err
+	}
+	return docs[0], nil
+}
+
+// DeleteDocument deletes the document if the stored version is the given one. Otherwise it
+// returns ErrConflict, or ErrNotFound if none is stored.
+func DeleteDocument(ctx context.Context, s Documents, kind, name string, version uint64) error {
+	versions, err := s.PutDocuments(ctx, []Document{{Kind: kind, Name: name, Version: version, Deleted: true}})
+	if err != nil || versions[0] != 0 {
+		return err
+	}
+	if _, err := ReadDocument(ctx, s, kind, name); err != nil {
+		return err
+	}
+	return ErrConflict
 }
 
 // PutDocument writes one document, and returns it with its new version. The error is

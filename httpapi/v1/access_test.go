@@ -86,18 +86,11 @@ type faultyDocuments struct {
 	faults *faultyStore
 }
 
-func (f faultyDocuments) Document(ctx context.Context, kind, name string) (store.Document, error) {
-	if err := f.faults.err(); err != nil {
-		return store.Document{}, err
-	}
-	return f.Documents.Document(ctx, kind, name)
-}
-
-func (f faultyDocuments) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+func (f faultyDocuments) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
 	if err := f.faults.err(); err != nil {
 		return nil, err
 	}
-	return f.Documents.ListDocuments(ctx, kind, after, limit)
+	return f.Documents.ListDocuments(ctx, q)
 }
 
 // example is the path of a call with the names of a job, or the id of a key or

@@ -38,7 +38,7 @@ func coverCalendars(a *keyedAPI) {
 	a.clock.Advance(time.Minute) // calendars are counted now and then
 	a.wantProblem(httpapi.CodeTooManyCalendars, "PATCH", path, `{"dates":["2026-12-24/2026-12-26","2027-01-01"]}`)
 	a.wantProblem(httpapi.CodeTooManyCalendars, "PUT", path+"2", `{"dates":["2026-12-24/2026-12-26","2027-01-01"]}`)
-	if err := a.mem.DeleteDocument(a.t.Context(), full.Kind, full.Name, full.Version); err != nil {
+	if err := store.DeleteDocument(a.t.Context(), a.mem, full.Kind, full.Name, full.Version); err != nil {
 		a.t.Fatal(err)
 	}
 	a.want(200, "DELETE", path, "")

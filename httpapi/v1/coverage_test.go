@@ -215,7 +215,7 @@ func coverTopics(a *keyedAPI) {
 	a.wantProblem(httpapi.CodeTooManyTopics, "PATCH", topic, `{"rate":1}`)
 	a.wantProblem(httpapi.CodeTooManyTopics, "POST", topic+"/pause", "")
 	a.wantProblem(httpapi.CodeTooManyTopics, "POST", topic+"/drain", "")
-	if err := a.mem.DeleteDocument(a.t.Context(), full.Kind, full.Name, full.Version); err != nil {
+	if err := store.DeleteDocument(a.t.Context(), a.mem, full.Kind, full.Name, full.Version); err != nil {
 		a.t.Fatal(err)
 	}
 }

@@ -52,7 +52,7 @@ func coverGroups(a *keyedAPI) {
 	}
 	a.clock.Advance(time.Minute) // groups are counted now and then
 	a.wantProblem(httpapi.CodeTooManyGroups, "PATCH", path, `{"members":{"third":{"url":"https://third.example/"}}}`)
-	if err := a.mem.DeleteDocument(a.t.Context(), full.Kind, full.Name, full.Version); err != nil {
+	if err := store.DeleteDocument(a.t.Context(), a.mem, full.Kind, full.Name, full.Version); err != nil {
 		a.t.Fatal(err)
 	}
 	a.clock.Advance(time.Minute)

@@ -441,10 +441,6 @@ type topicsStore struct {
 	documents faultyDocuments
 }
 
-func (s topicsStore) Document(ctx context.Context, kind, name string) (store.Document, error) {
-	return s.documents.Document(ctx, kind, name)
-}
-
-func (s topicsStore) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
-	return s.documents.ListDocuments(ctx, kind, after, limit)
+func (s topicsStore) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
+	return s.documents.ListDocuments(ctx, q)
 }

@@ -263,7 +263,7 @@ func TestBadSecretsAreRefused(t *testing.T) {
 func TestDamagedSecretsOfATopic(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "PUT", "/v1/topics/t/signing", `{}`)
-	secret, err := a.mem.Document(t.Context(), "signing-secret", "t")
+	secret, err := store.ReadDocument(t.Context(), a.mem, "signing-secret", "t")
 	if err != nil {
 		t.Fatal(err)
 	}

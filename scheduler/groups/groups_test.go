@@ -80,7 +80,7 @@ func TestBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The others are copied in the store, which takes less time than putting them.
-	first, err := mem.Document(ctx, "group", "0")
+	first, err := store.ReadDocument(ctx, mem, "group", "0")
 	if err != nil {
 		t.Fatal(err)
 	}

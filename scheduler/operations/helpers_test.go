@@ -92,11 +92,11 @@ func (r *rig) Figures(ctx context.Context, q store.FigureQuery) (store.Figures, 
 	return f, err
 }
 
-func (r *rig) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+func (r *rig) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
 	if err := r.failing("ListDocuments"); err != nil {
 		return nil, err
 	}
-	return r.Store.ListDocuments(ctx, kind, after, limit)
+	return r.Store.ListDocuments(ctx, q)
 }
 
 func (r *rig) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
@@ -152,11 +152,11 @@ func (c *cut) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64
 	return c.rig.PutDocuments(ctx, docs)
 }
 
-func (c *cut) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+func (c *cut) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
 	if err := c.is(); err != nil {
 		return nil, err
 	}
-	return c.rig.ListDocuments(ctx, kind, after, limit)
+	return c.rig.ListDocuments(ctx, q)
 }
 
 // unchecked refuses no change.

@@ -77,7 +77,7 @@ func (r *rig) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64
 	return r.Store.PutDocuments(ctx, docs)
 }
 
-func (r *rig) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+func (r *rig) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
 	if err := r.failing("ListDocuments"); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (r *rig) ListDocuments(ctx context.Context, kind, after string, limit int) 
 	r.lists++
 	r.mu.Unlock()
 	defer r.read()
-	return r.Store.ListDocuments(ctx, kind, after, limit)
+	return r.Store.ListDocuments(ctx, q)
 }
 
 func (r *rig) Figures(ctx context.Context, q store.FigureQuery) (store.Figures, error) {
@@ -242,7 +242,7 @@ func TestStatus(t *testing.T) {
 		_, err = m.SetState(r.Context(), "t", Active, job.Pause{})
 		r.ok(err)
 		r.limits(map[string]store.Limits{})
-		if docs, err := r.Store.ListDocuments(r.Context(), documentKind, "", 0); err != nil || len(docs) != 0 {
+		if docs, err := r.Store.ListDocuments(r.Context(), store.DocumentQuery{Kind: documentKind}); err != nil || len(docs) != 0 {
 			t.Errorf("left: %v, %v", docs, err)
 		}
 	})
@@ -481,7 +481,7 @@ func TestLoadWaitsForTheStore(t *testing.T) {
 // put stores a document in the place of whatever there is.
 func (r *rig) put(name, data string) {
 	r.Helper()
-	d, err := r.Store.Document(r.Context(), documentKind, name)
+	d, err := store.ReadDocument(r.Context(), r.Store, documentKind, name)
 	if errors.Is(err, store.ErrNotFound) {
 		d, err = store.Document{Kind: documentKind, Name: name}, nil
 	}
@@ -494,7 +494,7 @@ func (r *rig) put(name, data string) {
 // kept expects what is stored of a topic.
 func (r *rig) kept(name, want string) {
 	r.Helper()
-	d, err := r.Store.Document(r.Context(), documentKind, name)
+	d, err := store.ReadDocument(r.Context(), r.Store, documentKind, name)
 	r.ok(err)
 	var got, wanted map[string]any
 	r.ok(json.Unmarshal(d.Data, &got))

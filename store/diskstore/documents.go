@@ -3,7 +3,6 @@ package diskstore
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -27,56 +26,54 @@ func parseDocument(kind, name string, value []byte) store.Document {
 	return d
 }
 
-// Document reads a document.
-func (s *Store) Document(ctx context.Context, kind, name string) (store.Document, error) {
-	v, err := s.view(ctx)
-	if err != nil {
-		return store.Document{}, err
-	}
-	defer v.close()
-	d, err := readDocument(v.snap, kind, name)
-	if err == nil && d.Version == 0 {
-		err = store.ErrNotFound
-	}
-	return d, err
-}
-
 func readDocument(r pebble.Reader, kind, name string) (store.Document, error) {
 	value, err := get(r, row(famDoc, kind, name))
 	return parseDocument(kind, name, value), err
 }
 
 // ListDocuments reads documents of a kind.
-func (s *Store) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+func (s *Store) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
 	v, err := s.view(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer v.close()
 	var docs []store.Document
-	p, bytes := prefix(famDoc, kind), 0
+	if q.Name != "" {
+		d, err := readDocument(v.snap, q.Kind, q.Name)
+		if err == nil && d.Version != 0 {
+			docs = append(docs, d)
+		}
+		return docs, err
+	}
+	p, bytes := prefix(famDoc, q.Kind), 0
 	from := p
-	if after != "" {
-		from = past(row(famDoc, kind, after))
+	if q.After != "" {
+		from = past(row(famDoc, q.Kind, q.After))
 	}
 	err = scan(v.snap, from, end(p), func(key, value []byte) bool {
-		if bytes += len(value) - versionSize; limit > 0 && len(docs) > 0 && bytes > store.BatchBytes {
+		if bytes += len(value) - versionSize; q.Limit > 0 && len(docs) > 0 && bytes > store.BatchBytes {
 			return false
 		}
-		docs = append(docs, parseDocument(kind, string(key[len(p):]), value))
-		return limit <= 0 || len(docs) < limit
+		docs = append(docs, parseDocument(q.Kind, string(key[len(p):]), value))
+		return q.Limit <= 0 || len(docs) < q.Limit
 	})
 	return docs, err
 }
 
-// PutDocuments writes documents.
+// PutDocuments writes and deletes documents.
 func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
 	versions := make([]uint64, len(docs))
 	err := s.change(ctx, true, func(t *txn) {
 		for i, d := range docs {
 			stored, err := readDocument(t.reader(), d.Kind, d.Name)
 			t.note(err)
-			if stored.Version == d.Version {
+			switch {
+			case stored.Version != d.Version:
+			case d.Deleted:
+				versions[i] = d.Version
+				t.delete(row(famDoc, d.Kind, d.Name))
+			default:
 				d.Version++
 				versions[i] = d.Version
 				t.set(row(famDoc, d.Kind, d.Name), documentRow(d))
@@ -87,22 +84,4 @@ func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint
 		return nil, err
 	}
 	return versions, nil
-}
-
-// DeleteDocument deletes a document.
-func (s *Store) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
-	var refused error
-	err := s.change(ctx, true, func(t *txn) {
-		stored, err := readDocument(t.reader(), kind, name)
-		t.note(err)
-		switch stored.Version {
-		case 0:
-			refused = store.ErrNotFound
-		case version:
-			t.delete(row(famDoc, kind, name))
-		default:
-			refused = store.ErrConflict
-		}
-	})
-	return errors.Join(err, refused)
 }

@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"math"
 	"slices"
@@ -15,6 +14,7 @@ import (
 // Documents are only in the ledger: they are few and seldom read.
 const (
 	sqlDocument       = "SELECT version, data FROM document WHERE kind = ? AND name = ?"
+	sqlNamedDocument  = "SELECT name, version, data FROM document WHERE kind = ? AND name = ?"
 	sqlListDocuments  = "SELECT name, version, data FROM document WHERE kind = ? AND name > ? ORDER BY name LIMIT ?"
 	sqlAddDocument    = "INSERT INTO document (kind, name, version, data) VALUES (?, ?, 1, ?) "
 	sqlChangeDocument = "UPDATE document SET version = version + 1, data = ? WHERE kind = ? AND name = ? AND version = ?"
@@ -22,30 +22,17 @@ const (
 	sqlDeleteDocument = "DELETE FROM document WHERE kind = ? AND name = ? AND version = ?"
 )
 
-// Document reads a document.
-func (s *Store) Document(ctx context.Context, kind, name string) (store.Document, error) {
-	if err := s.enter(); err != nil {
-		return store.Document{}, err
-	}
-	defer s.leave()
-	d := store.Document{Kind: kind, Name: name}
-	err := s.pools.read.QueryRowContext(ctx, s.st.bind(sqlDocument), kind, name).Scan(&d.Version, &d.Data)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return store.Document{}, store.ErrNotFound
-	case err != nil:
-		return store.Document{}, unavailable(err)
-	}
-	return d, nil
-}
-
 // ListDocuments reads documents of a kind.
-func (s *Store) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+func (s *Store) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
 	defer s.leave()
-	rows, err := s.pools.read.QueryContext(ctx, s.st.bind(sqlListDocuments), kind, after, cmp.Or(limit, math.MaxInt32))
+	text, args := sqlListDocuments, []any{q.Kind, q.After, cmp.Or(q.Limit, math.MaxInt32)}
+	if q.Name != "" {
+		text, args = sqlNamedDocument, []any{q.Kind, q.Name}
+	}
+	rows, err := s.pools.read.QueryContext(ctx, s.st.bind(text), args...)
 	if err != nil {
 		return nil, unavailable(err)
 	}
@@ -53,11 +40,11 @@ func (s *Store) ListDocuments(ctx context.Context, kind, after string, limit int
 	var docs []store.Document
 	bytes := 0
 	for rows.Next() {
-		d := store.Document{Kind: kind}
+		d := store.Document{Kind: q.Kind}
 		if err := rows.Scan(&d.Name, &d.Version, &d.Data); err != nil {
 			return nil, unavailable(err)
 		}
-		if bytes += len(d.Data); limit > 0 && bytes > store.BatchBytes && len(docs) > 0 {
+		if bytes += len(d.Data); q.Limit > 0 && bytes > store.BatchBytes && len(docs) > 0 {
 			break
 		}
 		docs = append(docs, d)
@@ -68,7 +55,7 @@ func (s *Store) ListDocuments(ctx context.Context, kind, after string, limit int
 	return docs, nil
 }
 
-// PutDocuments writes documents of a kind, durably, in transactions of a bounded size.
+// PutDocuments writes and deletes documents of a kind, durably, in transactions of a bounded size.
 func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
 	versions := make([]uint64, len(docs))
 	// Rows are locked in the order of their names, so two calls cannot wait for each other.
@@ -85,7 +72,11 @@ func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint
 				if err != nil {
 					return err
 				}
-				if changed {
+				switch {
+				case !changed:
+				case docs[i].Deleted:
+					versions[i] = docs[i].Version
+				default:
 					versions[i] = docs[i].Version + 1
 				}
 			}
@@ -103,6 +94,9 @@ func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint
 const maxDocuments = 500
 
 func (s *Store) putStatement(d *store.Document) (text string, args []any) {
+	if d.Deleted {
+		return sqlDeleteDocument, []any{d.Kind, d.Name, d.Version}
+	}
 	data := d.Data
 	if data == nil {
 		data = []byte{}
@@ -111,22 +105,6 @@ func (s *Store) putStatement(d *store.Document) (text string, args []any) {
 		return sqlAddDocument + s.st.keepOf("version"), []any{d.Kind, d.Name, data}
 	}
 	return sqlChangeDocument, []any{data, d.Kind, d.Name, d.Version}
-}
-
-// DeleteDocument deletes a document, durably.
-func (s *Store) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
-	deleted := false
-	err := s.changeDocuments(ctx, func(exec execute) (err error) {
-		deleted, err = exec(sqlDeleteDocument, []any{kind, name, version})
-		return err
-	})
-	if err != nil || deleted {
-		return err
-	}
-	if _, err := s.Document(ctx, kind, name); err != nil {
-		return err
-	}
-	return store.ErrConflict
 }
 
 // execute runs a statement and reports whether it changed a row.

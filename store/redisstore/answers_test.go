@@ -109,9 +109,9 @@ func TestWrongAnswers(t *testing.T) {
 		{"Purge", script(changeScript), list(), "0 results for", nil},
 		{"Purge", script(readScript), text("many"), "", nil},
 
-		{"Document", named("hget"), text("first\ndata"), "unreadable document", errDocument},
-		{"Document", named("hget"), text("1"), "unreadable document", errDocument},
-		{"Document", named("hget"), nothing, "", store.ErrNotFound},
+		{"ListDocuments of a name", named("hget"), text("first\ndata"), "unreadable document", errDocument},
+		{"ListDocuments of a name", named("hget"), text("1"), "unreadable document", errDocument},
+		{"ListDocuments of a name", named("hget"), nothing, "", store.ErrNotFound},
 		{"ListDocuments", named("hscan"), list(text("0"), list(text("name"), text("1"))), "unreadable document", errDocument},
 		{"Page of documents", named("hmget"), list(text("1")), "unreadable document", errDocument},
 		{"Page of documents", named("hmget"), list(), "0 values for 1 documents", nil},

@@ -20,16 +20,20 @@ var errDocument = errors.New("redisstore: unreadable document")
 // name -> "version\ndata".
 func (s *Store) docs(kind string) string { return s.shards[0].prefix + "docs:" + kind }
 
-// Document reads a document.
-func (s *Store) Document(ctx context.Context, kind, name string) (store.Document, error) {
+// document reads a document.
+func (s *Store) document(ctx context.Context, kind, name string) ([]store.Document, error) {
 	raw, err := s.db.HGet(ctx, s.docs(kind), name).Result()
 	if isNil(err) {
-		return store.Document{}, store.ErrNotFound
+		return nil, nil
 	}
 	if err != nil {
-		return store.Document{}, s.wrap(err)
+		return nil, s.wrap(err)
 	}
-	return decodeDocument(kind, name, raw)
+	d, err := decodeDocument(kind, name, raw)
+	if err != nil {
+		return nil, err
+	}
+	return []store.Document{d}, nil
 }
 
 // Documents of one command: Redis serves nobody else meanwhile. The first command asks for
@@ -47,10 +51,18 @@ func fitting(read, bytes int) int {
 }
 
 // ListDocuments reads documents of a kind.
-func (s *Store) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
-	if limit > 0 {
-		return s.pageOfDocuments(ctx, kind, after, limit)
+func (s *Store) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
+	switch {
+	case q.Name != "":
+		return s.document(ctx, q.Kind, q.Name)
+	case q.Limit > 0:
+		return s.pageOfDocuments(ctx, q.Kind, q.After, q.Limit)
 	}
+	return s.allDocuments(ctx, q.Kind, q.After)
+}
+
+// allDocuments reads all documents behind a name.
+func (s *Store) allDocuments(ctx context.Context, kind, after string) ([]store.Document, error) {
 	found := map[string]string{} // a scan may return a field twice
 	count, read, bytes := firstScanned, 0, 0
 	scan := func(cursor uint64) *redis.ScanCmd {
@@ -132,21 +144,7 @@ func decodeDocument(kind, name, raw string) (store.Document, error) {
 	return store.Document{Kind: kind, Name: name, Data: []byte(data), Version: version}, nil
 }
 
-// DeleteDocument deletes a document.
-func (s *Store) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
-	done, err := s.changeDocuments(ctx, []field{{s.docs(kind), name, headOfVersion(version), ""}})
-	switch {
-	case err != nil:
-		return err
-	case done[0] == fieldDiffers:
-		return store.ErrConflict
-	case done[0] == fieldKept:
-		return store.ErrNotFound
-	}
-	return nil
-}
-
-// PutDocuments writes documents of a kind.
+// PutDocuments writes and deletes documents of a kind.
 func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
 	versions := make([]uint64, 0, len(docs))
 	for len(docs) > 0 {
@@ -154,15 +152,21 @@ func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint
 		fields := make([]field, n)
 		for i, d := range docs[:n] {
 			fields[i] = field{s.docs(d.Kind), d.Name, headOfVersion(d.Version), headOfVersion(d.Version+1) + string(d.Data)}
+			if d.Deleted {
+				fields[i].now = ""
+			}
 		}
 		done, err := s.changeDocuments(ctx, fields)
 		if err != nil {
 			return nil, err
 		}
 		for i := range done {
-			version := uint64(0)
-			if done[i] != fieldDiffers {
-				version = docs[i].Version + 1
+			version := docs[i].Version + 1
+			switch {
+			case done[i] == fieldDiffers, docs[i].Deleted && done[i] == fieldKept:
+				version = 0
+			case docs[i].Deleted:
+				version--
 			}
 			versions = append(versions, version)
 		}

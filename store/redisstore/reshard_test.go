@@ -150,7 +150,7 @@ func (f *filled) holds(shards int) {
 	if diff := cmp.Diff(map[string]store.Limits{"waiting": {Paused: true, Capacity: 1000, Rate: 5}}, limits); diff != "" {
 		f.Errorf("limits (-want +got):\n%s", diff)
 	}
-	if doc, err := s.Document(ctx, "topic", "waiting"); err != nil || doc.Version != 1 {
+	if doc, err := store.ReadDocument(ctx, s, "topic", "waiting"); err != nil || doc.Version != 1 {
 		f.Errorf("document: %+v, %v", doc, err)
 	}
 	open, err := listing.Endpoints(ctx, s, store.EndpointQuery{States: []store.CircuitState{store.CircuitOpen}, Limit: 10})

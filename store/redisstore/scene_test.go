@@ -242,18 +242,20 @@ var calls = []call{
 	}},
 	{"Limits", func(ctx context.Context, sc *scene) error { return second(listing.Limits(ctx, sc.s)) }},
 	{"Purge", func(ctx context.Context, sc *scene) error { return second(sc.s.Purge(ctx, 10)) }},
-	{"Document", func(ctx context.Context, sc *scene) error {
-		return second(sc.s.Document(ctx, sc.forgotten.Kind, sc.forgotten.Name))
+	{"ListDocuments of a name", func(ctx context.Context, sc *scene) error {
+		return second(store.ReadDocument(ctx, sc.s, sc.forgotten.Kind, sc.forgotten.Name))
 	}},
-	{"ListDocuments", func(ctx context.Context, sc *scene) error { return second(sc.s.ListDocuments(ctx, "kind", "", 0)) }},
+	{"ListDocuments", func(ctx context.Context, sc *scene) error {
+		return second(sc.s.ListDocuments(ctx, store.DocumentQuery{Kind: "kind"}))
+	}},
 	{"Page of documents", func(ctx context.Context, sc *scene) error {
-		return second(sc.s.ListDocuments(ctx, sc.forgotten.Kind, "", 1))
+		return second(sc.s.ListDocuments(ctx, store.DocumentQuery{Kind: sc.forgotten.Kind, Limit: 1}))
 	}},
 	{"PutDocuments", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.PutDocuments(ctx, []store.Document{sc.document}))
 	}},
-	{"DeleteDocument", func(ctx context.Context, sc *scene) error {
-		return sc.s.DeleteDocument(ctx, sc.forgotten.Kind, sc.forgotten.Name, sc.forgotten.Version)
+	{"PutDocuments to delete", func(ctx context.Context, sc *scene) error {
+		return store.DeleteDocument(ctx, sc.s, sc.forgotten.Kind, sc.forgotten.Name, sc.forgotten.Version)
 	}},
 	{"Ping", func(ctx context.Context, sc *scene) error { return sc.s.Ping(ctx) }},
 	{"TryLock", func(ctx context.Context, sc *scene) error { return second(sc.s.Locker(1).TryLock(ctx, time.Hour)) }},
@@ -263,7 +265,7 @@ var calls = []call{
 
 // reads are the calls that leave a scene as it was.
 var reads = []string{
-	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Busiest topics", "Now", "DeadGroups", "Standings", "Backlogs", "Depth", "Document", "ListDocuments", "Page of documents", "Ping",
+	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Busiest topics", "Now", "DeadGroups", "Standings", "Backlogs", "Depth", "ListDocuments of a name", "ListDocuments", "Page of documents", "Ping",
 }
 
 // scenes gives a scene for each try of a call, a new one when the last was changed.

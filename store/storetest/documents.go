@@ -11,9 +11,9 @@ import (
 
 var documentCases = []testCase{
 	{name: "documents/are written, read, changed and deleted", options: Options{}, run: func(f *fixture) {
-		_, err := f.Document(f.ctx, "k", "a")
+		_, err := store.ReadDocument(f.ctx, f, "k", "a")
 		f.isError("Document", err, store.ErrNotFound)
-		docs, err := f.ListDocuments(f.ctx, "k", "", 0)
+		docs, err := f.ListDocuments(f.ctx, store.DocumentQuery{Kind: "k"})
 		f.noError("ListDocuments", err)
 		equal(f, "documents", docs, nil)
 
@@ -25,15 +25,15 @@ var documentCases = []testCase{
 		empty := f.putDocument(store.Document{Kind: "k", Name: "a"})
 		f.putDocument(store.Document{Kind: "other", Name: "a", Data: []byte("x")})
 
-		read, err := f.Document(f.ctx, "k", "b")
+		read, err := store.ReadDocument(f.ctx, f, "k", "b")
 		f.noError("Document", err)
 		equal(f, "document", read, second)
-		docs, err = f.ListDocuments(f.ctx, "k", "", 0)
+		docs, err = f.ListDocuments(f.ctx, store.DocumentQuery{Kind: "k"})
 		f.noError("ListDocuments", err)
 		equal(f, "documents by name", docs, []store.Document{empty, second})
 
-		f.noError("DeleteDocument", f.DeleteDocument(f.ctx, "k", "b", 2))
-		_, err = f.Document(f.ctx, "k", "b")
+		f.noError("DeleteDocument", store.DeleteDocument(f.ctx, f, "k", "b", 2))
+		_, err = store.ReadDocument(f.ctx, f, "k", "b")
 		f.isError("Document", err, store.ErrNotFound)
 		equal(f, "version of a new one", f.putDocument(store.Document{Kind: "k", Name: "b"}).Version, uint64(1))
 	}},
@@ -42,12 +42,12 @@ var documentCases = []testCase{
 		for _, version := range []uint64{0, 2} {
 			_, err := store.PutDocument(f.ctx, f, store.Document{Kind: "k", Name: "a", Data: []byte("2"), Version: version})
 			f.isError("PutDocument", err, store.ErrConflict)
-			f.isError("DeleteDocument", f.DeleteDocument(f.ctx, "k", "a", version), store.ErrConflict)
+			f.isError("DeleteDocument", store.DeleteDocument(f.ctx, f, "k", "a", version), store.ErrConflict)
 		}
 		_, err := store.PutDocument(f.ctx, f, store.Document{Kind: "k", Name: "missing", Version: 1})
 		f.isError("PutDocument", err, store.ErrConflict)
-		f.isError("DeleteDocument", f.DeleteDocument(f.ctx, "k", "missing", 1), store.ErrNotFound)
-		read, err := f.Document(f.ctx, "k", "a")
+		f.isError("DeleteDocument", store.DeleteDocument(f.ctx, f, "k", "missing", 1), store.ErrNotFound)
+		read, err := store.ReadDocument(f.ctx, f, "k", "a")
 		f.noError("Document", err)
 		equal(f, "document", read, d)
 	}},
@@ -66,17 +66,17 @@ var documentCases = []testCase{
 		versions, err := f.PutDocuments(f.ctx, docs)
 		f.noError("PutDocuments", err)
 		equal(f, "versions", versions[:5], []uint64{1, 2, 0, 0, 1})
-		all, err := f.ListDocuments(f.ctx, "k", "", 0)
+		all, err := f.ListDocuments(f.ctx, store.DocumentQuery{Kind: "k"})
 		f.noError("ListDocuments", err)
 		equal(f, "documents", len(all), 703)
 		equal(f, "the first", all[:3], []store.Document{a, {Kind: "k", Name: "b", Data: []byte("2"), Version: 2}, {Kind: "k", Name: "c", Data: []byte("new"), Version: 1}})
-		page, err := f.ListDocuments(f.ctx, "k", "b", 3)
+		page, err := f.ListDocuments(f.ctx, store.DocumentQuery{Kind: "k", After: "b", Limit: 3})
 		f.noError("ListDocuments of a page", err)
 		equal(f, "a page", page, all[2:5])
-		page, err = f.ListDocuments(f.ctx, "k", all[len(all)-2].Name, 3)
+		page, err = f.ListDocuments(f.ctx, store.DocumentQuery{Kind: "k", After: all[len(all)-2].Name, Limit: 3})
 		f.noError("ListDocuments of the last page", err)
 		equal(f, "the last page", page, all[len(all)-1:])
-		page, err = f.ListDocuments(f.ctx, "k", all[len(all)-1].Name, 3)
+		page, err = f.ListDocuments(f.ctx, store.DocumentQuery{Kind: "k", After: all[len(all)-1].Name, Limit: 3})
 		f.noError("ListDocuments behind the last", err)
 		equal(f, "behind the last", len(page), 0)
 		none, err := f.PutDocuments(f.ctx, nil)
@@ -89,7 +89,7 @@ var documentCases = []testCase{
 		}
 		var pages [][]string
 		for after := ""; ; {
-			page, err := f.ListDocuments(f.ctx, "k", after, 100)
+			page, err := f.ListDocuments(f.ctx, store.DocumentQuery{Kind: "k", After: after, Limit: 100})
 			f.noError("ListDocuments", err)
 			if len(page) == 0 {
 				break
@@ -101,7 +101,7 @@ var documentCases = []testCase{
 			pages, after = append(pages, names), names[len(names)-1]
 		}
 		equal(f, "pages", pages, [][]string{{"B", "a"}, {"b", "ä"}})
-		all, err := f.ListDocuments(f.ctx, "k", "a", 0)
+		all, err := f.ListDocuments(f.ctx, store.DocumentQuery{Kind: "k", After: "a"})
 		f.noError("ListDocuments", err)
 		equal(f, "all behind a", len(all), 2)
 	}},
@@ -109,10 +109,10 @@ var documentCases = []testCase{
 		data := []byte("abc")
 		stored := f.putDocument(store.Document{Kind: "k", Name: "a", Data: data})
 		data[0], stored.Data[1] = '!', '!'
-		read, err := f.Document(f.ctx, "k", "a")
+		read, err := store.ReadDocument(f.ctx, f, "k", "a")
 		f.noError("Document", err)
 		read.Data[2] = '!'
-		docs, err := f.ListDocuments(f.ctx, "k", "", 0)
+		docs, err := f.ListDocuments(f.ctx, store.DocumentQuery{Kind: "k"})
 		f.noError("ListDocuments", err)
 		equal(f, "data", string(docs[0].Data), "abc")
 	}},

@@ -96,7 +96,7 @@ type Document[T any] struct {
 // Get reads a document. The error is store.ErrNotFound, or Document.Err. With
 // store.ErrNotFound, the document is one that Put creates.
 func (c *Collection[T]) Get(ctx context.Context, name string) (Document[T], error) {
-	raw, err := c.o.Store.Document(ctx, c.o.Kind, name)
+	raw, err := store.ReadDocument(ctx, c.o.Store, c.o.Kind, name)
 	if err != nil {
 		return Document[T]{Name: name, Value: c.o.New(name)}, fmt.Errorf("read the %s %s: %w", c.o.Kind, name, c.missing(err))
 	}
@@ -171,7 +171,7 @@ func (c *Collection[T]) Page(ctx context.Context, after string, limit int) (page
 }
 
 func (c *Collection[T]) page(ctx context.Context, after string, limit int) ([]store.Document, error) {
-	raws, err := c.o.Store.ListDocuments(ctx, c.o.Kind, after, limit)
+	raws, err := c.o.Store.ListDocuments(ctx, store.DocumentQuery{Kind: c.o.Kind, After: after, Limit: limit})
 	if err != nil {
 		return nil, fmt.Errorf("list the documents %s: %w", c.o.Kind, err)
 	}
@@ -344,7 +344,7 @@ func (c *Collection[T]) replace(ctx context.Context, d *Document[T]) error {
 // store.ErrConflict if the stored version is another one, store.ErrNotFound if there is
 // none.
 func (c *Collection[T]) Delete(ctx context.Context, d *Document[T]) error {
-	if err := c.o.Store.DeleteDocument(ctx, c.o.Kind, d.Name, d.Version); err != nil {
+	if err := store.DeleteDocument(ctx, c.o.Store, c.o.Kind, d.Name, d.Version); err != nil {
 		return fmt.Errorf("delete the %s %s: %w", c.o.Kind, d.Name, c.missing(err))
 	}
 	return nil

@@ -28,14 +28,13 @@ type shared struct {
 	reads, lists, conflicts int
 }
 
-func (s *shared) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
-	s.lists++
-	return s.Store.ListDocuments(ctx, kind, after, limit)
-}
-
-func (s *shared) Document(ctx context.Context, kind, name string) (store.Document, error) {
-	s.reads++
-	return s.Store.Document(ctx, kind, name)
+func (s *shared) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
+	if q.Name != "" {
+		s.reads++
+	} else {
+		s.lists++
+	}
+	return s.Store.ListDocuments(ctx, q)
 }
 
 func (s *shared) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
@@ -231,7 +230,7 @@ func TestUnreadableDocumentsAreNotOverwritten(t *testing.T) {
 		if err := c.Put(t.Context(), &d); !errors.Is(err, store.ErrNewer) {
 			t.Errorf("%s: Put: %v", name, err)
 		}
-		if kept, err := s.Document(t.Context(), "note", name); err != nil || string(kept.Data) != data {
+		if kept, err := store.ReadDocument(t.Context(), s, "note", name); err != nil || string(kept.Data) != data {
 			t.Errorf("%s: %q, error %v", name, kept.Data, err)
 		}
 		if err := c.Remove(t.Context(), name, func(d *Document[note]) error { return d.Err }); !errors.Is(err, store.ErrNewer) {
@@ -274,7 +273,7 @@ func TestSealedDocuments(t *testing.T) {
 	if _, err := c.Update(t.Context(), "b", write("y")); !errors.Is(err, wrong) {
 		t.Errorf("overwritten: %v", err)
 	}
-	if raw, err := s.Document(t.Context(), "note", "b"); err != nil || raw.Version != 1 {
+	if raw, err := store.ReadDocument(t.Context(), s, "note", "b"); err != nil || raw.Version != 1 {
 		t.Errorf("%+v, error %v", raw, err)
 	}
 }

@@ -21,11 +21,11 @@ type shared struct {
 	reading, writing error
 }
 
-func (d *shared) Document(ctx context.Context, kind, name string) (store.Document, error) {
+func (d *shared) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
 	if d.reading != nil {
-		return store.Document{}, d.reading
+		return nil, d.reading
 	}
-	return d.Store.Document(ctx, kind, name)
+	return d.Store.ListDocuments(ctx, q)
 }
 
 func (d *shared) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
@@ -123,9 +123,9 @@ func TestLostLease(t *testing.T) {
 		a.wants(t, true)
 		pass(lasts / youngShare)
 		a.wants(t, true)
-		d, err := docs.Document(t.Context(), Kind, "digging")
+		d, err := store.ReadDocument(t.Context(), docs, Kind, "digging")
 		if err == nil {
-			err = docs.DeleteDocument(t.Context(), Kind, "digging", d.Version)
+			err = store.DeleteDocument(t.Context(), docs, Kind, "digging", d.Version)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -49,7 +49,7 @@ func Store(s store.Store, r prometheus.Registerer) (store.Store, error) {
 const (
 	measuredOps = `register update count get outlook names entries read figures
 		carry lock extend unlock claim settle set_circuit purge ping
-		document list_documents put_documents delete_document publish set_limits`
+		list_documents put_documents publish set_limits`
 	waitingOps = "pop listen"
 )
 
@@ -222,20 +222,12 @@ func (l *observedLocker) Unlock(ctx context.Context) error {
 	return measuredError(l.store, "unlock", func() error { return l.inner.Unlock(ctx) })
 }
 
-func (s *observed) Document(ctx context.Context, kind, name string) (store.Document, error) {
-	return measured(s, "document", func() (store.Document, error) { return s.inner.Document(ctx, kind, name) })
-}
-
-func (s *observed) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
-	return measured(s, "list_documents", func() ([]store.Document, error) { return s.inner.ListDocuments(ctx, kind, after, limit) })
+func (s *observed) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
+	return measured(s, "list_documents", func() ([]store.Document, error) { return s.inner.ListDocuments(ctx, q) })
 }
 
 func (s *observed) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
 	return measured(s, "put_documents", func() ([]uint64, error) { return s.inner.PutDocuments(ctx, docs) })
-}
-
-func (s *observed) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
-	return measuredError(s, "delete_document", func() error { return s.inner.DeleteDocument(ctx, kind, name, version) })
 }
 
 func (s *observed) SetLimits(ctx context.Context, topic string, l store.Limits) error {

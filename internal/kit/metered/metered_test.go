@@ -110,19 +110,13 @@ func (s *stub) SetCircuit(context.Context, string, store.CircuitState, time.Dura
 func (s *stub) Purge(_ context.Context, limit int) (int, error) { return limit, s.err }
 func (s *stub) Ping(context.Context) error                      { return s.err }
 
-func (s *stub) Document(_ context.Context, kind, name string) (store.Document, error) {
-	return store.Document{Kind: kind, Name: name}, s.err
-}
-
-func (s *stub) ListDocuments(_ context.Context, kind, _ string, _ int) ([]store.Document, error) {
-	return []store.Document{{Kind: kind}}, s.err
+func (s *stub) ListDocuments(_ context.Context, q store.DocumentQuery) ([]store.Document, error) {
+	return []store.Document{{Kind: q.Kind}}, s.err
 }
 
 func (s *stub) PutDocuments(_ context.Context, docs []store.Document) ([]uint64, error) {
 	return make([]uint64, len(docs)), s.err
 }
-
-func (s *stub) DeleteDocument(context.Context, string, string, uint64) error { return s.err }
 
 func (s *stub) Close() error {
 	s.closed = true
@@ -186,16 +180,12 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"set_circuit": func(ctx context.Context, s store.Store) (any, error) {
 		return nil, s.SetCircuit(ctx, "e", store.CircuitOpen, time.Second)
 	},
-	"purge":    func(ctx context.Context, s store.Store) (any, error) { return s.Purge(ctx, 500) },
-	"document": func(ctx context.Context, s store.Store) (any, error) { return s.Document(ctx, "k", "n") },
+	"purge": func(ctx context.Context, s store.Store) (any, error) { return s.Purge(ctx, 500) },
 	"list_documents": func(ctx context.Context, s store.Store) (any, error) {
-		return s.ListDocuments(ctx, "k", "", 0)
+		return s.ListDocuments(ctx, store.DocumentQuery{Kind: "k"})
 	},
 	"put_documents": func(ctx context.Context, s store.Store) (any, error) {
 		return s.PutDocuments(ctx, []store.Document{{Kind: "k", Name: "n"}})
-	},
-	"delete_document": func(ctx context.Context, s store.Store) (any, error) {
-		return nil, s.DeleteDocument(ctx, "k", "n", 1)
 	},
 	"ping": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Ping(ctx) },
 }

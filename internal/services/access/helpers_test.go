@@ -65,33 +65,23 @@ func (d *shared) put(name, data string) {
 	d.docs[name] = store.Document{Kind: documentKind, Name: name, Data: []byte(data), Version: d.docs[name].Version + 1}
 }
 
-func (d *shared) Document(_ context.Context, kind, name string) (store.Document, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.fail["Document"]; err != nil {
-		return store.Document{}, err
+func (d *shared) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
+	if q.Name != "" {
+		return d.document(q)
 	}
-	doc, ok := d.docs[name]
-	if !ok || kind != documentKind {
-		return store.Document{}, store.ErrNotFound
-	}
-	return doc, nil
-}
-
-func (d *shared) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
 	d.mu.Lock()
 	d.lists++
 	takes, err := d.takes, d.fail["ListDocuments"]
 	var found []store.Document
 	for _, doc := range d.docs {
-		if doc.Kind == kind && doc.Name > after {
+		if doc.Kind == q.Kind && doc.Name > q.After {
 			found = append(found, doc)
 		}
 	}
 	d.mu.Unlock()
 	slices.SortFunc(found, func(a, b store.Document) int { return strings.Compare(a.Name, b.Name) })
-	if limit > 0 {
-		found = found[:min(len(found), limit)]
+	if q.Limit > 0 {
+		found = found[:min(len(found), q.Limit)]
 	}
 	if takes > 0 {
 		if err := job.Sleep(ctx, job.SystemClock(), takes); err != nil {
@@ -101,34 +91,36 @@ func (d *shared) ListDocuments(ctx context.Context, kind, after string, limit in
 	return found, err
 }
 
+func (d *shared) document(q store.DocumentQuery) ([]store.Document, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	doc, ok := d.docs[q.Name]
+	if !ok || q.Kind != documentKind {
+		return nil, d.fail["Document"]
+	}
+	return []store.Document{doc}, d.fail["Document"]
+}
+
 func (d *shared) PutDocuments(_ context.Context, docs []store.Document) ([]uint64, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.fail["PutDocuments"]; err != nil {
+	doc, call := docs[0], "PutDocuments"
+	if doc.Deleted {
+		call = "DeleteDocument"
+	}
+	if err := d.fail[call]; err != nil {
 		return nil, err
 	}
-	doc := docs[0]
-	if d.docs[doc.Name].Version != doc.Version {
+	switch {
+	case d.docs[doc.Name].Version != doc.Version:
 		return []uint64{0}, nil
+	case doc.Deleted:
+		delete(d.docs, doc.Name)
+	default:
+		doc.Version++
+		d.docs[doc.Name] = doc
 	}
-	doc.Version++
-	d.docs[doc.Name] = doc
 	return []uint64{doc.Version}, nil
-}
-
-func (d *shared) DeleteDocument(_ context.Context, _, name string, version uint64) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if err := d.fail["DeleteDocument"]; err != nil {
-		return err
-	}
-	if doc, ok := d.docs[name]; !ok {
-		return store.ErrNotFound
-	} else if doc.Version != version {
-		return store.ErrConflict
-	}
-	delete(d.docs, name)
-	return nil
 }
 
 // lockedBuffer is a log that may be written and read at the same time.

@@ -396,7 +396,7 @@ func TestDeletedRule(t *testing.T) {
 		}
 		pass(round)
 		same(t, "webhooks", r.told(), []string{"down firing " + shop + " 1", "down resolved " + shop + " 1"})
-		docs, err := r.Store.ListDocuments(t.Context(), bookKind, "", 0)
+		docs, err := r.Store.ListDocuments(t.Context(), store.DocumentQuery{Kind: bookKind})
 		if err != nil || len(docs) > 0 {
 			t.Errorf("%d documents are left, error %v", len(docs), err)
 		}

@@ -154,11 +154,11 @@ func (l *link) PutDocuments(ctx context.Context, docs []store.Document) ([]uint6
 	return l.rig.PutDocuments(ctx, docs)
 }
 
-func (l *link) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
+func (l *link) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
 	if err := l.err("ListDocuments"); err != nil {
 		return nil, err
 	}
-	return l.rig.ListDocuments(ctx, kind, after, limit)
+	return l.rig.ListDocuments(ctx, q)
 }
 
 func (l *link) Figures(ctx context.Context, q store.FigureQuery) (store.Figures, error) {

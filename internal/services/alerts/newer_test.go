@@ -24,7 +24,7 @@ func TestUnreadableDocuments(t *testing.T) {
 			{Kind: ruleKind, Name: "new", Data: []byte(unreadable)},
 			{Kind: bookKind, Name: "newest", Data: []byte(`{"alerts":7,"notices":[]}`)},
 		} {
-			if old, err := r.Store.Document(t.Context(), d.Kind, d.Name); err == nil {
+			if old, err := store.ReadDocument(t.Context(), r.Store, d.Kind, d.Name); err == nil {
 				d.Version = old.Version
 			}
 			if _, err := store.PutDocument(t.Context(), r.Store, d); err != nil {
@@ -35,11 +35,11 @@ func TestUnreadableDocuments(t *testing.T) {
 		if _, _, err := a.Put(t.Context(), "new", Draft{Metric: "open_circuits"}); !errors.Is(err, store.ErrNewer) {
 			t.Errorf("it was written over: %v", err)
 		}
-		if d, err := r.Store.Document(t.Context(), ruleKind, "new"); err != nil || string(d.Data) != unreadable {
+		if d, err := store.ReadDocument(t.Context(), r.Store, ruleKind, "new"); err != nil || string(d.Data) != unreadable {
 			t.Errorf("%s, error %v", d.Data, err)
 		}
 		same(t, "alerts", a.alerts(), []string{"down firing " + shop + " 1", "new firing " + shop + " 1"})
-		if _, err := r.Store.Document(t.Context(), bookKind, "newest"); err != nil {
+		if _, err := store.ReadDocument(t.Context(), r.Store, bookKind, "newest"); err != nil {
 			t.Error(err)
 		}
 		if rules, err := a.Rules(t.Context()); err != nil || len(rules) != 1 {
@@ -58,7 +58,7 @@ func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 		a.rule("down", Draft{Metric: "open_circuits"})
 		add := func(kind, name, field string) {
 			t.Helper()
-			d, err := r.Store.Document(t.Context(), kind, name)
+			d, err := store.ReadDocument(t.Context(), r.Store, kind, name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -76,7 +76,7 @@ func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 		pass(2 * round)
 		same(t, "alerts", a.alerts(), []string{"down firing " + shop + " 1"})
 		for kind, want := range map[string]string{ruleKind: `"weight":7`, bookKind: `"silenced":7`} {
-			d, err := r.Store.Document(t.Context(), kind, "down")
+			d, err := store.ReadDocument(t.Context(), r.Store, kind, "down")
 			if err != nil || !strings.Contains(string(d.Data), want) || !strings.Contains(string(d.Data), "new.example") {
 				t.Errorf("%s: %s, error %v", kind, d.Data, err)
 			}

@@ -228,7 +228,7 @@ func TestDeadNodesAreTidiedUp(t *testing.T) {
 		b, stopB := start()
 		defer stopB()
 		names := func() int {
-			list, err := docs.ListDocuments(t.Context(), documentKind, "", 0)
+			list, err := docs.ListDocuments(t.Context(), store.DocumentQuery{Kind: documentKind})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,11 +263,11 @@ func TestPublishingFails(t *testing.T) {
 		}
 		docs.down.Store(false)
 		pass(t, publishEvery)
-		list, err := docs.ListDocuments(t.Context(), documentKind, "", 0)
+		list, err := docs.ListDocuments(t.Context(), store.DocumentQuery{Kind: documentKind})
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%d documents, %v", len(list), err)
 		}
-		if err := docs.DeleteDocument(t.Context(), documentKind, list[0].Name, list[0].Version); err != nil {
+		if err := store.DeleteDocument(t.Context(), docs, documentKind, list[0].Name, list[0].Version); err != nil {
 			t.Fatal(err)
 		}
 		attempt(a, job.OutcomeDelivered, at(0), 0)

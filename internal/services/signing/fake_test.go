@@ -64,70 +64,51 @@ func (d *documents) count() int {
 	return d.calls
 }
 
-func (d *documents) Document(ctx context.Context, kind, name string) (store.Document, error) {
-	if err := d.enter(ctx, "get", kind, name); err != nil {
-		return store.Document{}, err
+func (d *documents) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
+	call := "list"
+	if q.Name != "" {
+		call = "get"
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	doc, ok := d.docs[[2]string{kind, name}]
-	if !ok {
-		return store.Document{}, store.ErrNotFound
-	}
-	return doc, nil
-}
-
-func (d *documents) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
-	if err := d.enter(ctx, "list", kind, ""); err != nil {
+	if err := d.enter(ctx, call, q.Kind, q.Name); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var list []store.Document
 	for _, doc := range d.docs {
-		if doc.Kind == kind && doc.Name > after {
+		if doc.Kind == q.Kind && doc.Name > q.After && (q.Name == "" || q.Name == doc.Name) {
 			list = append(list, doc)
 		}
 	}
 	slices.SortFunc(list, func(a, b store.Document) int { return strings.Compare(a.Name, b.Name) })
-	if limit > 0 {
-		list = list[:min(len(list), limit)]
+	if q.Limit > 0 {
+		list = list[:min(len(list), q.Limit)]
 	}
 	return list, nil
 }
 
 func (d *documents) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
-	doc := docs[0]
-	if err := d.enter(ctx, "put", doc.Kind, doc.Name); err != nil {
+	doc, call := docs[0], "put"
+	if doc.Deleted {
+		call = "delete"
+	}
+	if err := d.enter(ctx, call, doc.Kind, doc.Name); err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := [2]string{doc.Kind, doc.Name}
-	if d.docs[key].Version != doc.Version {
+	switch {
+	case d.docs[key].Version != doc.Version:
 		return []uint64{0}, nil
+	case doc.Deleted:
+		delete(d.docs, key)
+	default:
+		doc.Version++
+		doc.Data = slices.Clone(doc.Data)
+		d.docs[key] = doc
 	}
-	doc.Version++
-	doc.Data = slices.Clone(doc.Data)
-	d.docs[key] = doc
 	return []uint64{doc.Version}, nil
-}
-
-func (d *documents) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
-	if err := d.enter(ctx, "delete", kind, name); err != nil {
-		return err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	key := [2]string{kind, name}
-	switch doc, ok := d.docs[key]; {
-	case !ok:
-		return store.ErrNotFound
-	case doc.Version != version:
-		return store.ErrConflict
-	}
-	delete(d.docs, key)
-	return nil
 }
 
 // lose forgets all documents.

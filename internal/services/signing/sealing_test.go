@@ -40,7 +40,7 @@ func TestEachSealingDiffers(t *testing.T) {
 		if _, err := nodes[0].Set(t.Context(), "t", secret, 0); err != nil {
 			t.Fatal(err)
 		}
-		d, err := docs.Document(t.Context(), kindTopic, "t")
+		d, err := store.ReadDocument(t.Context(), docs, kindTopic, "t")
 		if err != nil || seen[string(d.Data)] {
 			t.Errorf("%v; seen before: %s", err, d.Data)
 		}
@@ -71,7 +71,7 @@ func TestWrongMasterKey(t *testing.T) {
 	}
 	// The id in the message is the one that is looked for.
 	var box struct{ Key string }
-	d, err := docs.Document(t.Context(), kindTopic, "t")
+	d, err := store.ReadDocument(t.Context(), docs, kindTopic, "t")
 	if err != nil || json.Unmarshal(d.Data, &box) != nil || !strings.Contains(errSign.Error(), box.Key) {
 		t.Errorf("%v; want the id %q", errSign, box.Key)
 	}
@@ -157,7 +157,7 @@ func TestSwappedDocumentsAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	taken, err := docs.Document(t.Context(), kindTopic, a)
+	taken, err := store.ReadDocument(t.Context(), docs, kindTopic, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func FuzzStoredSecrets(f *testing.F) {
 	if _, err := k.EnsureDefault(f.Context(), ""); err != nil {
 		f.Fatal(err)
 	}
-	good, err := docs.Document(f.Context(), kindTopic, defaultName)
+	good, err := store.ReadDocument(f.Context(), docs, kindTopic, defaultName)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -217,15 +217,9 @@ func (k *link) Listen(ctx context.Context, channel string, receive func([]byte))
 	})
 }
 
-func (k *link) Document(ctx context.Context, kind, name string) (store.Document, error) {
-	return call(ctx, k, "Document "+kind+" "+name, func(ctx context.Context, s *recorder) (store.Document, error) {
-		return s.Document(ctx, kind, name)
-	})
-}
-
-func (k *link) ListDocuments(ctx context.Context, kind, after string, limit int) ([]store.Document, error) {
-	return call(ctx, k, "ListDocuments "+kind, func(ctx context.Context, s *recorder) ([]store.Document, error) {
-		return s.ListDocuments(ctx, kind, after, limit)
+func (k *link) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
+	return call(ctx, k, "ListDocuments "+q.Kind+" "+q.Name, func(ctx context.Context, s *recorder) ([]store.Document, error) {
+		return s.ListDocuments(ctx, q)
 	})
 }
 
@@ -233,13 +227,6 @@ func (k *link) PutDocuments(ctx context.Context, docs []store.Document) ([]uint6
 	return call(ctx, k, "PutDocuments "+docs[0].Kind+" "+docs[0].Name, func(ctx context.Context, s *recorder) ([]uint64, error) {
 		return s.PutDocuments(ctx, docs)
 	})
-}
-
-func (k *link) DeleteDocument(ctx context.Context, kind, name string, version uint64) error {
-	_, err := call(ctx, k, "DeleteDocument "+kind+" "+name, func(ctx context.Context, s *recorder) (bool, error) {
-		return true, s.DeleteDocument(ctx, kind, name, version)
-	})
-	return err
 }
 
 func (k *link) Shards() int { return k.life().store.Shards() }
