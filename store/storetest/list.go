@@ -146,7 +146,7 @@ func matching(jobs []job.Job, q store.Query) []job.Job {
 		return !strings.HasPrefix(j.ID, q.IDPrefix) || q.Topic != "" && j.Topic != q.Topic || len(q.States) > 0 && !slices.Contains(q.States, j.State) ||
 			q.BizKey != "" && j.Spec.BizKey != q.BizKey || q.Endpoint != "" && j.Lane().Endpoint != q.Endpoint ||
 			q.GroupID != "" && (j.Spec.Group == nil || !strings.HasPrefix(j.ID, q.GroupID+":")) ||
-			!q.Only.Has(j.Topic) || q.Priority != 0 && j.Spec.Priority.Number() != q.Priority ||
+			!q.Only.Has(j.Topic) || q.Dialect != "" && j.Spec.DialectName() != q.Dialect || q.Priority != 0 && j.Spec.Priority.Number() != q.Priority ||
 			q.Reason != "" && j.Reason != q.Reason || due < q.DueFrom || q.DueTo != 0 && due >= q.DueTo ||
 			slices.ContainsFunc(q.Labels, func(l job.Label) bool { return !slices.Contains(j.Spec.Labels, l) })
 	})
