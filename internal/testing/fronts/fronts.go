@@ -125,7 +125,8 @@ func (s *Server) Call(method, target string, h http.Header, body string) (int, [
 // Await returns the next delivery to a target that wanted accepts.
 func (s *Server) Await(target string, wanted func(Delivery) bool) Delivery {
 	s.T.Helper()
-	limit := time.After(patience)
+	limit := job.SystemClock().NewTimer(patience)
+	defer limit.Stop()
 	for {
 		if i := slices.IndexFunc(s.pending, func(d Delivery) bool { return d.URL.String() == target && wanted(d) }); i >= 0 {
 			d := s.pending[i]
@@ -135,7 +136,7 @@ func (s *Server) Await(target string, wanted func(Delivery) bool) Delivery {
 		select {
 		case d := <-s.Deliveries:
 			s.pending = append(s.pending, d)
-		case <-limit:
+		case <-limit.C():
 			s.T.Fatalf("nothing was delivered to %s", target)
 		}
 	}
