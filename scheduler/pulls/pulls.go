@@ -133,8 +133,8 @@ func (q *Queue) look(ctx context.Context, r Request) ([]Leased, error) {
 	select {
 	case q.looking <- struct{}{}:
 		defer func() { <-q.looking }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	case <-ctx.Done(): // as in Pull
+		return nil, nil
 	}
 	q.lines.looks(r.Topics)
 	var got []Leased
@@ -149,7 +149,7 @@ func (q *Queue) look(ctx context.Context, r Request) ([]Leased, error) {
 		more, then, err := q.lookAt(ctx, (first+i)%shards, r, r.Max-len(got))
 		if err != nil {
 			q.lines.looked(r.Topics, 0, false)
-			if len(got) > 0 {
+			if len(got) > 0 || ctx.Err() != nil {
 				break
 			}
 			return nil, err

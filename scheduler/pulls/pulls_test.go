@@ -21,6 +21,7 @@ import (
 type counting struct {
 	*diskstore.Store
 	calls atomic.Int64
+	hang  atomic.Bool
 	mute  bool // no message arrives
 }
 
@@ -33,6 +34,10 @@ func (c *counting) Listen(ctx context.Context, channel string, receive func([]by
 
 func (c *counting) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
 	c.calls.Add(1)
+	if c.hang.Load() {
+		<-ctx.Done()
+		return store.CarryResult{}, ctx.Err()
+	}
 	return c.Store.Carry(ctx, shard, o)
 }
 
@@ -127,6 +132,48 @@ func TestWaitingConsumers(t *testing.T) {
 }
 
 func everything(string) error { return nil }
+
+// A caller that leaves while its call waits for a place, or for the store, gets no jobs and no error.
+func TestCallersMayLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 1)
+		q := n.queues[0]
+		for name, begin := range map[string]func() (end func()){
+			"waiting for a place": func() func() {
+				for range cap(q.looking) {
+					q.looking <- struct{}{}
+				}
+				return func() {
+					for range cap(q.looking) {
+						<-q.looking
+					}
+				}
+			},
+			"reading": func() func() {
+				n.store.hang.Store(true)
+				return func() { n.store.hang.Store(false) }
+			},
+		} {
+			end := begin()
+			ctx, leave := context.WithCancel(t.Context())
+			type result struct {
+				got []Leased
+				err error
+			}
+			answer := make(chan result, 1)
+			go func() {
+				got, err := q.Pull(ctx, Request{Topics: []string{name}, Max: 1, Wait: time.Minute, Lease: time.Minute})
+				answer <- result{got, err}
+			}()
+			synctest.Wait()
+			leave()
+			if r := <-answer; len(r.got) > 0 || r.err != nil {
+				t.Errorf("%s: %v, %v", name, r.got, r.err)
+			}
+			end()
+		}
+	})
+}
 
 // A call that has left does not take the wake of another one with it.
 func TestWakesArePassedOn(t *testing.T) {
