@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -157,7 +158,7 @@ func (a *attack) run(t *testing.T, n *node, stored func() int) (most int) {
 	t.Cleanup(victims.Close)
 	callbacks := httptest.NewServer(http.HandlerFunc(failing))
 	t.Cleanup(callbacks.Close)
-	others := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	others := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	t.Cleanup(others.Close)
 	a.begin(t, n.base(), victims.URL, callbacks.URL)
 	var line bytes.Buffer
@@ -183,8 +184,11 @@ func (a *attack) run(t *testing.T, n *node, stored func() int) (most int) {
 // sizeOf is the size of the files in a directory.
 func sizeOf(t *testing.T, dir string) (size int) {
 	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil // the engine deletes files meanwhile
+		}
+		if err != nil || entry.IsDir() {
+			return err
 		}
 		if info, err := entry.Info(); err == nil {
 			size += int(info.Size())

@@ -55,7 +55,7 @@ func TestRunsOutliveTheirJobs(t *testing.T) {
 			_, err := m.RunNow(r.ctx, "s", "")
 			r.ok(err)
 			r.end(observed, status)
-			time.Sleep(time.Minute)
+			sleep(time.Minute)
 		}
 		cancelled, err := m.RunNow(r.ctx, "s", "")
 		r.ok(err)
@@ -65,7 +65,7 @@ func TestRunsOutliveTheirJobs(t *testing.T) {
 		runs, err := m.Runs(r.ctx, "s") // before they are written
 		r.ok(err)
 		h.write(r.ctx)
-		time.Sleep(48 * time.Hour)
+		sleep(48 * time.Hour)
 		_, err = r.store.Purge(r.ctx, 1000)
 		r.ok(err)
 		if _, err := r.jobs.Get(r.ctx, cancelled.Job.Key); !errors.Is(err, store.ErrNotFound) {

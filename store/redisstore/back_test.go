@@ -38,7 +38,7 @@ func step(t testing.TB, s *Store, by time.Duration) {
 	for _, sh := range s.shards {
 		_, err := s.askNow(ctx, sh) // it was right
 		check(err)
-		lanes, _, err := s.allNames(ctx, sh.lanesOf(""), 0)
+		lanes, err := s.allNames(ctx, sh.lanesOf(""), 0)
 		check(err)
 		zsets := []string{sh.lanes}
 		for _, lane := range lanes {

@@ -89,20 +89,19 @@ func (s *Store) names(ctx context.Context, of section, n int) ([]string, error) 
 	return names, nil
 }
 
-// allNames returns the names of a section, the first limit of them unless that is 0,
-// and whether there are more.
-func (s *Store) allNames(ctx context.Context, of section, limit int) (all []string, more bool, err error) {
+// allNames returns the names of a section, the first limit of them unless that is 0.
+func (s *Store) allNames(ctx context.Context, of section, limit int) (all []string, err error) {
 	for {
 		names, err := s.names(ctx, of, namesAtOnce)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		all = append(all, names...)
 		if limit > 0 && len(all) > limit {
-			return all[:limit], true, nil
+			return all[:limit], nil
 		}
 		if len(names) < namesAtOnce {
-			return all, false, nil
+			return all, nil
 		}
 		of = of.from(names[len(names)-1] + "\x00")
 	}
@@ -197,7 +196,7 @@ func (s *Store) lanesDue(ctx context.Context, sh *shard, q *store.NameQuery) ([]
 		if len(all) >= q.N {
 			break
 		}
-		names, _, err := s.allNames(ctx, of, q.N)
+		names, err := s.allNames(ctx, of, q.N)
 		if err != nil {
 			return nil, err
 		}

@@ -268,11 +268,11 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 // forget removes the entries of a job whose record w cannot be read, so that its key is
 // free. Its lane may be any lane of the topic.
 func (s *Store) forget(ctx context.Context, sh *shard, key job.Key, w raw) error {
-	lanes, _, err := s.allNames(ctx, sh.lanesOf(key.Topic), 0)
+	lanes, err := s.allNames(ctx, sh.lanesOf(key.Topic), 0)
 	if err != nil {
 		return err
 	}
-	groups, _, err := s.allNames(ctx, sh.deadsOf(key.Topic), 0)
+	groups, err := s.allNames(ctx, sh.deadsOf(key.Topic), 0)
 	if err != nil {
 		return err
 	}
