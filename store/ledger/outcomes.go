@@ -35,14 +35,15 @@ func (a *awaited) isIn(e *entry) bool {
 	return e != nil
 }
 
-// awaitedBy returns the outcomes that claims follow from.
+// awaitedBy returns the outcomes that claims follow from. A claim that ends before the job is sent,
+// such as that of a fetched job whose lease expired, waits for none: its release would forget why.
 func awaitedBy(claims []store.Claimed) (all []awaited) {
 	for i := range claims {
 		c := &claims[i]
 		switch {
 		case c.Job.Spec.Reports != "":
 			all = append(all, awaited{i, c.Job.Key, c.Job.UID, false, &c.Job})
-		case c.AfterUID != "":
+		case c.AfterUID != "" && c.Job.Before(c.From, c.Now) == nil:
 			all = append(all, awaited{i, c.After, c.AfterUID, true, &c.Job})
 		}
 	}
