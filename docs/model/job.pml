@@ -59,6 +59,7 @@
 #define REPLAY 9
 #define DISCARD 10
 #define REGISTER 11     /* not an event of the job: another job replaces it */
+#define FINISH 12
 
 /* MAY_MOVE(from, event, to): the table of docs/lifecycle.md, which scripts/model
  * writes into this file. */
@@ -525,6 +526,8 @@ inline decide() { /* the methods of job.Job, and Registration.Against */
 		:: next.lane = 0
 		:: next.lane = 1 /* another URL */
 		fi
+	:: command == FINISH && OPEN && shown != RUNNING ->
+		next.state = DELIVERED
 	:: command == REPLAY && (ENDED || OPEN && BUT(REPLAYED_EARLY)) ->
 		next.state = WAITING;
 		next.cancel = false;
@@ -576,6 +579,7 @@ end:	atomic { commands > 0 -> commands-- };
 			:: command != NONE /* again */
 			:: command == NONE -> command = CANCEL
 			:: command == NONE -> command = RESCHEDULE
+			:: command == NONE -> command = FINISH
 			:: command == NONE -> command = REPLAY
 			:: command == NONE -> command = DISCARD
 			:: command == NONE -> command = REGISTER
