@@ -105,7 +105,7 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 		Options: Options{
 			Pulls: a.newPulls(), Restoring: a.restoring, Signing: a.signing, Events: faultyEvents{a.events, a.faults},
 		},
-		serverOptions: serverOptions{Logger: slog.New(slog.DiscardHandler)},
+		serverOptions: serverOptions{Logger: slog.New(slog.DiscardHandler), RequestTimeout: time.Minute}, // on a busy machine, 10 s were not enough
 		jobsOptions:   jobsOptions{Recent: a.recent, Endpoints: a.endpoints, Topics: settings, Policy: retrypolicy.Default()},
 		Store:         a.faults, Clock: clock,
 	}

@@ -35,7 +35,7 @@ type rig struct {
 	mu    sync.Mutex
 	fail  map[string]error // by call
 	sets  int
-	lists int
+	lists int // of more than one document
 	// before is called once, before a document is written, between once, after
 	// documents or limits have been read, and setting once, before limits are set.
 	before, between, setting func()
@@ -81,9 +81,11 @@ func (r *rig) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store
 	if err := r.failing("ListDocuments"); err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	r.lists++
-	r.mu.Unlock()
+	if q.Name == "" {
+		r.mu.Lock()
+		r.lists++
+		r.mu.Unlock()
+	}
 	defer r.read()
 	return r.Store.ListDocuments(ctx, q)
 }
