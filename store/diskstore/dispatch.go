@@ -36,8 +36,7 @@ func (s *Store) Pop(ctx context.Context, _, limit int, wait time.Duration) ([]st
 func (s *Store) popReady(ctx context.Context, limit int) (hints []store.Hint, pushed <-chan struct{}, err error) {
 	err = s.locked(ctx, func(job.Instant) {
 		if n := min(limit, len(s.ready)); n > 0 {
-			hints = slices.Clone(s.ready[:n])
-			s.ready = slices.Delete(s.ready, 0, n)
+			hints, s.ready = s.ready[:n:n], s.ready[n:]
 			return
 		}
 		if s.pushed == nil {
