@@ -417,15 +417,14 @@ type Settlement struct {
 	Snoozes       int
 	ExpiredLeases int
 	// Attempt is appended to the log; the store fills in its NextAt.
-	Attempt    *Attempt
-	Indexes    Indexes     // for stores that delete the job at once
-	OrderKey   string      // the job's
-	Occurrence *Occurrence // that made the job, nil: none did
+	Attempt  *Attempt
+	Indexes  Indexes // for stores that delete the job at once
+	OrderKey string  // the job's
 	// Keep: a store without retention must not delete the job at once; see KeepOccurrence.
 	Keep bool
 
-	// Job is the claimed job if it may have successors, otherwise nil. Claimed is it always, for
-	// observers.
+	// Job is the claimed job if it may have successors, otherwise nil. Claimed is always that job,
+	// for observers, and nil if the settlement extends a lease.
 	Job, Claimed *Job
 	// Response is the body that answered Attempt, for callbacks.
 	Response *Response
@@ -508,7 +507,7 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 	s := Settlement{
 		Key: j.Key, Lane: j.Lane(), Token: j.Token, CreatedAt: j.CreatedAt, Due: j.AttemptDue(), Indexes: j.Indexes(), OrderKey: j.Spec.OrderKey,
 		Attempts: j.Attempts, Snoozes: j.Snoozes, Attempt: o.Attempt,
-		IfCancelled: Cancelled, Keep: j.Spec.KeepsEnd(), Occurrence: j.Spec.Occurrence, Claimed: j,
+		IfCancelled: Cancelled, Keep: j.Spec.KeepsEnd(), Claimed: j,
 	}
 	if j.Spec.Callbacks != nil || o.Again != nil {
 		s.Job, s.Response, s.Again = j, o.Response, o.Again

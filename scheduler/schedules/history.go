@@ -91,10 +91,10 @@ func (h *History) Subscriber() feed.Subscriber {
 
 func (h *History) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
 	for s, r := range outcomes {
-		if s.Occurrence == nil || !r.To.Final() {
+		if s.Claimed == nil || s.Claimed.Spec.Occurrence == nil || !r.To.Final() {
 			continue
 		}
-		run := Run{Occurrence: *s.Occurrence, Key: s.Key, UID: r.UID, State: r.To, Reason: r.Reason, Attempts: s.Attempts, Ended: r.EndedAt}
+		run := Run{Occurrence: *s.Claimed.Spec.Occurrence, Key: s.Key, UID: r.UID, State: r.To, Reason: r.Reason, Attempts: s.Attempts, Ended: r.EndedAt}
 		run.of(s.Attempt)
 		h.note(run)
 	}
