@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"net"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/e2e/receiver"
 	"github.com/duehook/duehook/internal/testing/testenv"
@@ -31,6 +34,7 @@ func TestSentinelUnderLoad(t *testing.T) {
 	at := 1 + takeover(t, &c, "master killed", trickle, nodes, servers[1:], master.Kill)
 	frozen := servers[at]
 	follow(t, master, frozen)
+	awaitAgreement(t, sentinels, frozen)
 	takeover(t, &c, "master frozen", trickle, nodes, without(servers, frozen), frozen.Pause)
 	c.during("old master awake", false, func() {
 		frozen.Resume()
@@ -53,6 +57,26 @@ func follow(t *testing.T, s, master *testenv.Redis) {
 	testenv.WithArgs("--replicaof", host, port)(s)
 	s.Start()
 	awaitReplica(t, s)
+}
+
+// awaitAgreement waits until all sentinels know a master, and two replicas that can follow it. On a
+// busy machine they may still be about to elect another one, which lacks what this one's replicas
+// confirm.
+func awaitAgreement(t *testing.T, sentinels []*testenv.Redis, master *testenv.Redis) {
+	t.Helper()
+	for _, s := range sentinels {
+		c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr(), PoolSize: 1})
+		t.Cleanup(func() { _ = c.Close() })
+		testenv.Eventually(t, takeoverLimit, func() bool {
+			known, err := c.Master(t.Context(), "main").Result()
+			if err != nil || known["flags"] != "master" || net.JoinHostPort(known["ip"], known["port"]) != master.Addr() {
+				return false
+			}
+			replicas, err := c.Replicas(t.Context(), "main").Result()
+			able := slices.DeleteFunc(replicas, func(r map[string]string) bool { return r["flags"] != "slave" })
+			return err == nil && len(able) == 2
+		}, "the sentinels agree")
+	}
 }
 
 func without(servers []*testenv.Redis, one *testenv.Redis) []*testenv.Redis {
