@@ -145,5 +145,5 @@ test('a key that may only read sees members, and no actions', async () => {
   await row('mail', '/mail');
   assert.equal(await link('Edit').count(), 0);
   assert.equal(await button('Delete').count(), 0);
-  await page.unroute('**/v1/whoami');
+  await page.unrouteAll({ behavior: 'wait' });
 });

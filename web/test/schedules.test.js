@@ -24,7 +24,7 @@ test('pages of schedules load when first shown, also after a failed attempt', as
   await page.route(pages, (route) => (refused++ ? route.continue() : route.fulfill({ status: 503, body: '' })));
   await page.getByRole('link', { name: 'Schedules' }).click();
   await page.getByRole('heading', { name: 'Schedules' }).waitFor();
-  await page.unroute(pages);
+  await page.unrouteAll({ behavior: 'wait' });
   assert.ok(refused >= 2);
   assert.equal(await page.title(), 'Schedules · duehook');
 });
