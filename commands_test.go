@@ -90,7 +90,7 @@ func (u *user) runWith(code int, stdin string, args []string, want ...string) st
 func TestCommandsOnJobs(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.run(cli.ExitOK, "send "+u.receiver+"/ok --id a --topic t --wait --header x-tenant:acme --label shop:7 --body {\"n\":1}", "t/a  delivered")
+	u.run(cli.ExitOK, "send "+u.receiver+"/ok --id a --topic t --wait --header x-tenant:acme --label shop=7 --label env:a=b --body {\"n\":1}", "t/a  delivered")
 	if got := string(*u.last.Load()); !strings.Contains(got, "X-Tenant: acme") || !strings.HasSuffix(got, `{"n":1}`) {
 		t.Errorf("the receiver got %s", got)
 	}
@@ -100,7 +100,7 @@ func TestCommandsOnJobs(t *testing.T) {
 	u.run(cli.ExitOK, "explain t/b", "t/b  dead")
 	u.run(cli.ExitOK, "dead", "retry_limit", u.receiver)
 	u.run(cli.ExitOK, "ls state:dead", "t/b")
-	u.run(cli.ExitOK, "ls labels:shop:7", "t/a")
+	u.run(cli.ExitOK, "ls labels:shop:7 labels:env:a=b", "t/a")
 	u.run(cli.ExitRefused, "cancel t/b", "duehook discard t/b")
 	u.run(cli.ExitOK, "replay t/b --in 1h", "waiting, due in ")
 	u.run(cli.ExitOK, "reschedule t/b --in 2h", "waiting, due in ")
@@ -120,17 +120,33 @@ func TestExitCodesOfCalls(t *testing.T) {
 	u.run(cli.ExitMissing, "get t/none", "duehook: ")
 	u.run(cli.ExitMissing, "topic get none")
 	u.run(cli.ExitUsage, "get t", "write topic/id")
-	u.run(cli.ExitUsage, "get", "duehook get TOPIC/ID")
+	u.run(cli.ExitUsage, "get", "duehook get TOPIC/ID", "See duehook help get.")
+	u.run(cli.ExitUsage, "schedule list", `unknown command "list": write duehook schedule and one of`, "preview")
+	u.run(cli.ExitUsage, "completion tcsh", "bash, fish")
 	u.run(cli.ExitUsage, "send", "name either a URL or a group")
 	u.run(cli.ExitUsage, "send http://a.example --in soon", "--in")
 	u.run(cli.ExitUsage, "send http://a.example --colour red", "unknown flag")
 	u.run(cli.ExitUsage, "ls foo:bar", "no word of a search")
 	u.run(cli.ExitRefused, "send http://169.254.169.254/ --id x")
-	u.run(cli.ExitUnavailable, "--url http://127.0.0.1:1 get t/a", "cannot be reached")
-	var problem struct{ Code string }
-	_, _, stderr := result(t, program(t, u.environ, "get", "t/none", "--json"))
-	if err := json.Unmarshal([]byte(stderr), &problem); err != nil || problem.Code != "job_not_found" {
-		t.Errorf("with --json the error is %s", stderr)
+	u.run(cli.ExitUnavailable, "--url http://127.0.0.1:1 get t/a", "cannot be reached", "start one with duehook serve")
+	for _, tc := range []struct {
+		args, code string
+		exit       int
+	}{
+		{"get t/none", "job_not_found", cli.ExitMissing},
+		{"get t", "usage", cli.ExitUsage},
+		{"send --limit 0 --wait " + u.receiver + "/bad", "not_delivered", cli.ExitRefused},
+		{"ls --url http://127.0.0.1:1", "unreachable", cli.ExitUnavailable},
+		{"doctor --redis-url redis://127.0.0.1:1", "unchecked", cli.ExitUnavailable},
+	} {
+		var problem struct{ Code, Detail string }
+		exit, _, stderr := result(t, program(t, u.environ, strings.Fields(tc.args+" --json")...))
+		if err := json.Unmarshal([]byte(stderr), &problem); err != nil || problem.Code != tc.code || problem.Detail == "" || exit != tc.exit {
+			t.Errorf("duehook %s --json: exit code %d, want %d; error %s", tc.args, exit, tc.exit, stderr)
+		}
+	}
+	if stdout := u.run(cli.ExitUnavailable, "ls --url http://127.0.0.1:1"); stdout != "" {
+		t.Errorf("an error, and yet this on stdout: %s", stdout)
 	}
 }
 

@@ -57,14 +57,21 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
 	stop()
-	os.Exit(exitCode(err, slices.Contains(os.Args[1:], "--json"), os.Stderr))
+	os.Exit(cli.ExitCode(err, slices.Contains(os.Args[1:], "--json"), os.Stderr))
 }
 
 // run runs the command that args name.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
 	root := commands(environ, stdout, stderr)
 	root.SetArgs(args)
-	return root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	if wrong, ok := errors.AsType[*config.UsageError](err); ok {
+		err = &cli.UsageError{Message: wrong.Error()}
+	}
+	if usage, ok := errors.AsType[*cli.UsageError](err); ok {
+		_, usage.Command, _ = strings.Cut(cmd.CommandPath(), " ")
+	}
+	return err
 }
 
 // commands are all commands.
@@ -96,6 +103,10 @@ func commands(environ []string, stdout, stderr io.Writer) *cobra.Command {
 		Clock: job.SystemClock(), In: os.Stdin, Out: stdout, Err: stderr, Environ: environ, ConfigDir: configDir, Version: v,
 		Interactive: node.IsTerminal(stderr) && node.IsTerminal(os.Stdin),
 	})...)
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil { // without this, it takes a wrong shell for a call for help
+		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &cli.UsageError{Message: err.Error()} })
 	refuseArguments(root)
 	return root
@@ -120,6 +131,13 @@ func refuseArguments(cmd *cobra.Command) {
 			err := check(cmd, args)
 			if err == nil || errors.As(err, new(*cli.UsageError)) || errors.As(err, new(*config.UsageError)) {
 				return err
+			}
+			if cmd.HasSubCommands() {
+				var names []string
+				for _, sub := range cmd.Commands() {
+					names = append(names, sub.Name())
+				}
+				return &cli.UsageError{Message: fmt.Sprintf("unknown command %q: write %s and one of %s", args[0], cmd.CommandPath(), strings.Join(names, ", "))}
 			}
 			return &cli.UsageError{Message: fmt.Sprintf("%v: the command is %s", err, cmd.UseLine())}
 		}
@@ -201,7 +219,7 @@ func doctor(environ []string, stdout io.Writer) *cobra.Command {
 		}
 		switch wrong, missing := count[node.FoundProblem], count[node.FoundUnreachable]; {
 		case missing > 0:
-			return &uncheckedError{fmt.Errorf("%d servers cannot be reached, and %d problems were found", missing, wrong)}
+			return &cli.UncheckedError{Cause: fmt.Errorf("%d servers cannot be reached, and %d problems were found", missing, wrong)}
 		case wrong > 0:
 			return fmt.Errorf("%d problems were found", wrong)
 		}
@@ -214,17 +232,11 @@ func doctor(environ []string, stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// uncheckedError reports why something could not be examined.
-type uncheckedError struct{ cause error }
-
-func (e *uncheckedError) Error() string { return e.cause.Error() }
-func (e *uncheckedError) Unwrap() error { return e.cause }
-
 func verifyLedger(ctx context.Context, c *config.Config, stdout io.Writer) error {
 	n, err := node.VerifyLedger(ctx, c, stdout)
 	switch {
 	case err != nil:
-		return &uncheckedError{fmt.Errorf("could not verify: %w", err)}
+		return &cli.UncheckedError{Cause: fmt.Errorf("could not verify: %w", err)}
 	case n > 0:
 		return fmt.Errorf("%d differences between the ledger and the store", n)
 	}
@@ -331,21 +343,4 @@ func runDemo(ctx context.Context, stdout io.Writer) error {
 		o.Color, o.Pause = os.Getenv("NO_COLOR") == "", demoPause
 	}
 	return demo.Run(ctx, o)
-}
-
-// exitCode prints an error and returns the exit code for it.
-func exitCode(err error, jsonOutput bool, stderr io.Writer) int {
-	wrong, isUsage := errors.AsType[*config.UsageError](err)
-	switch {
-	case isUsage:
-		err = &cli.UsageError{Message: wrong.Error()}
-	case errors.As(err, new(*uncheckedError)):
-		_, _ = fmt.Fprintf(stderr, "duehook: %v\n", err)
-		return cli.ExitUnavailable
-	}
-	code := cli.ExitCode(err, jsonOutput, stderr)
-	if code == cli.ExitUsage {
-		_, _ = fmt.Fprintln(stderr, "See duehook help.")
-	}
-	return code
 }

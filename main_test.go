@@ -107,7 +107,7 @@ func TestExitCodes(t *testing.T) {
 		{name: "flag before the command", args: []string{"--adr=:1", "serve"}, code: 2, stderr: "did you mean --addr?"},
 		{name: "unknown flag", args: []string{"serve", "--adr=:1"}, code: 2, stderr: "did you mean --addr?"},
 		{name: "argument of demo", args: []string{"demo", "fast"}, code: 2, stderr: "duehook demo"},
-		{name: "argument of version", args: []string{"version", "--json"}, code: 2, stderr: "unknown flag: --json"},
+		{name: "argument of version", args: []string{"version", "--long"}, code: 2, stderr: "See duehook help version."},
 		{name: "unknown variable", args: []string{"serve"}, environ: []string{"DUEHOOK_FOO=1"}, code: 2, stderr: "unknown setting DUEHOOK_FOO"},
 		{name: "lease too short", args: []string{"serve", "--lease=10s"}, code: 2, stderr: "--lease 10s is too short"},
 		{name: "file missing", args: []string{"config", "--config=none.yaml"}, code: 2, stderr: "none.yaml"},
@@ -120,7 +120,7 @@ func TestExitCodes(t *testing.T) {
 			if code != tc.code || !strings.Contains(stdout, tc.stdout) || !strings.Contains(stderr, tc.stderr) {
 				t.Errorf("code %d, want %d\nstdout lacks %q or stderr %q:\n%s\n%s", code, tc.code, tc.stdout, tc.stderr, stdout, stderr)
 			}
-			if code == 2 && !strings.Contains(stderr, "See duehook help.") {
+			if code == 2 && !strings.Contains(stderr, "See duehook help") {
 				t.Errorf("no hint at the help: %s", stderr)
 			}
 			if code != 0 && stdout != "" {

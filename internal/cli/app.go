@@ -56,11 +56,22 @@ type app struct {
 }
 
 // UsageError is a command line that cannot be run.
-type UsageError struct{ Message string }
+type UsageError struct {
+	Message string
+	Command string // whose help to read, such as "schedule put"; empty for that of all commands
+}
 
 func (e *UsageError) Error() string { return e.Message }
 
-func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
+func usagef(format string, args ...any) error {
+	return &UsageError{Message: fmt.Sprintf(format, args...)}
+}
+
+// UncheckedError reports why something could not be examined.
+type UncheckedError struct{ Cause error }
+
+func (e *UncheckedError) Error() string { return e.Cause.Error() }
+func (e *UncheckedError) Unwrap() error { return e.Cause }
 
 // outcomeError is a job that ended otherwise than delivered.
 type outcomeError struct{ message string }
@@ -183,28 +194,48 @@ func (t *teeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// ExitCode prints an error and returns the exit code for it.
+// ExitCode prints an error and returns the exit code for it. JSON is the problem document of the
+// server, or one with the code of what went wrong on this side.
 func ExitCode(err error, jsonOutput bool, w io.Writer) int {
 	if err == nil {
 		return ExitOK
 	}
+	exit, code, message := ExitRefused, "failed", err.Error()
 	refused, isRefusal := errors.AsType[*client.Error](err)
-	if isRefusal && jsonOutput && refused.Document != nil {
-		var line bytes.Buffer
-		_ = json.Compact(&line, refused.Document)
-		_, _ = fmt.Fprintln(w, line.String())
-	} else {
-		_, _ = fmt.Fprintf(w, "duehook: %v\n", err)
-	}
+	usage, isUsage := errors.AsType[*UsageError](err)
 	switch {
-	case errors.As(err, new(*UsageError)):
-		return ExitUsage
-	case errors.Is(err, client.ErrUnreachable), isRefusal && refused.Status >= 500:
-		return ExitUnavailable
+	case isUsage:
+		exit, code = ExitUsage, "usage"
+		if !jsonOutput {
+			message += "\nSee " + strings.TrimSpace("duehook help "+usage.Command) + "."
+		}
+	case errors.Is(err, client.ErrUnreachable):
+		exit, code = ExitUnavailable, "unreachable"
+		message += "; name the server with --url, DUEHOOK_URL or a context, or start one with duehook serve"
+	case errors.As(err, new(*UncheckedError)):
+		exit, code = ExitUnavailable, "unchecked"
+	case errors.As(err, new(*outcomeError)):
+		code = "not_delivered"
+	case isRefusal && refused.Status >= 500:
+		exit = ExitUnavailable
 	case isRefusal && refused.Status == http.StatusNotFound:
-		return ExitMissing
+		exit = ExitMissing
 	}
-	return ExitRefused
+	if !jsonOutput {
+		_, _ = fmt.Fprintln(w, "duehook: "+message)
+		return exit
+	}
+	var document json.RawMessage
+	if isRefusal {
+		document = refused.Document
+	}
+	if document == nil {
+		document, _ = json.Marshal(map[string]string{"code": code, "detail": message}) // strings
+	}
+	var line bytes.Buffer
+	_ = json.Compact(&line, document)
+	_, _ = fmt.Fprintln(w, line.String())
+	return exit
 }
 
 // address reads T/ID.

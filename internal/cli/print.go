@@ -54,7 +54,9 @@ func table[T any](a *app, entries iter.Seq2[T, error], limit int, header string,
 	at := 0
 	for entry, err := range entries {
 		if err != nil {
-			_ = w.Flush()
+			if n > 0 {
+				_ = w.Flush()
+			}
 			return err
 		}
 		if n == limit {

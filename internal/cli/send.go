@@ -47,7 +47,7 @@ func (a *app) send() *cobra.Command {
 	f.StringVar(&d.r.ContentType, "content-type", "", "content type of the body")
 	f.StringVar(&d.r.Method, "method", "", "POST, PUT, PATCH, GET or DELETE (default POST)")
 	f.StringArrayVar(&d.headers, "header", nil, "header of the delivery, as name:value; repeatable")
-	f.StringArrayVar(&d.labels, "label", nil, "label to search by, as key:value; repeatable")
+	f.StringArrayVar(&d.labels, "label", nil, "label to search by, as key=value; repeatable")
 	f.StringVar(&d.r.BizKey, "biz-key", "", "business key to search by")
 	f.StringVar(&d.r.OrderKey, "order-key", "", "jobs with the same key are delivered one at a time")
 	f.StringVar(&d.r.Group, "group", "", "register a job for each member of this group, instead of URL")
@@ -88,10 +88,10 @@ func (a *app) complete(d *draft) error {
 		return usagef("--wait follows one job; a group makes several. List them with duehook ls group_id:ID")
 	}
 	var err error
-	if r.Headers, err = pairs("--header", d.headers); err != nil {
+	if r.Headers, err = pairs("--header", ":", d.headers); err != nil {
 		return err
 	}
-	if r.Labels, err = pairs("--label", d.labels); err != nil {
+	if r.Labels, err = pairs("--label", "=:", d.labels); err != nil {
 		return err
 	}
 	if err := d.times(); err != nil {
@@ -157,17 +157,18 @@ func duration(flag, text string, to *client.Duration, list *[]client.Duration) e
 	return nil
 }
 
-func pairs(flag string, from []string) (map[string]string, error) {
+// pairs reads names and values. The first of the separators is the one to recommend.
+func pairs(flag, separators string, from []string) (map[string]string, error) {
 	if len(from) == 0 {
 		return nil, nil
 	}
 	to := map[string]string{}
 	for _, pair := range from {
-		name, value, ok := strings.Cut(pair, ":")
-		if !ok {
-			return nil, usagef("%s %q: write name:value", flag, pair)
+		at := strings.IndexAny(pair, separators)
+		if at < 0 {
+			return nil, usagef("%s %q: write name%cvalue", flag, pair, separators[0])
 		}
-		to[strings.TrimSpace(name)] = strings.TrimSpace(value)
+		to[strings.TrimSpace(pair[:at])] = strings.TrimSpace(pair[at+1:])
 	}
 	return to, nil
 }
