@@ -76,7 +76,8 @@ type Registrar interface {
 	// result if the job was not modified concurrently. Otherwise it starts over, a bounded
 	// number of times; then it returns ErrConflict. An error of change stores nothing;
 	// Update returns it with the job as stored. Update adds one to Version, and moves the
-	// job to the bucket or list of its new state and lane, due at job.WakeAt.
+	// job to the bucket or list of its new state and lane, due at job.WakeAt. It returns when
+	// the change is durable, see Unacknowledged.
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 	// Count adds to the count of a job, as job.Tally decides, and makes the job due if the
 	// count reaches the target. Errors: ErrNotFound, or those of job.Tally. A repetition

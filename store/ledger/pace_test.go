@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,61 @@ func TestCallbacksOfFailuresWithoutTheLedger(t *testing.T) {
 		newer := r.Job(c.Job.CallbackID(job.CallbackAttemptFailed, 3))
 		equal(t, "the newest callback", newer.State, job.Waiting)
 		up()
+		r.agree()
+	})(t)
+}
+
+// The rounds of a loop go on while the ledger cannot be written. The callback of a round withdraws
+// that of an earlier one.
+func TestRoundsOfALoopWithoutTheLedger(t *testing.T) {
+	onServers(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.Add(reported("a"))
+		c := r.takeOf("a")
+		up := r.down()
+		var callbacks []string
+		for round := range job.RoundCallbacks + 2 {
+			if round > 0 {
+				c = r.takeOf("a")
+			}
+			callbacks = append(callbacks, c.Job.CallbackID(job.CallbackDelivered, 0))
+			next, err := c.Job.Again(0, nil, job.Limits{MaxRounds: 100})
+			noError(t, "Again", err)
+			s := job.Settle(&c.Job, job.Outcome{
+				Kind: job.OutcomeDelivered, Again: &next, Attempt: &job.Attempt{Number: 1, StartedAt: c.Now, Status: 200},
+			}, nil)
+			settled, err := successors.Settle(t.Context(), r.Store, []job.Settlement{s})
+			noError(t, "Settle", err)
+			equal(t, "status of the settlement", settled[0].Status, store.Applied)
+		}
+		for i, id := range callbacks {
+			equal(t, "withdrawn "+id, r.Job(id).CancelRequested, i < 2) // all are in flight, except the last
+		}
+		up()
+		r.agree()
+	})(t)
+}
+
+// A client's change of the callback of a failed attempt waits for the ledger, as every other does.
+func TestClientsChangeOfACallbackNeedsTheLedger(t *testing.T) {
+	onServers(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.Add(reported("a"))
+		c := r.TakeOne()
+		r.settleAsDispatcher(job.OutcomeFailed, c)
+		noError(t, "Flush", r.Flush())
+		key := job.Key{Topic: c.Job.Topic, ID: c.Job.CallbackID(job.CallbackAttemptFailed, 1)}
+		cancel := func(j *job.Job, now job.Instant) error { _, err := j.Cancel(now); return err }
+		up := r.down()
+		if _, err := r.Store.Update(t.Context(), key, cancel); !errors.Is(err, store.ErrLedgerDown) {
+			t.Errorf("a client cancels the callback while the ledger is down: %v", err)
+		}
+		up()
+		_, err := r.Store.Update(t.Context(), key, cancel)
+		if err != nil && !errors.Is(err, job.ErrFinished) { // the refused call may have changed it
+			t.Errorf("a client cancels the callback: %v", err)
+		}
+		equal(t, "state", r.Job(key.ID).State, job.Cancelled)
 		r.agree()
 	})(t)
 }

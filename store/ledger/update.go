@@ -32,22 +32,23 @@ const rowsPerChange = 3
 // the ledger cannot be written it refuses. A job that the store has lost, or has in an older
 // version, is repaired first; otherwise a client could cancel a delivered job.
 //
-// The callback of a failed attempt is changed by the settlement of the next one. That must not
-// depend on the ledger, so the ledger gets such a change later.
+// The ledger gets an unacknowledged change later.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	if job.Passing(key.ID) {
-		return s.updatePassing(ctx, key, change)
+	if store.IsUnacknowledged(ctx) {
+		return s.update(ctx, key, false, change)
 	}
-	return putRightFirst(ctx, s, key, func() (job.Job, error) { return s.update(ctx, key, change) })
+	return putRightFirst(ctx, s, key, func() (job.Job, error) { return s.update(ctx, key, true, change) })
 }
 
-func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	c, err := s.begin(ctx, true, rowsPerChange)
+// update changes a job. With waits, it compares the job with the ledger first, and waits until
+// the ledger has the change.
+func (s *Store) update(ctx context.Context, key job.Key, waits bool, change func(*job.Job, job.Instant) error) (job.Job, error) {
+	c, err := s.begin(ctx, waits, rowsPerChange)
 	if err != nil {
 		return job.Job{}, err
 	}
 	defer c.end()
-	if err := s.owing(); err != nil {
+	if err := s.owing(); waits && err != nil {
 		return job.Job{}, err
 	}
 	var from job.State
@@ -56,8 +57,10 @@ func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, j
 	j, err := s.inner.Update(ctx, key, func(j *job.Job, at job.Instant) error {
 		from, now, refused = j.State, at, nil
 		c.free() // it is another try
-		if err := s.current(ctx, j); err != nil {
-			return err
+		if waits {
+			if err := s.current(ctx, j); err != nil {
+				return err
+			}
 		}
 		was := *j
 		if err := change(j, at); err != nil {
@@ -67,7 +70,7 @@ func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, j
 		// The key is held from here to the commit only: change may make calls of its own.
 		return c.hold(ctx, keysOfChange(j, from)...)
 	})
-	if refused != nil && refused.State.Final() {
+	if waits && refused != nil && refused.State.Final() {
 		// The answer reports an end that another call made, perhaps without a commit so far.
 		if err := s.writeEnd(ctx, c, refused); err != nil {
 			return job.Job{}, err
@@ -76,34 +79,18 @@ func (s *Store) update(ctx context.Context, key job.Key, change func(*job.Job, j
 	if err != nil {
 		return j, err
 	}
-	if err := s.writeChange(ctx, c, &j, from, now); err != nil {
+	w, written := changeOf(&j, from, now)
+	if !waits {
+		c.owe(w)
+		return j, nil
+	}
+	if err := c.commit(w); err != nil {
+		return job.Job{}, err
+	}
+	if err := s.kept(ctx, c, &j, *written); err != nil {
 		return job.Job{}, err
 	}
 	return j, nil
-}
-
-// updatePassing is Update for the callback of a failed attempt.
-func (s *Store) updatePassing(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	c, err := s.begin(ctx, false, rowsPerChange)
-	if err != nil {
-		return job.Job{}, err
-	}
-	defer c.end()
-	var from job.State
-	var now job.Instant
-	j, err := s.inner.Update(ctx, key, func(j *job.Job, at job.Instant) error {
-		from, now = j.State, at
-		c.free() // it is another try
-		if err := change(j, at); err != nil {
-			return err
-		}
-		return c.hold(ctx, keysOfChange(j, from)...)
-	})
-	if err == nil {
-		w, _ := changeOf(&j, from, now)
-		c.owe(w)
-	}
-	return j, err
 }
 
 // keysOfChange are the keys of a job that a change made of one in state from, and of the jobs
@@ -114,15 +101,6 @@ func keysOfChange(j *job.Job, from job.State) []job.Key {
 		keys = append(keys, n.Key)
 	}
 	return keys
-}
-
-// writeChange writes what an update made of a job.
-func (s *Store) writeChange(ctx context.Context, c *call, j *job.Job, from job.State, now job.Instant) error {
-	w, written := changeOf(j, from, now)
-	if err := c.commit(w); err != nil {
-		return err
-	}
-	return s.kept(ctx, c, j, *written)
 }
 
 // changeOf is the write of an update that made j of a job in state from. written is the job's

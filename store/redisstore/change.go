@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 )
 
@@ -98,8 +99,7 @@ type runner = func(ctx context.Context, sh *shard, script *redis.Script, keys []
 
 // put makes a change from old (nil: no record) to fresh, and registers successors in the same
 // step. It obeys the topic's limits. The script is changeScript, or takeScript if a full Redis is
-// to refuse it. Replicas need not have a change of the callback of a failed attempt: the settlement
-// of the next attempt makes it, and deliveries do not wait for replicas.
+// to refuse it. Replicas need not have an unacknowledged change.
 func (s *Store) put(ctx context.Context, script *redis.Script, sh *shard, old, fresh *record, next []job.Successor) (written, error) {
 	c, err := s.changeOf(old, fresh)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Store) put(ctx context.Context, script *redis.Script, sh *shard, old, f
 		return outrun, err
 	}
 	run := s.commit
-	if job.Passing(fresh.ID) {
+	if store.IsUnacknowledged(ctx) {
 		run = s.run
 	}
 	done, err := s.change(ctx, run, script, sh, true, changes)

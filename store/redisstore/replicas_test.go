@@ -80,7 +80,9 @@ func TestWaitsForReplicas(t *testing.T) {
 	if got, err := register(plain, "b"); err != nil || got != store.Created {
 		t.Errorf("without the setting: %v, %v", got, err)
 	}
-	deliver(t, safe)
+	failed := deliver(t, safe)
+	_, err = safe.Update(t.Context(), failed, cancel)
+	unavailable("cancelling the callback of a failed attempt", err)
 
 	replica.Resume()
 	for _, id := range []string{"a", "b"} {
@@ -93,19 +95,23 @@ func TestWaitsForReplicas(t *testing.T) {
 	}
 }
 
-// deliver takes a job through the hands of carrier and dispatcher. Two attempts fail before, each
-// with a callback, of which the second takes the place of the first.
-func deliver(t *testing.T, s *Store) {
+// deliver takes a job through the hands of carrier and dispatcher. It is delivered for as many rounds
+// as withdraw the callback of the first one. Then two attempts fail, each with a callback, of which
+// the second takes the place of the first. It returns the second callback.
+func deliver(t *testing.T, s *Store) (failed job.Key) {
 	t.Helper()
 	reg := aJob("due")
 	reg.Spec.When.Delay = 0
 	reg.Spec.Callbacks = &job.Callbacks{By: map[job.CallbackEvent]*job.Callback{
 		job.CallbackAttemptFailed: {Destination: "http://a.example/failed"},
+		job.CallbackDelivered:     {Destination: "http://a.example/delivered"},
 	}}
 	if n, err := s.Restore(t.Context(), []store.RestoredJob{{Job: reg.Job(1)}}); err != nil || n != 1 {
 		t.Fatalf("restored %d, %v", n, err)
 	}
-	for n, kind := range []job.OutcomeKind{job.OutcomeFailed, job.OutcomeFailed, job.OutcomeDelivered} {
+	withdrawn := []string{reg.UID + ".delivered"}
+	const rounds = job.RoundCallbacks + 1
+	for n := range rounds + 2 {
 		if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, HalfOpenLimit: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -118,18 +124,34 @@ func deliver(t *testing.T, s *Store) {
 		if err != nil || len(claims) != 1 {
 			t.Fatalf("claimed %v, %v", claims, err)
 		}
-		outcome := job.Outcome{Kind: kind, Attempt: &job.Attempt{Number: n + 1}}
+		j := &claims[0].Job
+		outcome := job.Outcome{Kind: job.OutcomeFailed, Attempt: &job.Attempt{Number: j.Attempts + 1}}
+		if n < rounds {
+			again, err := j.Again(0, nil, job.Limits{MaxRounds: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			outcome.Kind, outcome.Again = job.OutcomeDelivered, &again
+		} else {
+			if n > rounds {
+				withdrawn = append(withdrawn, failed.ID)
+			}
+			failed = job.Key{Topic: "t", ID: j.CallbackID(job.CallbackAttemptFailed, j.Attempts+1)}
+		}
 		settled, err := successors.Settle(t.Context(), s, []job.Settlement{
-			job.Settle(&claims[0].Job, outcome, func(int) (time.Duration, bool) { return 0, true }),
+			job.Settle(j, outcome, func(int) (time.Duration, bool) { return 0, true }),
 		})
 		if err != nil || settled[0].Status != store.Applied {
 			t.Fatalf("settled %v, %v", settled, err)
 		}
 	}
-	first, err := s.Get(t.Context(), job.Key{Topic: "t", ID: reg.UID + ".attempt_failed.1"})
-	if err != nil || first.Reason != job.ReasonSuperseded {
-		t.Errorf("the callback of the first attempt is %v (%s), %v", first.State, first.Reason, err)
+	for _, id := range withdrawn {
+		c, err := s.Get(t.Context(), job.Key{Topic: "t", ID: id})
+		if err != nil || !c.CancelRequested && c.Reason != job.ReasonSuperseded {
+			t.Errorf("the callback %s is %v (%s), %v", id, c.State, c.Reason, err)
+		}
 	}
+	return failed
 }
 
 // TestFailoverLosesTheUnconfirmed: a master dies with what it did not pass on.

@@ -48,8 +48,11 @@ func Settle(ctx context.Context, s Store, settlements []job.Settlement) ([]store
 // updatesAtOnce bounds the concurrent updates of a call.
 const updatesAtOnce = 16
 
-// updateAll changes jobs that exist, unless change returns job.ErrFinished.
+// updateAll changes jobs that exist, unless change returns job.ErrFinished. The changes are
+// unacknowledged, because outcomes depend neither on a ledger nor on replicas. If one is lost, a
+// callback is sent or keeps its content.
 func updateAll(ctx context.Context, s Store, keys []job.Key, change func(j *job.Job, now job.Instant) error) error {
+	ctx = store.Unacknowledged(ctx)
 	var group errgroup.Group
 	group.SetLimit(updatesAtOnce)
 	for _, key := range keys {
