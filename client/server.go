@@ -228,6 +228,53 @@ func (c *Client) Overview(ctx context.Context) (Overview, error) {
 	return do[Overview](ctx, c, read("v1", "overview"))
 }
 
+// ActivityQuery selects whose attempts Activity returns: those of a topic, of an endpoint, or of
+// all jobs.
+type ActivityQuery struct {
+	Window   string `query:"window"` // 1h, the default, or 24h
+	Topic    string `query:"topic"`
+	Endpoint string `query:"endpoint"` // its URL
+}
+
+// Activity is attempts by their start, in the steps of a window.
+type Activity struct {
+	Window    string    `json:"window"`
+	Topic     string    `json:"topic"`
+	Endpoint  string    `json:"endpoint"`
+	From      time.Time `json:"from"`
+	StepMS    int64     `json:"step_ms"`
+	Partial   bool      `json:"partial"` // some node counts busier topics or endpoints instead
+	Delivered []int64   `json:"delivered"`
+	Failed    []int64   `json:"failed"`
+	Dead      []int64   `json:"dead"`    // failed attempts after which the job was dead
+	Expired   []int64   `json:"expired"` // failed attempts after which the job had expired
+}
+
+// Activity returns the attempts of the last hour or day.
+func (c *Client) Activity(ctx context.Context, q ActivityQuery) (Activity, error) {
+	k := read("v1", "activity")
+	encode(k.query, q)
+	return do[Activity](ctx, c, k)
+}
+
+// Node is a process that serves.
+type Node struct {
+	ID           string    `json:"id"`
+	State        string    `json:"state"` // running or silent
+	Host         string    `json:"host"`
+	Version      string    `json:"version"`
+	Store        string    `json:"store"`  // embedded or redis
+	Ledger       string    `json:"ledger"` // empty without one
+	StartedAt    time.Time `json:"started_at"`
+	SeenAt       time.Time `json:"seen_at"`
+	ClockAheadMS int64     `json:"clock_ahead_ms"` // of the store's clock
+}
+
+// Nodes lists the nodes on the store.
+func (c *Client) Nodes(ctx context.Context, q Paging) iter.Seq2[Node, error] {
+	return all[Node](ctx, c, q, "v1", "nodes")
+}
+
 // Live returns nil if the process runs.
 func (c *Client) Live(ctx context.Context) error { return c.probe(ctx, "livez") }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
+	"github.com/duehook/duehook/internal/services/nodes"
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node/config"
@@ -186,11 +187,21 @@ func (n *node) buildInfo() prometheus.Collector {
 
 // newRecorder counts attempts, together with the other nodes if there can be any.
 func (n *node) newRecorder(s store.Store) *recent.Recorder {
-	o := recent.Options{Clock: n.clock, Logger: n.Logger}
-	if !n.Config.Embedded() {
-		o.Documents = s
+	o := recent.Options{Documents: s, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger}
+	if n.Dev != nil { // its store is gone when it ends, and turning its clock would wait for each publication
+		o.Documents = nil
 	}
 	return recent.New(o)
+}
+
+// newRegistry lists the nodes.
+func (n *node) newRegistry() *nodes.Registry {
+	facts := nodes.Facts{ID: n.id, Host: n.host, Version: n.Version, Store: "redis"}
+	if n.Config.Embedded() {
+		facts.Store = "embedded"
+	}
+	facts.Ledger, _, _ = strings.Cut(n.Config.LedgerURL, ":")
+	return nodes.New(nodes.Options{Facts: facts, Store: n.store, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger})
 }
 
 // baseURL is where the API is for a client on this machine.

@@ -100,7 +100,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	calls := v1.Options{Scheduler: jobs, Operations: bulk, Schedules: recurring, Groups: members, Calendars: dates, Pulls: fetch, Alerts: watch, Events: n.events}
+	registry := n.newRegistry()
+	calls := v1.Options{Scheduler: jobs, Nodes: registry, Operations: bulk, Schedules: recurring, Groups: members, Calendars: dates, Pulls: fetch, Alerts: watch, Events: n.events}
 	if keyring == nil {
 		close(n.signs)
 	} else {
@@ -145,7 +146,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 			working = append(working, part{"control", func(ctx context.Context) error { return n.control(ctx, ln) }})
 		}
 	}
-	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.history.Run})
+	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.history.Run}, part{"nodes", registry.Run})
 	return [][]part{working, needed}, nil
 }
 

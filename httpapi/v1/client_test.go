@@ -204,6 +204,10 @@ var clientCalls = []clientCall{
 		return one(c.StartRestoration(ctx, client.RestoreDraft{}))
 	}, client.RestoreDraft{}, ""},
 	{"GET /v1/overview", func(ctx ctx, c *client.Client) (any, error) { return one(c.Overview(ctx)) }, nil, ""},
+	{"GET /v1/activity", func(ctx ctx, c *client.Client) (any, error) {
+		return one(c.Activity(ctx, client.ActivityQuery{Window: "24h", Topic: "t"}))
+	}, nil, ""},
+	{"GET /v1/nodes", func(ctx ctx, c *client.Client) (any, error) { return firstOf(c.Nodes(ctx, client.Paging{})) }, nil, ""},
 	{"GET /v1/events", func(ctx ctx, c *client.Client) (any, error) {
 		for _, err := range c.Events(ctx, client.EventQuery{Topic: "t"}) {
 			if !errors.Is(err, client.ErrUnreachable) { // the stream of this test ends at once

@@ -297,6 +297,8 @@ func coverOperations(a *keyedAPI) {
 
 func coverEndpoints(a *keyedAPI) {
 	a.want(200, "GET", "/v1/overview", "")
+	a.want(200, "GET", "/v1/activity", "")
+	a.want(200, "GET", "/v1/nodes", "")
 	a.want(200, "GET", "/v1/endpoints", "")
 	a.want(200, "POST", "/v1/endpoints/try", `{"endpoint":"https://shop.example"}`)
 	a.want(200, "POST", "/v1/endpoints/test", `{"url":"https://shop.example/hook"}`)

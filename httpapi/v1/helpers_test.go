@@ -20,6 +20,7 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
+	"github.com/duehook/duehook/internal/services/nodes"
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/internal/testing/testenv"
@@ -130,6 +131,7 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 		t.Fatal(err)
 	}
 	o.Options.Calendars.For(a.schedules)
+	o.Options.Nodes = nodes.New(nodes.Options{Facts: nodes.Facts{ID: "node", Host: "host", Version: "1", Store: "redis"}, Store: documents, Clock: clock})
 	a.operations, err = operations.New(operations.Options{Store: documents, Jobs: a.jobs, Schedules: a.schedules, ID: "node", Clock: clock})
 	if err != nil {
 		t.Fatal(err)

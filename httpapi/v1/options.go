@@ -9,6 +9,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/services/nodes"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/calendars"
 	"github.com/duehook/duehook/scheduler/groups"
@@ -35,6 +36,7 @@ type Options struct {
 	Pulls      Pulls
 	Alerts     Alerts
 	Events     Events
+	Nodes      *nodes.Registry
 	// Access manages the API keys; nil: the server has no keys.
 	Access Access
 	// Signing manages the signing secrets; nil: deliveries are not signed.

@@ -22,7 +22,7 @@ var ownTopics = map[string]bool{
 	"POST " + schedulePath + "/run": true, "POST " + schedulePath + "/backfill": true,
 	"POST /v1/endpoints/test": true, "GET " + eventsPath: true,
 	"POST " + pullPath: true, "POST " + pullPath + "/ack": true, "POST " + pullPath + "/nack": true, "POST " + pullPath + "/extend": true,
-	"GET /v1/whoami": true,
+	"GET /v1/activity": true, "GET /v1/whoami": true,
 }
 
 const operationPath = "/v1/operations/{id}"

@@ -23,6 +23,7 @@ type params struct {
 	dryRun   bool
 	circuits []store.CircuitState
 	types    []events.Type
+	window   int // of recent.Windows
 
 	scheduleStates []schedules.State
 	timetable      schedules.Part

@@ -90,6 +90,8 @@ var routes = []route{
 	{http.MethodPost, "/v1/restore", access.Admin, bodyOptionalJSON, nil, withLedger((*API).startRestore)},
 	{http.MethodGet, "/v1/restore", access.Read, bodyRefused, nil, withLedger((*API).restoreStatus)},
 	{http.MethodGet, "/v1/overview", access.Read, bodyRefused, nil, (*API).overview},
+	{http.MethodGet, "/v1/activity", access.Read, bodyRefused, activityQuery, (*API).activity},
+	{http.MethodGet, "/v1/nodes", access.Read, bodyRefused, pageQuery, (*API).listNodes},
 	{http.MethodGet, "/v1/endpoints", access.Read, bodyRefused, endpointQuery, (*API).listEndpoints},
 	{http.MethodPost, "/v1/endpoints/try", access.Write, bodyJSON, nil, (*API).tryEndpoint},
 	{http.MethodPost, "/v1/endpoints/test", access.Write, bodyJSON, nil, (*API).testEndpoint},

@@ -203,6 +203,7 @@ func TestNodesShareTheirFigures(t *testing.T) {
 			}
 		}
 		// Without attempts nothing is written.
+		pass(t, chartEvery*publishEvery) // the series of those above
 		before := docs.writes.Load()
 		pass(t, time.Hour)
 		if now := docs.writes.Load(); now != before {
@@ -222,26 +223,26 @@ func TestDeadNodesAreTidiedUp(t *testing.T) {
 		a, stopA := start()
 		attempt(a, job.OutcomeDelivered, at(0), 0)
 		stopA()
-		if _, err := store.PutDocument(t.Context(), docs, store.Document{Kind: documentKind, Name: "other", Data: []byte("?")}); err != nil {
+		if _, err := store.PutDocument(t.Context(), docs, store.Document{Kind: hourKind, Name: "other", Data: []byte("?")}); err != nil {
 			t.Fatal(err)
 		}
 		b, stopB := start()
 		defer stopB()
 		names := func() int {
-			list, err := docs.ListDocuments(t.Context(), store.DocumentQuery{Kind: documentKind})
+			list, err := docs.ListDocuments(t.Context(), store.DocumentQuery{Kind: hourKind})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return len(list)
 		}
 		attempt(b, job.OutcomeDelivered, at(time.Minute), 0)
-		pass(t, publishEvery)
+		pass(t, chartEvery*publishEvery)
 		if n := names(); n != 2 {
 			t.Errorf("%d documents, want those of the node that lives and of the one that ended: the third cannot be read", n)
 		}
 		for i := range tidyEvery {
-			attempt(b, job.OutcomeDelivered, at(2*keptFor+time.Duration(i)*ms), 0)
-			pass(t, publishEvery)
+			attempt(b, job.OutcomeDelivered, at(2*hourKept+time.Duration(i)*ms), 0)
+			pass(t, chartEvery*publishEvery)
 		}
 		if n := names(); n != 1 {
 			t.Errorf("%d documents are left, want that of the node that lives", n)
@@ -263,11 +264,11 @@ func TestPublishingFails(t *testing.T) {
 		}
 		docs.down.Store(false)
 		pass(t, publishEvery)
-		list, err := docs.ListDocuments(t.Context(), store.DocumentQuery{Kind: documentKind})
+		list, err := docs.ListDocuments(t.Context(), store.DocumentQuery{Kind: hourKind})
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%d documents, %v", len(list), err)
 		}
-		if err := store.DeleteDocument(t.Context(), docs, documentKind, list[0].Name, list[0].Version); err != nil {
+		if err := store.DeleteDocument(t.Context(), docs, hourKind, list[0].Name, list[0].Version); err != nil {
 			t.Fatal(err)
 		}
 		attempt(a, job.OutcomeDelivered, at(0), 0)

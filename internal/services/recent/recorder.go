@@ -4,61 +4,86 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"iter"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/exchange"
 	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
 const (
-	documentKind = "recent" // each node has a document
+	// Each node has a document of either kind.
+	hourKind  = "recent"
+	chartKind = "activity"
 
 	publishEvery = 10 * time.Second
 	publishLimit = 5 * time.Second // at shutdown
-	// tidyEvery is the interval of searches for documents of dead nodes, in publications.
-	tidyEvery = 60
-	// keptFor is how long the documents of a dead node stay after its last attempt.
-	keptFor = (Minutes + 5) * Step
+	// chartEvery is how often series are published, in publications. They are larger.
+	chartEvery = 6
+	// tidyEvery is the interval of searches for documents of dead nodes, in publications of series.
+	tidyEvery = 10
+	hourKept  = (Minutes + 5) * Step // how long a document stays after its last attempt
+	chartKept = 25 * time.Hour
+	// othersFor is how long the series of other nodes are reused.
+	othersFor = 5 * time.Second
+	// maxNodes bounds the documents of each kind.
+	maxNodes = 64
 )
 
 // Options of New.
 type Options struct {
-	// Documents are shared with other nodes; nil: there are no other nodes.
+	// Documents are shared with other nodes, and keep series beyond a restart; nil: neither.
 	Documents store.Documents
-	Clock     job.Clock    // paces publications; nil: the machine's
-	Logger    *slog.Logger // nil: none
+	// Alone: there are no other nodes. Only series are stored.
+	Alone  bool
+	Clock  job.Clock    // paces publications; nil: the machine's
+	Logger *slog.Logger // nil: none
 }
 
 // Recorder counts attempts. It is safe for concurrent use.
 type Recorder struct {
-	o    Options
-	docs *documents.Collection[shared]
-	name string                     // of this node's document
-	own  documents.Document[shared] // Run's only
-	log  *slog.Logger
+	o      Options
+	hours  *exchange.Exchange[shared]
+	charts *exchange.Exchange[charted]
 
 	mu        sync.Mutex
 	rows      rows
 	endpoints endpoints
+	all       *series
+	byTopic   named
+	byTarget  named
 	latest    job.Instant // start of the last attempt
-	changed   bool        // since the last publication
+	// Since the last publication:
+	changed, chartsChanged bool
+
+	reading chan struct{} // holds a token while a caller reads others; guards the rest
+	others  []charted     // the series of the other nodes
+	until   time.Time
 }
 
 // New returns a Recorder, which shares its counts while Run does.
 func New(o Options) *Recorder {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	name := strings.ToLower(rand.Text())
+	hours := exchange.Options[shared]{
+		Documents: o.Documents, Kind: hourKind, Name: name, Latest: func(s *shared) job.Instant { return s.Latest },
+		Kept: hourKept, Max: maxNodes, Logger: o.Logger,
+	}
+	if o.Alone {
+		hours.Documents = nil
+	}
 	return &Recorder{
-		o: o, docs: documents.New(documents.Options[shared]{Store: o.Documents, Kind: documentKind}),
-		name: name, own: documents.Document[shared]{Name: name}, log: o.Logger, endpoints: endpoints{},
+		o: o, hours: exchange.New(hours),
+		charts: exchange.New(exchange.Options[charted]{
+			Documents: o.Documents, Kind: chartKind, Name: name, Latest: func(c *charted) job.Instant { return c.Latest },
+			Kept: chartKept, Max: maxNodes, Logger: o.Logger,
+		}),
+		endpoints: endpoints{}, all: newSeries(), byTopic: newNamed(), byTarget: newNamed(), reading: make(chan struct{}, 1),
 	}
 }
 
@@ -74,8 +99,12 @@ func (r *Recorder) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) 
 		}
 		r.rows.add(s)
 		r.endpoints.add(s)
-		r.latest = max(r.latest, s.Attempt.StartedAt)
-		r.changed = true
+		at, as := s.Attempt.StartedAt, kindsOf(s)
+		r.all.add(at, as)
+		r.byTopic.add(s.Lane.Topic, at, as)
+		r.byTarget.add(s.Lane.Endpoint, at, as)
+		r.latest = max(r.latest, at)
+		r.changed, r.chartsChanged = true, true
 	}
 }
 
@@ -92,7 +121,7 @@ func (r *Recorder) Activity(ctx context.Context, now job.Instant) (Activity, err
 	r.mu.Lock()
 	a.add(r.rows.known())
 	r.mu.Unlock()
-	err := r.others(ctx, func(s *shared) { a.add(s.Rows) })
+	err := r.hours.Others(ctx, func(s *shared) { a.add(s.Rows) })
 	return a, err
 }
 
@@ -101,29 +130,15 @@ func (r *Recorder) Health(ctx context.Context) (map[string]Health, error) {
 	r.mu.Lock()
 	all := r.endpoints.copied()
 	r.mu.Unlock()
-	err := r.others(ctx, func(s *shared) { mergeHealth(all, s.Endpoints) })
+	err := r.hours.Others(ctx, func(s *shared) { mergeHealth(all, s.Endpoints) })
 	return all, err
 }
 
-// others reads the documents of other nodes.
-func (r *Recorder) others(ctx context.Context, read func(*shared)) error {
-	if r.o.Documents == nil {
-		return nil
-	}
-	docs, err := r.docs.All(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range docs {
-		switch d := &docs[i]; {
-		case d.Name == r.name:
-		case d.Err != nil:
-			r.log.Debug("figures of another node cannot be read; its version may differ", "error", d.Err)
-		default:
-			read(&d.Value)
-		}
-	}
-	return nil
+// charted returns the series of this node.
+func (r *Recorder) charted() charted {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return charted{Latest: r.latest, All: r.all.sheets(), Topics: r.byTopic.part(), Endpoints: r.byTarget.part()}
 }
 
 // Run shares the counts until ctx ends.
@@ -132,75 +147,71 @@ func (r *Recorder) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	for n := 0; job.Sleep(ctx, r.o.Clock, publishEvery) == nil; {
-		if !r.publish(ctx) {
+	published := 0
+	for n := 1; job.Sleep(ctx, r.o.Clock, publishEvery) == nil; n++ {
+		r.publish(ctx)
+		if n%chartEvery != 0 || !r.publishCharts(ctx) {
 			continue
 		}
-		if n%tidyEvery == 0 {
+		if published%tidyEvery == 0 {
 			r.tidy(ctx)
 		}
-		n++
+		published++
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishLimit)
 	defer cancel()
 	r.publish(last)
+	r.publishCharts(last)
 	return nil
 }
 
-// publish writes this node's document if it changed, and reports whether it did.
-func (r *Recorder) publish(ctx context.Context) bool {
+// publish writes this node's document if it changed.
+func (r *Recorder) publish(ctx context.Context) {
+	if r.o.Alone || !r.take(&r.changed) {
+		return
+	}
 	r.mu.Lock()
-	news := r.changed
-	r.changed = false
 	figures := shared{Latest: r.latest, Rows: r.rows.known(), Endpoints: r.endpoints.copied()}
 	r.mu.Unlock()
-	if !news {
+	if !r.hours.Put(ctx, figures) {
+		r.again(&r.changed)
+	}
+}
+
+// publishCharts writes the series of this node if they changed, and reports whether it did.
+func (r *Recorder) publishCharts(ctx context.Context) bool {
+	if !r.take(&r.chartsChanged) {
 		return false
 	}
-	if err := r.put(ctx, figures); err != nil {
-		r.log.Debug("figures were not sent to other nodes", "error", err)
-		r.mu.Lock()
-		r.changed = true
-		r.mu.Unlock()
+	if !r.charts.Put(ctx, r.charted()) {
+		r.again(&r.chartsChanged)
 		return false
 	}
 	return true
 }
 
-func (r *Recorder) put(ctx context.Context, s shared) error {
-	r.own.Value = s
-	err := r.docs.Put(ctx, &r.own)
-	if !errors.Is(err, store.ErrConflict) {
-		return err
-	}
-	// An earlier call wrote it although it failed, or the document is gone.
-	r.own, err = r.docs.Update(ctx, r.name, func(d *documents.Document[shared]) error {
-		d.Value = s
-		return nil
-	})
-	return err
+// take resets a flag, and returns what it was.
+func (r *Recorder) take(flag *bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was := *flag
+	*flag = false
+	return was
 }
 
-// tidy deletes documents of nodes that are dead or make no attempts, and unreadable ones:
-// a node that lives writes its own again.
+func (r *Recorder) again(flag *bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*flag = true
+}
+
+// tidy deletes documents of nodes that are dead or make no attempts.
 func (r *Recorder) tidy(ctx context.Context) {
 	r.mu.Lock()
-	old := r.latest.Add(-keptFor)
+	now := r.latest
 	r.mu.Unlock()
-	docs, err := r.docs.All(ctx)
-	if err != nil {
-		r.log.Debug("old figures of other nodes cannot be listed", "error", err)
-		return
+	if !r.o.Alone {
+		r.hours.Tidy(ctx, now)
 	}
-	for i := range docs {
-		d := &docs[i]
-		if d.Err == nil && d.Value.Latest >= old {
-			continue
-		}
-		// After a conflict the document is gone, or new.
-		err := r.docs.Delete(ctx, d)
-		if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
-			r.log.Debug("old figures of another node cannot be deleted", "error", err)
-		}
-	}
+	r.charts.Tidy(ctx, now)
 }

@@ -1,0 +1,121 @@
+// Package exchange shares figures between nodes: each node writes a document of its own, and
+// reads those of the others.
+//
+// The figures are for people. A document of a dead node stays for a while, and a node of
+// another version skips documents that it cannot read.
+package exchange
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+// Options of New. All but Logger are required.
+type Options[T any] struct {
+	// Documents are shared with other nodes; nil: there are no other nodes.
+	Documents store.Documents
+	Kind      string
+	Name      string // of this node's document
+	// Latest is the time of a document, in the store's time.
+	Latest func(*T) job.Instant
+	// Kept is how long the document of a dead node stays after Latest, and Max how many
+	// documents stay; the oldest go first.
+	Kept   time.Duration
+	Max    int
+	Logger *slog.Logger // nil: none
+}
+
+// Exchange is the documents of one kind. Put and Tidy must not be called at the same time.
+type Exchange[T any] struct {
+	o    Options[T]
+	docs *documents.Collection[T]
+	own  documents.Document[T]
+}
+
+// New returns an Exchange.
+func New[T any](o Options[T]) *Exchange[T] {
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("kind", o.Kind)
+	return &Exchange[T]{
+		o: o, docs: documents.New(documents.Options[T]{Store: o.Documents, Kind: o.Kind}),
+		own: documents.Document[T]{Name: o.Name},
+	}
+}
+
+// Others reads the documents of other nodes.
+func (e *Exchange[T]) Others(ctx context.Context, read func(*T)) error {
+	if e.o.Documents == nil {
+		return nil
+	}
+	docs, err := e.docs.All(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range docs {
+		switch d := &docs[i]; {
+		case d.Name == e.o.Name:
+		case d.Err != nil:
+			e.o.Logger.Debug("figures of another node cannot be read; its version may differ", "error", d.Err)
+		default:
+			read(&d.Value)
+		}
+	}
+	return nil
+}
+
+// Put writes this node's document, and reports whether it did.
+func (e *Exchange[T]) Put(ctx context.Context, v T) bool {
+	e.own.Value = v
+	err := e.docs.Put(ctx, &e.own)
+	if errors.Is(err, store.ErrConflict) {
+		// An earlier call wrote it although it failed, or the document is gone.
+		e.own, err = e.docs.Update(ctx, e.o.Name, func(d *documents.Document[T]) error {
+			d.Value = v
+			return nil
+		})
+	}
+	if err != nil {
+		e.o.Logger.Debug("figures were not sent to other nodes", "error", err)
+	}
+	return err == nil
+}
+
+// Withdraw deletes this node's document.
+func (e *Exchange[T]) Withdraw(ctx context.Context) { e.delete(ctx, &e.own) }
+
+// Tidy deletes documents that are too old or too many, and unreadable ones: a node that lives
+// writes its own again.
+func (e *Exchange[T]) Tidy(ctx context.Context, now job.Instant) {
+	docs, err := e.docs.All(ctx)
+	if err != nil {
+		e.o.Logger.Debug("old figures of other nodes cannot be listed", "error", err)
+		return
+	}
+	latest := func(d *documents.Document[T]) job.Instant {
+		if d.Err != nil {
+			return 0
+		}
+		return e.o.Latest(&d.Value)
+	}
+	slices.SortFunc(docs, func(a, b documents.Document[T]) int { return cmp.Compare(latest(&b), latest(&a)) })
+	for i := range docs {
+		if i >= e.o.Max || latest(&docs[i]) < now.Add(-e.o.Kept) {
+			e.delete(ctx, &docs[i])
+		}
+	}
+}
+
+func (e *Exchange[T]) delete(ctx context.Context, d *documents.Document[T]) {
+	err := e.docs.Delete(ctx, d)
+	// After a conflict the document is gone, or new.
+	if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
+		e.o.Logger.Debug("old figures cannot be deleted", "error", err)
+	}
+}

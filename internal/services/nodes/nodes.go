@@ -1,0 +1,128 @@
+// Package nodes lists the nodes that share a store.
+//
+// Each node writes a document every 30 seconds, and deletes it when it stops. A node that died
+// or cannot reach the store stays in the list for an hour, as silent. The embedded store has one
+// node, which writes nothing. The list is for people: nothing relies on it.
+package nodes
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/duehook/duehook/internal/kit/exchange"
+	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
+)
+
+const (
+	beatEvery = 30 * time.Second
+	// silentAfter is the age of the last heartbeat of a silent node: it missed two.
+	silentAfter = 3 * beatEvery
+	keptFor     = time.Hour
+	maxNodes    = 1000
+	tidyEvery   = 20 // heartbeats
+	stopLimit   = 2 * time.Second
+)
+
+// Facts describe a node.
+type Facts struct {
+	ID      string `json:"id"`
+	Host    string `json:"host"`
+	Version string `json:"version"`
+	Store   string `json:"store"`            // embedded or redis
+	Ledger  string `json:"ledger,omitempty"` // the scheme of its URL; empty: there is none
+}
+
+// Node is a node, by its last heartbeat.
+type Node struct {
+	Facts
+	Started job.Instant `json:"started"`
+	Seen    job.Instant `json:"seen"`
+	// Ahead is how far the node's clock is ahead of the store's, up to the time that the store
+	// takes to answer.
+	Ahead time.Duration `json:"ahead"`
+	// Silent: the last heartbeat is too old.
+	Silent bool `json:"-"`
+}
+
+// Options of New. Store is required.
+type Options struct {
+	Facts
+	Store interface {
+		store.Figuring
+		store.Documents
+	}
+	Alone  bool         // there are no other nodes
+	Clock  job.Clock    // nil: the machine's
+	Logger *slog.Logger // nil: none
+}
+
+// Registry lists nodes. Its methods are safe for concurrent use.
+type Registry struct {
+	o       Options
+	docs    *exchange.Exchange[Node]
+	started time.Time
+}
+
+// New returns a Registry, which announces this node while Run does.
+func New(o Options) *Registry {
+	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	e := exchange.Options[Node]{
+		Documents: o.Store, Kind: "node", Name: o.ID, Latest: func(n *Node) job.Instant { return n.Seen },
+		Kept: keptFor, Max: maxNodes, Logger: o.Logger,
+	}
+	if o.Alone {
+		e.Documents = nil
+	}
+	return &Registry{o: o, docs: exchange.New(e), started: o.Clock.Now()}
+}
+
+// own describes this node now.
+func (r *Registry) own(ctx context.Context) (Node, error) {
+	before := r.o.Clock.Now()
+	now, err := store.Now(ctx, r.o.Store)
+	if err != nil {
+		return Node{}, err
+	}
+	after := r.o.Clock.Now()
+	middle := before.Add(after.Sub(before) / 2)
+	return Node{
+		Facts: r.o.Facts, Started: now.Add(r.started.Sub(after)), Seen: now, Ahead: job.InstantOf(middle).Sub(now),
+	}, nil
+}
+
+// List returns the nodes, in no order.
+func (r *Registry) List(ctx context.Context) ([]Node, error) {
+	own, err := r.own(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := []Node{own}
+	err = r.docs.Others(ctx, func(n *Node) {
+		n.Silent = n.Seen < own.Seen.Add(-silentAfter)
+		all = append(all, *n)
+	})
+	return all, err
+}
+
+// Run announces this node until ctx ends.
+func (r *Registry) Run(ctx context.Context) error {
+	if r.o.Alone {
+		<-ctx.Done()
+		return nil
+	}
+	for n := 0; ; n++ {
+		if own, err := r.own(ctx); err == nil && r.docs.Put(ctx, own) && n%tidyEvery == 0 {
+			r.docs.Tidy(ctx, own.Seen)
+		}
+		if job.Sleep(ctx, r.o.Clock, beatEvery) != nil {
+			break
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+	defer cancel()
+	r.docs.Withdraw(last)
+	return nil
+}
