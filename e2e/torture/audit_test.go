@@ -270,6 +270,9 @@ func (a *audit) judgeNumber(o *told, d receiver.Delivery, before []receiver.Deli
 	}
 }
 
+// replayedTwice: the first call may have gone through, and the client repeated it.
+func (o *told) replayedTwice() bool { return o.then == replay && o.done.inDoubt }
+
 // judgeRepetition: the same attempt comes again only if it was in flight at a
 // fault, or if the receiver asked for it.
 func (a *audit) judgeRepetition(o *told, d receiver.Delivery, before []receiver.Delivery) {
@@ -280,8 +283,7 @@ func (a *audit) judgeRepetition(o *told, d receiver.Delivery, before []receiver.
 		}
 	}
 	snoozed := o.Body.Snooze && len(same) == 1 && !accepted(same[0])
-	replayedTwice := o.then == replay && o.done.inDoubt
-	if len(same) == 0 || snoozed || replayedTwice {
+	if len(same) == 0 || snoozed || o.replayedTwice() {
 		return
 	}
 	if slices.ContainsFunc(same, func(p receiver.Delivery) bool { yes, _ := a.cuts.InFlight(p); return yes }) {

@@ -72,8 +72,10 @@ func (a *audit) judgeCallbacks(arrived map[job.Key][]receiver.Delivery) {
 			a.judgeCallback(o, key, came[key])
 			delete(came, key)
 		}
-		// An outcome that the store took back was reported, too.
-		maps.DeleteFunc(came, func(key job.Key, _ []receiver.Delivery) bool { return a.takesBack(o) && o.mayReport(key) })
+		// An outcome that the store took back, or that a second replay followed, was reported, too.
+		maps.DeleteFunc(came, func(key job.Key, _ []receiver.Delivery) bool {
+			return (a.takesBack(o) || o.replayedTwice()) && o.mayReport(key)
+		})
 	}
 	for key, deliveries := range came {
 		a.fail("the callback %s came, and reports no outcome: %s; cuts: %s", key, rig.Describe(deliveries), &a.cuts)

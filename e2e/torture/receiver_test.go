@@ -64,7 +64,7 @@ func (e *endpoints) answer(d receiver.Delivery) receiver.Answer {
 	if snooze {
 		e.snoozed[key] = true
 	}
-	attempt := key.String() + "/" + strconv.Itoa(d.Attempt)
+	attempt := d.UID + "/" + strconv.Itoa(d.Attempt) // each round of a loop has an id of its own
 	e.seen[attempt]++
 	repeated := e.seen[attempt] > 1
 	e.mu.Unlock()
