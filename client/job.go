@@ -85,6 +85,7 @@ const (
 	Later   OnConflict = "later"
 	Sooner  OnConflict = "sooner"
 	Renew   OnConflict = "renew"
+	Once    OnConflict = "once"
 )
 
 // Retry is a ladder of delays.

@@ -22,10 +22,12 @@ const (
 	ConflictSooner  OnConflict = "sooner"  // or sooner
 	// ConflictRenew refuses while the job is unfinished, and replaces any ended one.
 	ConflictRenew OnConflict = "renew"
+	// ConflictOnce keeps and returns the job, also an ended one, whatever its content.
+	ConflictOnce OnConflict = "once"
 )
 
 // OnConflicts are the policies that clients may choose.
-var OnConflicts = []OnConflict{ConflictReject, ConflictIgnore, ConflictReplace, ConflictLater, ConflictSooner, ConflictRenew}
+var OnConflicts = []OnConflict{ConflictReject, ConflictIgnore, ConflictReplace, ConflictLater, ConflictSooner, ConflictRenew, ConflictOnce}
 
 // Request is a valid registration.
 type Request struct {
@@ -167,7 +169,7 @@ func (f *Findings) onConflict(s *string) OnConflict {
 		return ConflictReject
 	}
 	if !slices.Contains(OnConflicts, OnConflict(*s)) {
-		f.Add("on_conflict", `must be "reject", "ignore", "replace", "later", "sooner" or "renew"`)
+		f.Add("on_conflict", `must be "reject", "ignore", "replace", "later", "sooner", "renew" or "once"`)
 	}
 	return OnConflict(*s)
 }

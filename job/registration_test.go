@@ -284,7 +284,7 @@ func TestRegistrationRefuses(t *testing.T) {
 		{`"ttl":"733d"`, "ttl", "from 1ms to 732d"},
 		{`"expect":{"body":" \n"}`, "expect.body", "more than white space"},
 		{`"expect":{"body":"` + strings.Repeat("x", 1025) + `"}`, "expect.body", "at most 1024"},
-		{`"on_conflict":"Reject"`, "on_conflict", `"reject", "ignore", "replace", "later", "sooner" or "renew"`},
+		{`"on_conflict":"Reject"`, "on_conflict", `"reject", "ignore", "replace", "later", "sooner", "renew" or "once"`},
 		{`"labels":{"":"x"}`, "labels.", "a key of 1 to 32"},
 		{`"labels":{"` + long + `":"x"}`, "labels." + long[:32], "a key of 1 to 32"},
 		{`"labels":{"Shop":"x"}`, "labels.Shop", "a-z 0-9"},
@@ -293,7 +293,7 @@ func TestRegistrationRefuses(t *testing.T) {
 		{`"labels":{"a":"` + strings.Repeat("ä", 65) + `"}`, "labels.a", "at most 64 characters"},
 		{`"labels":{"a":"x\ny"}`, "labels.a", "control characters"},
 		{`"labels":{"a":"","b":"","c":"","d":"","e":"","f":"","g":"","h":"","i":""}`, "labels", "at most 8"},
-		{`"on_conflict":""`, "on_conflict", `"reject", "ignore", "replace", "later", "sooner" or "renew"`},
+		{`"on_conflict":""`, "on_conflict", `"reject", "ignore", "replace", "later", "sooner", "renew" or "once"`},
 	}
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%.60s", tt.fields), func(t *testing.T) {

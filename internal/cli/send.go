@@ -58,7 +58,7 @@ func (a *app) send() *cobra.Command {
 	f.StringVar(&d.steps, "retry", "", "delays between attempts, such as 15s,3m,10m")
 	f.IntVar(&d.limit, "limit", -1, "most retries; 0 means one attempt")
 	f.Int64Var(&d.target, "count", 0, "the job is due when its count reaches this")
-	f.StringVar(&d.onConfl, "on-conflict", "", "reject, ignore, replace, later, sooner or renew (default reject)")
+	f.StringVar(&d.onConfl, "on-conflict", "", "reject, ignore, replace, later, sooner, renew or once (default reject)")
 	f.BoolVar(&d.wait, "wait", false, "follow the job to its end; the exit code is 0 if it was delivered")
 	cmd.RunE = a.connected(func(ctx context.Context, args []string) error {
 		if len(args) == 1 {

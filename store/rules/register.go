@@ -15,9 +15,12 @@ import (
 // cancelled job makes room for equal content as well. A dead letter gives way to Replace
 // only, because it must not vanish unseen. With Replace, Later and Sooner something
 // happened anew, so the content of an ended job does not count. With Renew the uid decides:
-// it names the same registration, whatever became of its job.
+// it names the same registration, whatever became of its job. With Once no job gives way,
+// so that an import can be repeated, though what it reads or how it translates has changed.
 func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	switch {
+	case r.OnConflict == job.ConflictOnce:
+		return store.Kept
 	case r.OnConflict == job.ConflictRenew && old.First() == r.UID: // this registration itself, sent again
 		return store.Same
 	case r.OnConflict == job.ConflictRenew && old.State != job.Cancelled && r.Spec.Occurrence.Is(old.Spec.Occurrence):

@@ -11,7 +11,7 @@ import (
 )
 
 // policies in the order of the columns below.
-var policies = []job.OnConflict{job.ConflictReject, job.ConflictIgnore, job.ConflictReplace, job.ConflictLater, job.ConflictSooner, job.ConflictRenew}
+var policies = []job.OnConflict{job.ConflictReject, job.ConflictIgnore, job.ConflictReplace, job.ConflictLater, job.ConflictSooner, job.ConflictRenew, job.ConflictOnce}
 
 func TestAgainst(t *testing.T) {
 	const (
@@ -20,14 +20,14 @@ func TestAgainst(t *testing.T) {
 	)
 	type row = []store.RegisterOutcome
 	for state, rows := range map[job.State]struct{ equal, other row }{
-		job.Waiting:   {row{same, same, same, moves, moves, same}, row{exists, kept, created, moves, moves, exists}},
-		job.Retrying:  {row{same, same, same, moves, moves, same}, row{exists, kept, created, moves, moves, exists}},
-		job.Ready:     {row{same, same, same, moves, moves, same}, row{exists, kept, created, moves, moves, exists}},
-		job.Running:   {row{same, same, same, inFlight, inFlight, same}, row{exists, kept, inFlight, inFlight, inFlight, exists}},
-		job.Delivered: {row{same, same, created, created, created, created}, row{created, created, created, created, created, created}},
-		job.Expired:   {row{same, same, created, created, created, created}, row{created, created, created, created, created, created}},
-		job.Cancelled: {row{created, created, created, created, created, created}, row{created, created, created, created, created, created}},
-		job.Dead:      {row{same, same, created, dead, dead, created}, row{dead, dead, created, dead, dead, created}},
+		job.Waiting:   {row{same, same, same, moves, moves, same, kept}, row{exists, kept, created, moves, moves, exists, kept}},
+		job.Retrying:  {row{same, same, same, moves, moves, same, kept}, row{exists, kept, created, moves, moves, exists, kept}},
+		job.Ready:     {row{same, same, same, moves, moves, same, kept}, row{exists, kept, created, moves, moves, exists, kept}},
+		job.Running:   {row{same, same, same, inFlight, inFlight, same, kept}, row{exists, kept, inFlight, inFlight, inFlight, exists, kept}},
+		job.Delivered: {row{same, same, created, created, created, created, kept}, row{created, created, created, created, created, created, kept}},
+		job.Expired:   {row{same, same, created, created, created, created, kept}, row{created, created, created, created, created, created, kept}},
+		job.Cancelled: {row{created, created, created, created, created, created, kept}, row{created, created, created, created, created, created, kept}},
+		job.Dead:      {row{same, same, created, dead, dead, created, kept}, row{dead, dead, created, dead, dead, created, kept}},
 	} {
 		old := job.Job{State: state, Spec: job.Spec{Destination: "http://a", Body: []byte(`{"a":1}`), BodyForm: job.BodyJSON}}
 		for content, want := range map[string]row{`{"a": 1}`: rows.equal, `{"a":2}`: rows.other} {

@@ -89,4 +89,17 @@ var occurrenceCases = []testCase{
 			equal(f, "the unfinished job", f.register(store.Exists, other)[0].UID, again.UID)
 		}
 	}},
+	{name: "conflict/once keeps any job", options: Options{Retention: long}, run: func(f *fixture) {
+		for _, state := range finals {
+			old := f.end(reg("t", state.String()), state)
+			for _, content := range []string{string(old.Spec.Body), "other"} {
+				again := reg("t", state.String(), body(content), onConflict(job.ConflictOnce))
+				equal(f, "the ended job", f.register(store.Kept, again)[0], old)
+			}
+			equal(f, "the stored job", f.get(old.Key), old)
+		}
+		f.add(reg("t", "a", delay(long)))
+		waiting := f.get(job.Key{Topic: "t", ID: "a"})
+		equal(f, "the unfinished job", f.register(store.Kept, reg("t", "a", body("other"), onConflict(job.ConflictOnce)))[0], waiting)
+	}},
 }
