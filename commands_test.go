@@ -225,8 +225,11 @@ func TestImportAndExport(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		lines.WriteString(`{"topic":"t","id":"` + id + `","url":"` + u.receiver + `/ok","delay":"1h","body":{"n": 1.50}}` + "\n")
 	}
-	u.runWith(cli.ExitOK, lines.String(), []string{"import"}, `{"lines":3,"created":3,"refused":0}`)
-	u.runWith(cli.ExitOK, lines.String(), []string{"import"}, `"created":0`)
+	u.runWith(cli.ExitOK, lines.String(), []string{"import"}, `{"read":3,"created":3,"kept":0,"refused":0}`)
+	u.runWith(cli.ExitOK, lines.String(), []string{"import"}, `"created":0,"kept":3`)
+	u.runWith(cli.ExitOK, "\n"+lines.String(), []string{"import", "--dry-run"}, "t      0    3           0", "0 jobs would be registered, 3 are registered")
+	u.runWith(cli.ExitRefused, `{"topic":"u","id":"x","pull":true}`+"\n{}", []string{"import", "--dry-run", "--json"}, `{"read":2,"created":1,"kept":0,"refused":1,"dry_run":true`)
+	u.run(cli.ExitMissing, "get u/x")
 	exported := u.run(cli.ExitOK, "export topic:t", "3 jobs")
 	if strings.Count(exported, `"body":{"n":1.50}`) != 3 {
 		t.Errorf("exported %s", exported)

@@ -6,6 +6,7 @@ replace github.com/duehook/duehook => ../
 
 require (
 	github.com/duehook/duehook v0.0.0
+	github.com/duehook/duehook/client v0.0.0
 	github.com/google/go-cmp v0.7.0
 	github.com/hibiken/asynq v0.26.0
 	github.com/jackc/pgx/v5 v5.12.0

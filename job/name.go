@@ -103,3 +103,25 @@ func UnescapeName(name string) (s string, ok bool) {
 		name = escaped[2:]
 	}
 }
+
+// escapedMark begins names that NameOf made of other texts.
+const escapedMark = ":"
+
+// NameOf is the name for a text of another system: the text itself if it is a name, otherwise a colon
+// and the escaped text. No other text has the same name. It may be too long for a name.
+func NameOf(text string) string {
+	if text == "" || CheckName(text) == nil && !strings.HasPrefix(text, escapedMark) {
+		return text
+	}
+	return escapedMark + EscapeName(text)
+}
+
+// TextOfName is the reverse of NameOf. Other names stay as they are.
+func TextOfName(name string) string {
+	if escaped, ok := strings.CutPrefix(name, escapedMark); ok {
+		if text, ok := UnescapeName(escaped); ok {
+			return text
+		}
+	}
+	return name
+}

@@ -15,6 +15,7 @@ export const english = [
     ['Command line', '/cli'],
     ['gRPC and Connect', '/grpc'],
     ['Pull queues', '/pull'],
+    ['Move from asynq', '/migrate/asynq'],
     ['Move from QStash', '/migrate/qstash'],
     ['Move from mykit', '/migrate/mykit'],
     ['Move from camellia', '/migrate/camellia'],

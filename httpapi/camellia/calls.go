@@ -66,7 +66,7 @@ func (a *api) draft(c *httpapi.Call) (*job.Draft, error) {
 		id = hex.EncodeToString(random[:])
 	}
 	return &job.Draft{
-		Topic: new(nameOf(f.text("topic"))), ID: new(nameOf(id)), Pull: new(true), Delay: &delay, TTL: new(delay + ttl),
+		Topic: new(job.NameOf(f.text("topic"))), ID: new(job.NameOf(id)), Pull: new(true), Delay: &delay, TTL: new(delay + ttl),
 		Body: &job.Body{Form: job.BodyText, Content: []byte(f.text("msg"))}, Retry: &job.Retry{Steps: []time.Duration{0}, Limit: &maxRetry},
 		OnConflict: new(string(job.ConflictRenew)), Dialect: &job.Dialect{Name: Name},
 	}, nil
@@ -122,7 +122,7 @@ func (a *api) named(c *httpapi.Call) (*form, job.Key, error) {
 	if err != nil {
 		return nil, job.Key{}, err
 	}
-	return f, job.Key{Topic: nameOf(f.text("topic")), ID: nameOf(f.text("msgId"))}, nil
+	return f, job.Key{Topic: job.NameOf(f.text("topic")), ID: job.NameOf(f.text("msgId"))}, nil
 }
 
 // released marks messages that deleteMsg has released.
@@ -254,7 +254,7 @@ func (a *api) lease(c *httpapi.Call, f *form, wait time.Duration) ([]message, er
 	if batch <= 0 {
 		batch = defaultBatch
 	}
-	topic := nameOf(f.text("topic"))
+	topic := job.NameOf(f.text("topic"))
 	jobs, err := a.Pulls.Pull(c.Context(), pulls.Request{
 		Topics: []string{topic}, Max: int(min(batch, job.MaxPull)), Wait: min(wait, job.MaxPullWait), Lease: min(timeout, job.MaxPullLease),
 	})

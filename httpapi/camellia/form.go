@@ -125,26 +125,5 @@ func (f *form) check(c *httpapi.Call, filled ...string) error {
 			return &httpapi.Error{Code: httpapi.CodeInvalidRequest}
 		}
 	}
-	return c.Topics().Allow(nameOf(f.text("topic")))
-}
-
-// escapedMark begins the names of topics and jobs that have characters beside those of names.
-const escapedMark = ":"
-
-// nameOf is the name here of a topic or a message.
-func nameOf(text string) string {
-	if text == "" || job.CheckName(text) == nil && !strings.HasPrefix(text, escapedMark) {
-		return text
-	}
-	return escapedMark + job.EscapeName(text)
-}
-
-// textOfName is the reverse of nameOf.
-func textOfName(name string) string {
-	if escaped, ok := strings.CutPrefix(name, escapedMark); ok {
-		if text, ok := job.UnescapeName(escaped); ok {
-			return text
-		}
-	}
-	return name
+	return c.Topics().Allow(job.NameOf(f.text("topic")))
 }

@@ -52,8 +52,8 @@ func FuzzForm(f *testing.F) {
 		form.number("maxRetry", 32, -1)
 		form.boolean("ack")
 		for _, text := range []string{form.text("topic"), body} {
-			name := nameOf(text)
-			if got := textOfName(name); got != text {
+			name := job.NameOf(text)
+			if got := job.TextOfName(name); got != text {
 				t.Errorf("%q became %q, %q", text, name, got)
 			}
 			if err := job.CheckName(name); err != nil && text != "" && len(name) <= job.MaxName {

@@ -35,8 +35,8 @@ type message struct {
 
 func (a *api) view(j *job.Job) message {
 	m := message{
-		ExpireTime: j.ExpiresAt, MaxRetry: a.Scheduler.Policy().For(j.Spec.Retry).Limit, Msg: string(j.Spec.Body), MsgID: textOfName(j.ID), ProduceTime: j.CreatedAt,
-		Retry: deliveries(j), Status: statusOf(j, a.now()), Topic: textOfName(j.Topic), TriggerTime: j.DueAt,
+		ExpireTime: j.ExpiresAt, MaxRetry: a.Scheduler.Policy().For(j.Spec.Retry).Limit, Msg: string(j.Spec.Body), MsgID: job.TextOfName(j.ID), ProduceTime: j.CreatedAt,
+		Retry: deliveries(j), Status: statusOf(j, a.now()), Topic: job.TextOfName(j.Topic), TriggerTime: j.DueAt,
 	}
 	return m
 }

@@ -70,7 +70,7 @@ func (m *Monitor) count(topic string, change func(*stats)) {
 		if len(m.now) >= maxTopics {
 			return
 		}
-		s = &stats{Topic: textOfName(topic)}
+		s = &stats{Topic: job.TextOfName(topic)}
 		m.now[topic] = s
 	}
 	change(s)
@@ -183,7 +183,7 @@ func (a *api) infoOf(ctx context.Context, topic string) (topicInfo, error) {
 	if err != nil {
 		return topicInfo{}, err
 	}
-	info := topicInfo{Topic: textOfName(topic), Waiting: map[string]int64{}, ReadySize: t.Overdue, AckQueueSize: t.Stats.States[job.Running]}
+	info := topicInfo{Topic: job.TextOfName(topic), Waiting: map[string]int64{}, ReadySize: t.Overdue, AckQueueSize: t.Stats.States[job.Running]}
 	t.DueIn[0] = max(0, t.DueIn[0]-info.ReadySize-info.AckQueueSize)
 	for i, name := range waitingNames {
 		info.Waiting[name] = t.DueIn[i]
@@ -201,7 +201,7 @@ func (a *api) topicInfo(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	info, err := a.infoOf(c.Context(), nameOf(f.text("topic")))
+	info, err := a.infoOf(c.Context(), job.NameOf(f.text("topic")))
 	if err != nil {
 		return err
 	}

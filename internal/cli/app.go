@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/duehook/duehook/client"
+	"github.com/duehook/duehook/internal/moving"
 	"github.com/duehook/duehook/job"
 )
 
@@ -29,7 +30,7 @@ const (
 )
 
 // Variables are the environment variables that the commands read. They are no settings of a server.
-var Variables = []string{"DUEHOOK_URL", "DUEHOOK_TOKEN", "DUEHOOK_CONTEXT", "DUEHOOK_SECRET"}
+var Variables = []string{"DUEHOOK_URL", "DUEHOOK_TOKEN", "DUEHOOK_CONTEXT", "DUEHOOK_SECRET", "DUEHOOK_SOURCE"}
 
 // Options are what the commands need of the process.
 type Options struct {
@@ -212,6 +213,10 @@ func ExitCode(err error, jsonOutput bool, w io.Writer) int {
 	case errors.Is(err, client.ErrUnreachable):
 		exit, code = ExitUnavailable, "unreachable"
 		message += "; name the server with --url, DUEHOOK_URL or a context, or start one with duehook serve"
+	case errors.Is(err, moving.ErrUnreachable):
+		exit, code = ExitUnavailable, "source_unreachable"
+	case errors.Is(err, moving.ErrNothing):
+		exit, code = ExitMissing, "nothing_to_import"
 	case errors.As(err, new(*UncheckedError)):
 		exit, code = ExitUnavailable, "unchecked"
 	case errors.As(err, new(*outcomeError)):

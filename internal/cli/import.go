@@ -1,0 +1,370 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/duehook/duehook/client"
+	"github.com/duehook/duehook/internal/moving"
+)
+
+const (
+	// importBatch is how many jobs, and importBytes how many bytes, go in one request.
+	importBatch = 500
+	importBytes = 4 << 20
+	// maxLine bounds a line of an import.
+	maxLine = 8 << 20
+	// maxImportTopics bounds the topics of which a dry run shows figures.
+	maxImportTopics = 1000
+	// ofFile is the source of lines.
+	ofFile = "ndjson"
+)
+
+// importing are the flags of an import.
+type importing struct {
+	from   string
+	skip   int
+	dryRun bool
+	set    []string
+	moving.Options
+}
+
+// imports registers the jobs of a file, or those that wait elsewhere.
+func (a *app) imports() *cobra.Command {
+	d := &importing{}
+	cmd := &cobra.Command{
+		Use: "import [FILE]", Short: "Register the jobs of a file, or those that wait in another system", Args: cobra.MaximumNArgs(1),
+		Long: `Register the jobs of a file, one JSON registration a line, as POST /v1/jobs takes it; or with
+--from those that wait in another system. An import only reads there.
+
+Give each job of a file an id: then the import can be repeated, and registers nothing twice. When it
+breaks off, it says how it continues. Jobs that cannot be registered are printed with the reason; the
+others are registered. --dry-run registers nothing, and prints what would be registered.`,
+		RunE: a.connected(func(ctx context.Context, args []string) error { return a.importFrom(ctx, d, args) }),
+	}
+	f := cmd.Flags()
+	f.StringVar(&d.from, "from", ofFile, "where the jobs are: ndjson for a file, "+strings.Join(moving.Names(), ", "))
+	f.StringVar(&d.Address, "source", "", "address of the other system, such as redis://:PASSWORD@127.0.0.1:6379/0 (DUEHOOK_SOURCE)")
+	f.StringVar(&d.URL, "to", "", "URL for jobs without one, with {topic} and {type}; without it, the topic's settings decide")
+	f.BoolVar(&d.Pull, "pull", false, "consumers fetch the jobs")
+	f.StringArrayVar(&d.set, "set", nil, "a setting of the other system, as NAME=VALUE; repeatable")
+	f.BoolVar(&d.dryRun, "dry-run", false, "print what would be registered, and register nothing")
+	f.IntVar(&d.skip, "skip", 0, "leave out this many lines of a file, which an earlier run has registered")
+	return cmd
+}
+
+func (a *app) importFrom(ctx context.Context, d *importing, args []string) error {
+	if d.from == ofFile {
+		return a.reading(args, func(in io.Reader) error { return a.importLines(ctx, d, in) })
+	}
+	if len(args) > 0 || d.skip > 0 {
+		return usagef("a FILE and --skip are for --from %s", ofFile)
+	}
+	d.Clock, d.Address, d.Set = a.Clock, firstOf(d.Address, a.environ["DUEHOOK_SOURCE"]), map[string]string{}
+	for _, setting := range d.set {
+		name, value, ok := strings.Cut(setting, "=")
+		if !ok {
+			return usagef("--set %s: write NAME=VALUE", setting)
+		}
+		d.Set[name] = value
+	}
+	source, err := moving.Open(ctx, d.from, d.Options)
+	if err != nil {
+		return ofSource(err)
+	}
+	defer func() { _ = source.Close() }()
+	l := a.newLoading(d, "jobs")
+	l.progress = func() int64 { return int64(l.done) }
+	return l.load(ctx, source.Jobs, func(err error) error {
+		if err = ofSource(err); l.done == 0 {
+			return err
+		}
+		return fmt.Errorf("%w\n%d jobs are done; run the command again to continue: nothing is registered twice", err, l.done)
+	})
+}
+
+// ofSource makes wrong flags an error of usage.
+func ofSource(err error) error {
+	if errors.Is(err, moving.ErrUsage) {
+		return usagef("%v", err)
+	}
+	return err
+}
+
+// importLines registers the jobs of a file.
+func (a *app) importLines(ctx context.Context, d *importing, in io.Reader) error {
+	counted := &counter{Reader: in}
+	l := a.newLoading(d, "bytes")
+	l.progress = func() int64 { return counted.n }
+	if file, is := in.(*os.File); is {
+		if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
+			l.bar.total = info.Size()
+		}
+	}
+	return l.load(ctx, lines(counted, d.skip), func(err error) error {
+		done := d.skip + l.done
+		return fmt.Errorf("line %d: %w\ncontinue with --skip %d", done+1, err, done)
+	})
+}
+
+// lines are the registrations of a file. An empty line is none.
+func lines(in io.Reader, skip int) iter.Seq2[moving.Job, error] {
+	return func(yield func(moving.Job, error) bool) {
+		scanner := bufio.NewScanner(in)
+		scanner.Buffer(make([]byte, 0, 64<<10), maxLine)
+		for n := 1; scanner.Scan(); n++ {
+			if n <= skip {
+				continue
+			}
+			var j moving.Job
+			var err error
+			if line := scanner.Bytes(); len(line) == 0 {
+				j.Empty = true
+			} else {
+				if err = json.Unmarshal(line, &j.Registration); err != nil {
+					err = usagef("not a registration: %v", err)
+				} else if j.Registration.Group != "" {
+					err = usagef("a registration for a group cannot be imported; use duehook send --group")
+				}
+			}
+			if !yield(j, err) || err != nil {
+				return
+			}
+		}
+		if err := scanner.Err(); err != nil {
+			yield(moving.Job{}, err)
+		}
+	}
+}
+
+// reading passes the file that args name on, or standard input.
+func (a *app) reading(args []string, read func(io.Reader) error) error {
+	if len(args) == 0 || args[0] == "-" {
+		return read(a.In)
+	}
+	file, err := os.Open(args[0])
+	if err != nil {
+		return usagef("%v", err)
+	}
+	defer func() { _ = file.Close() }()
+	return read(file)
+}
+
+// counter counts the bytes that were read.
+type counter struct {
+	io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// loading is an import at work.
+type loading struct {
+	a        *app
+	dryRun   bool
+	batch    []client.Registration
+	bytes    int
+	read     int // jobs and empty lines
+	done     int // those that are registered or refused
+	bar      *bar
+	progress func() int64
+	report   importReport
+	topics   map[string]*importedTopic
+}
+
+// importReport is the result of an import.
+type importReport struct {
+	Read    int              `json:"read"`
+	Created int              `json:"created"`
+	Kept    int              `json:"kept"` // registered before
+	Refused int              `json:"refused"`
+	DryRun  bool             `json:"dry_run,omitempty"`
+	Topics  []*importedTopic `json:"topics,omitempty"` // in a dry run
+}
+
+// importedTopic is the share of a topic in an import.
+type importedTopic struct {
+	Topic    string     `json:"topic"`
+	Created  int        `json:"created"`
+	Kept     int        `json:"kept"`
+	Refused  int        `json:"refused"`
+	FirstDue *time.Time `json:"first_due,omitempty"` // of those that are not refused
+	LastDue  *time.Time `json:"last_due,omitempty"`
+}
+
+func (a *app) newLoading(d *importing, unit string) *loading {
+	return &loading{a: a, dryRun: d.dryRun, bar: a.newBar(unit), topics: map[string]*importedTopic{}}
+}
+
+// load registers jobs. brokenOff says how to continue after an error.
+func (l *loading) load(ctx context.Context, jobs iter.Seq2[moving.Job, error], brokenOff func(error) error) error {
+	var err error
+	for j, failed := range jobs {
+		if failed != nil {
+			err = failed
+			break
+		}
+		if err = l.add(ctx, &j); err != nil {
+			l.bar.end()
+			return brokenOff(err)
+		}
+	}
+	err = errors.Join(l.flush(ctx), err)
+	l.bar.end()
+	if err != nil {
+		return brokenOff(err)
+	}
+	return l.print()
+}
+
+func (l *loading) add(ctx context.Context, j *moving.Job) error {
+	r := &j.Registration
+	switch {
+	case j.Note != "":
+		l.a.hint("%s\n", j.Note)
+		return nil
+	case j.Err != nil:
+		l.read++
+		l.refuse(r, j.Err)
+		return nil
+	case !j.Empty:
+		l.batch = append(l.batch, *r)
+		body, _ := r.Body.(json.RawMessage)
+		const rest = 512 // of a registration
+		l.bytes += len(body) + len(r.BodyText) + len(r.BodyBytes)/3*4 + rest
+	}
+	l.read++
+	if len(l.batch) < importBatch && l.bytes < importBytes {
+		return nil
+	}
+	return l.flush(ctx)
+}
+
+// flush registers what was read.
+func (l *loading) flush(ctx context.Context) error {
+	if len(l.batch) > 0 {
+		var options []client.CallOption
+		if l.dryRun {
+			options = append(options, client.DryRun())
+		}
+		results, err := l.a.client.RegisterBatch(ctx, l.batch, options...)
+		if err != nil {
+			return err
+		}
+		for i := range results {
+			l.count(&l.batch[i], &results[i])
+		}
+	}
+	l.batch, l.bytes, l.done = l.batch[:0], 0, l.read
+	l.bar.show(l.progress())
+	return nil
+}
+
+func (l *loading) count(r *client.Registration, result *client.Result) {
+	if result.Error != nil {
+		l.refuse(r, result.Error)
+		return
+	}
+	t := l.topic(r)
+	if result.Result == "created" {
+		l.report.Created++
+		t.Created++
+	} else {
+		l.report.Kept++
+		t.Kept++
+	}
+	due := r.At
+	if due.IsZero() {
+		due = l.a.Clock.Now().Add(time.Duration(r.Delay))
+	}
+	due = due.UTC().Truncate(time.Second)
+	if t.FirstDue == nil || due.Before(*t.FirstDue) {
+		t.FirstDue = &due
+	}
+	if t.LastDue == nil || due.After(*t.LastDue) {
+		t.LastDue = &due
+	}
+}
+
+func (l *loading) refuse(r *client.Registration, err error) {
+	l.report.Refused++
+	l.topic(r).Refused++
+	_, _ = fmt.Fprintf(l.a.Err, "%s/%s: %v\n", r.Topic, r.ID, err)
+}
+
+// topic is the share of a job's topic.
+func (l *loading) topic(r *client.Registration) *importedTopic {
+	name := cmp.Or(r.Topic, "default")
+	t, ok := l.topics[name]
+	if !ok {
+		if len(l.topics) == maxImportTopics {
+			return &importedTopic{}
+		}
+		t = &importedTopic{Topic: name}
+		l.topics[name] = t
+	}
+	return t
+}
+
+// print prints the result.
+func (l *loading) print() error {
+	r := &l.report
+	if r.Read, r.DryRun = l.read, l.dryRun; r.DryRun {
+		r.Topics = slices.SortedFunc(maps.Values(l.topics), func(a, b *importedTopic) int { return strings.Compare(a.Topic, b.Topic) })
+		l.table()
+	}
+	if !r.DryRun || l.a.json {
+		data, err := json.Marshal(r)
+		if err == nil {
+			err = l.a.object(data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if r.Refused > 0 {
+		return &outcomeError{fmt.Sprintf("%d jobs were refused", r.Refused)}
+	}
+	return nil
+}
+
+// table prints for people what an import would do.
+func (l *loading) table() {
+	if l.a.json {
+		return
+	}
+	w := tabwriter.NewWriter(l.a.Out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "TOPIC\tNEW\tREGISTERED\tREFUSED\tFIRST DUE\tLAST DUE")
+	day := func(t *time.Time) string {
+		if t == nil {
+			return "-"
+		}
+		return t.Format(time.RFC3339)
+	}
+	for _, t := range l.report.Topics {
+		_, _ = fmt.Fprintln(w, strings.Join([]string{
+			t.Topic, strconv.Itoa(t.Created), strconv.Itoa(t.Kept), strconv.Itoa(t.Refused), day(t.FirstDue), day(t.LastDue),
+		}, "\t"))
+	}
+	_ = w.Flush()
+	l.a.printf("%d jobs would be registered, %d are registered, %d would be refused\n", l.report.Created, l.report.Kept, l.report.Refused)
+}
