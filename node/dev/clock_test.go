@@ -137,6 +137,30 @@ func TestCutOff(t *testing.T) {
 	})
 }
 
+// A request may begin after Advance chose how long to wait.
+func TestLaterRequestsAreCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New(true)
+		d.Attach(Parts{InFlight: func() int { return 1 }})
+		d.hung["http://a:80"] = true
+		ctx, cancel := context.WithCancel(t.Context())
+		drained := make(chan error)
+		go func() { drained <- d.drain(ctx) }()
+		synctest.Wait()
+		again, ended := d.Bound(t.Context(), "http://a:80", time.Hour)
+		defer ended()
+		pass(t, impatience)
+		synctest.Wait()
+		if !errors.Is(again.Err(), context.DeadlineExceeded) {
+			t.Errorf("got %v after %v", again.Err(), impatience)
+		}
+		cancel()
+		if err := <-drained; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
 func TestSinksAreBounded(t *testing.T) {
 	s := newSinks(newClock(time.Now(), true))
 	if _, err := s.Put("b", nil); err != nil {

@@ -22,7 +22,7 @@ type Dev struct {
 
 	turn     chan struct{} // holds a token while the clock is moved
 	parts    Parts
-	changed  signal.Signal // fewer jobs may be in flight
+	changed  signal.Signal // fewer jobs may be in flight, or more requests
 	attempts atomic.Int64
 
 	mu       sync.Mutex
@@ -127,6 +127,7 @@ func (d *Dev) Bound(ctx context.Context, endpoint string, timeout time.Duration)
 	d.mu.Lock()
 	d.requests[r] = struct{}{}
 	d.mu.Unlock()
+	d.changed.Set() // drain chose how long to wait without this request
 	return r, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
