@@ -170,6 +170,10 @@ screenshots: deps $(npm_installed) ## docs/images: the dashboard with the data o
 	$(plain) go build -o build/duehook .
 	DUEHOOK=$(CURDIR)/build/duehook scripts/screenshots
 
+.PHONY: picture
+picture: ## docs/images/demo.svg: the demo as the moving picture of the README
+	go run ./scripts/picture docs/images/demo.svg
+
 .PHONY: web-test
 web-test: deps $(npm_installed) ## the dashboard: built as committed, and tried in a real browser
 	npm --prefix web run check
