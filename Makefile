@@ -188,7 +188,7 @@ web-soak: deps $(npm_installed) ## how fast pages are painted with 100,000 jobs
 	DUEHOOK=$(CURDIR)/build/duehook npm --prefix web run soak
 
 # One part after the other: what is measured gets the whole machine. SOAK chooses parts.
-SOAK ?= go bench long-e2e simulation torture model web docs dist deploy lateness
+SOAK ?= go examples bench long-e2e simulation torture model web docs dist deploy lateness
 
 .PHONY: soak
 soak: deps $(npm_installed) $(testrun) ## what measures, soaks or needs a quiet machine: about an hour; SOAK chooses parts
@@ -200,6 +200,13 @@ soak: deps $(npm_installed) $(testrun) ## what measures, soaks or needs a quiet 
 .PHONY: soak-go
 soak-go: $(testrun)
 	@$(plain) $(testrun) go soak -run '^TestSoak' -timeout 60m -count 1 -p 1 $$(go list ./... | grep -v /torture)
+
+# In all languages of the documents; `make test` plays those that it finds.
+.PHONY: soak-examples
+soak-examples: $(testrun) $(npm_installed)
+	@scripts/test-deps runtimes
+	@$(plain) $(testrun) go examples -timeout 20m -count 1 ./examples/...
+	@$(plain) $(testrun) go receivers -timeout 20m -count 1 -run '^TestReceivers$$' ./internal/services/signing -receivers java,php,python
 
 .PHONY: soak-bench
 soak-bench: $(testrun)
