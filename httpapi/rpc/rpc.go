@@ -51,10 +51,15 @@ func New(api http.Handler) http.Handler {
 		"Mykit/ReStore":      call[pb.MykitReStore, pb.MykitResponse](api, "GET /reStore"),
 		"Mykit/ClearAll":     call[pb.MykitNone, pb.MykitResponse](api, "GET /clearAll"),
 	}
+	tools := toolsOf(api)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, own := strings.CutPrefix(r.URL.Path, prefix)
 		if h := calls[name]; own && h != nil {
 			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), outerKey{}, outer{w, r})))
+			return
+		}
+		if service, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); ok && tools[service] != nil {
+			tools[service].ServeHTTP(w, r)
 			return
 		}
 		api.ServeHTTP(w, r)
