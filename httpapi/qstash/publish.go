@@ -173,6 +173,11 @@ func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []res
 			if regs, r.err = a.prepare(c, m, regs, r); r.err == nil && len(regs) > maxBatch {
 				regs, r.err = regs[:before], refused("a batch makes at most %d messages, those of groups included", maxBatch)
 			}
+			if r.err == nil {
+				if r.err = a.makeTopic(c.Context(), m); r.err != nil {
+					regs = regs[:before]
+				}
+			}
 			r.jobs = len(regs) - before
 		}
 		if r.err != nil {
@@ -216,7 +221,7 @@ func (r *result) take(one *store.Registered, dedup bool) {
 // prepare checks a message and adds its registrations, unless it is a duplicate.
 func (a *api) prepare(c *httpapi.Call, m *message, regs []scheduler.Prepared, r *result) ([]scheduler.Prepared, error) {
 	ctx := c.Context()
-	if err := a.prepareTopic(ctx, m); err != nil {
+	if err := a.readTopic(ctx, m); err != nil {
 		return regs, err
 	}
 	from := scheduler.Origin{Topics: c.Topics(), Traceparent: c.Traceparent()}

@@ -45,10 +45,16 @@ func (a *api) createSchedule(c *httpapi.Call) error {
 		return err
 	}
 	c.Target = id
-	if err := a.prepareTopic(c.Context(), m); err != nil {
+	if err := a.readTopic(c.Context(), m); err != nil {
 		return err
 	}
 	if _, err := a.ownSchedule(c.Context(), id); err != nil && !isNotFound(err) {
+		return err
+	}
+	if _, err := a.Schedules.Preview(c.Context(), id, &d, schedules.Part{Limit: new(1)}); err != nil {
+		return err
+	}
+	if err := a.makeTopic(c.Context(), m); err != nil {
 		return err
 	}
 	if _, _, err := a.Schedules.Set(c.Context(), id, &d); err != nil {

@@ -1,6 +1,7 @@
 package qstash
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -41,62 +42,71 @@ func flowKeyOf(topic string) (key string, ok bool) {
 	return job.UnescapeName(key)
 }
 
-// prepareTopic makes the queue of a message if there is none, and sets the limits that the message
-// gives its flow-control key.
-func (a *api) prepareTopic(ctx context.Context, m *message) error {
-	switch {
+// readTopic gives a message its turn in its queue, and checks the limits that it gives its
+// flow-control key. makeTopic stores them, if nothing else is wrong with the message.
+func (a *api) readTopic(ctx context.Context, m *message) error {
+	topic := *m.draft.Topic
+	switch is, known := a.Topics.Known()[topic]; {
 	case m.queue != "":
-		settings, err := a.ensureQueue(ctx, *m.draft.Topic)
-		if err == nil && settings.Concurrency == 1 {
+		if !known {
+			var err error
+			if is, err = a.Topics.Get(ctx, topic); err != nil {
+				return err
+			}
+		}
+		if is.Settings.Concurrency <= firstParallelism {
 			m.draft.OrderKey = new(turns)
 		}
-		return err
 	case m.Flow != nil:
-		return a.limit(ctx, *m.draft.Topic, *m.Flow)
+		if m.Flow.limit(&is.Settings); is.Settings.Check(topic) != nil {
+			return refused("the flow control is out of range: the parallelism may be %d, the rate %v to %d a second", topics.MaxConcurrency, topics.MinRate, topics.MaxRate)
+		}
 	}
 	return nil
 }
 
-var errKnown = errors.New("the queue is known")
-
-func (a *api) ensureQueue(ctx context.Context, topic string) (topics.Settings, error) {
-	if known, ok := a.Topics.Known()[topic]; ok && known.Settings.Concurrency > 0 {
-		return known.Settings, nil
+func (a *api) makeTopic(ctx context.Context, m *message) error {
+	switch {
+	case m.queue != "":
+		return a.ensureQueue(ctx, *m.draft.Topic)
+	case m.Flow != nil:
+		return a.alter(ctx, *m.draft.Topic, m.Flow.limit)
 	}
-	var is topics.Settings
-	t, err := a.Topics.Put(ctx, topic, topics.Settings{Concurrency: 1}, func(t *topics.Topic) error {
-		if is = t.Settings; is.Concurrency > 0 {
-			return errKnown
-		}
-		return nil
-	})
-	if errors.Is(err, errKnown) {
-		return is, nil
-	}
-	return t.Settings, err
+	return nil
 }
 
-// limit sets the limits of a flow-control key that are given.
-func (a *api) limit(ctx context.Context, topic string, f flow) error {
-	set := func(s topics.Settings) topics.Settings {
-		if f.Parallelism > 0 {
-			s.Concurrency = f.Parallelism
-		}
-		if f.Rate > 0 {
-			s.Rate = float64(f.Rate) / max(f.Period, time.Second).Seconds()
-		}
-		return s
-	}
-	is := a.Topics.Known()[topic].Settings
-	to := set(is)
-	if to.Concurrency == is.Concurrency && to.Rate == is.Rate {
+// alter changes settings of a topic, unless they are known to be as wanted.
+func (a *api) alter(ctx context.Context, topic string, alter func(*topics.Settings) bool) error {
+	if is := a.Topics.Known()[topic].Settings; !alter(&is) {
 		return nil
 	}
-	if err := to.Check(topic); err != nil {
-		return refused("the flow control is out of range: the parallelism may be %d, the rate %v to %d a second", topics.MaxConcurrency, topics.MinRate, topics.MaxRate)
-	}
-	_, err := a.Topics.Put(ctx, topic, to)
+	_, err := a.Topics.Alter(ctx, topic, alter)
 	return err
+}
+
+// firstParallelism is that of a queue that nobody has set.
+const firstParallelism = 1
+
+func (a *api) ensureQueue(ctx context.Context, topic string) error {
+	return a.alter(ctx, topic, func(s *topics.Settings) bool {
+		if s.Concurrency > 0 {
+			return false
+		}
+		s.Concurrency = firstParallelism
+		return true
+	})
+}
+
+// limit sets the limits of a flow-control key that are given, and reports whether they differ.
+func (f *flow) limit(s *topics.Settings) bool {
+	parallelism, rate := s.Concurrency, s.Rate
+	if f.Parallelism > 0 {
+		s.Concurrency = f.Parallelism
+	}
+	if f.Rate > 0 {
+		s.Rate = float64(f.Rate) / max(f.Period, time.Second).Seconds()
+	}
+	return s.Concurrency != parallelism || s.Rate != rate
 }
 
 // queueView is a queue.
@@ -175,20 +185,20 @@ func (a *api) upsertQueue(c *httpapi.Call) error {
 	if err := checkName("queue", d.QueueName); err != nil {
 		return err
 	}
+	if d.Parallelism != nil && (*d.Parallelism < 1 || *d.Parallelism > topics.MaxConcurrency) {
+		return refused("parallelism must be from 1 to %d", topics.MaxConcurrency)
+	}
 	c.Target = d.QueueName
 	topic := queueTopic(d.QueueName)
-	settings, err := a.ensureQueue(c.Context(), topic)
-	if err != nil {
+	if err := a.alter(c.Context(), topic, func(s *topics.Settings) bool {
+		was := s.Concurrency
+		if d.Parallelism != nil {
+			s.Concurrency = *d.Parallelism
+		}
+		s.Concurrency = cmp.Or(s.Concurrency, firstParallelism)
+		return s.Concurrency != was
+	}); err != nil {
 		return err
-	}
-	if d.Parallelism != nil && *d.Parallelism != settings.Concurrency {
-		settings.Concurrency = *d.Parallelism
-		if err := settings.Check(topic); err != nil || settings.Concurrency < 1 {
-			return refused("parallelism must be from 1 to %d", topics.MaxConcurrency)
-		}
-		if _, err := a.Topics.Put(c.Context(), topic, settings); err != nil {
-			return err
-		}
 	}
 	if d.Paused != nil {
 		if err := a.pause(c, topic, *d.Paused); err != nil {
@@ -239,7 +249,7 @@ func (a *api) pausing(paused bool) routed {
 		if err := checkName("queue", c.Param("name")); err != nil {
 			return err
 		}
-		if _, err := a.ensureQueue(c.Context(), topic); err != nil {
+		if err := a.ensureQueue(c.Context(), topic); err != nil {
 			return err
 		}
 		if err := a.pause(c, topic, paused); err != nil {

@@ -143,6 +143,18 @@ func (m *Manager) Put(ctx context.Context, topic string, s Settings, allow ...Al
 	return m.change(ctx, topic, allow, func(t *Topic) { t.Settings = s })
 }
 
+// Alter changes some settings of a topic and keeps the others; alter reports whether it changed any.
+// The errors are those of Put.
+func (m *Manager) Alter(ctx context.Context, topic string, alter func(*Settings) bool) (Topic, error) {
+	var to Settings
+	return m.change(ctx, topic, []Allow{func(t *Topic) error {
+		if to = t.Settings; !alter(&to) {
+			return documents.ErrKept
+		}
+		return to.Check(topic)
+	}}, func(t *Topic) { t.Settings = to })
+}
+
 // Allow may refuse a change, by the topic before it.
 type Allow func(t *Topic) error
 
