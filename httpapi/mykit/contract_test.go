@@ -283,7 +283,7 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 	s := newServer(t)
 	s.want("POST", "/push", `{"topic":"other","id":"o","delay":600000}`, ok(`"o"`))
 	for _, r := range mykit.New(mykit.Options{}).Routes {
-		for token, want := range map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, s.Reader: http.StatusForbidden} {
+		for token, want := range map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, s.Reader: http.StatusForbidden, s.Consumer: http.StatusForbidden} {
 			s.Token = token
 			if r.Path == "/health" {
 				want = http.StatusOK

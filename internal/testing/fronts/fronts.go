@@ -29,8 +29,8 @@ type Server struct {
 	Base string // the URL of the node
 	// Token is that of an admin, and the one that Call sends.
 	Token string
-	// Reader may read; Restricted may write, in some topics.
-	Reader, Restricted string
+	// Reader may read, Consumer may consume; Restricted may write, in some topics.
+	Reader, Consumer, Restricted string
 	// Receiver answers /fails with 500, and /hold when the test ends.
 	Receiver *httptest.Server
 
@@ -65,7 +65,7 @@ func Start(t *testing.T, dialect, topics string, flags ...string) *Server {
 	t.Cleanup(func() { close(end) })
 
 	var keys []string
-	for scope, token := range map[string]*string{"admin": &s.Token, "read": &s.Reader, "write --topics=" + topics: &s.Restricted} {
+	for scope, token := range map[string]*string{"admin": &s.Token, "read": &s.Reader, "consume": &s.Consumer, "write --topics=" + topics: &s.Restricted} {
 		var out bytes.Buffer
 		if err := access.Command(append([]string{"new"}, strings.Fields("--scope="+scope)...), job.SystemClock(), &out); err != nil {
 			t.Fatal(err)
