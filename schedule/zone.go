@@ -12,7 +12,8 @@ import (
 )
 
 // TZData is the release of the IANA time zone database in zoneinfo.zip, which is
-// lib/time/zoneinfo.zip of Go 1.26.8. Nodes of one version agree on every zone,
+// lib/time/zoneinfo.zip of Go 1.26.8 with its entries deflated (unzip, zip -9 -r), which
+// makes the binary 0.16 MB smaller. Nodes of one version agree on every zone,
 // whatever their machines have installed.
 const TZData = "2025c"
 
