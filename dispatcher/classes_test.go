@@ -36,7 +36,7 @@ func TestClassesAreDocumented(t *testing.T) {
 		t.Errorf("classes.go (-) and the OpenAPI document (+) differ:\n%s", diff)
 	}
 	if diff := cmp.Diff(want, tabled(t)); diff != "" {
-		t.Errorf("classes.go (-) and docs/api.md (+) differ:\n%s", diff)
+		t.Errorf("classes.go (-) and docs/api-errors.md (+) differ:\n%s", diff)
 	}
 }
 
@@ -82,11 +82,11 @@ func enumerated(t *testing.T) []string {
 // tabled are the rows of the guide's table but http_NNN.
 func tabled(t *testing.T) []string {
 	t.Helper()
-	content, err := os.ReadFile("../docs/api.md")
+	content, err := os.ReadFile("../docs/api-errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(content), "### Errors of attempts\n")
+	_, section, _ := strings.Cut(string(content), "## Errors of attempts\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	var names []string
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(section, -1) {

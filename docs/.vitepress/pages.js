@@ -24,7 +24,7 @@ export const english = [
   page('Schedules', '/schedules'),
   page('API conventions', '/conventions', [
     ['Calls, with examples', '/api'],
-    ['Errors', '/api-errors'],
+    ['Errors and reasons', '/api-errors'],
   ]),
   { ...page('API reference', '/docs.html'), target: '_self' },
   page('Deploy', '/deploy', [

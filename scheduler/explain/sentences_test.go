@@ -94,14 +94,14 @@ func TestTheDashboardKnowsEveryReason(t *testing.T) {
 
 // The guide lists the sentences as they are.
 func TestEverySentenceIsDocumented(t *testing.T) {
-	data, err := os.ReadFile("../../docs/api.md")
+	data, err := os.ReadFile("../../docs/api-errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	guide := string(data)
 	for code, w := range english {
 		if row := "| `" + code + "` | " + w.many + " |"; !strings.Contains(guide, row) {
-			t.Errorf("docs/api.md lacks the row\n%s", row)
+			t.Errorf("docs/api-errors.md lacks the row\n%s", row)
 		}
 	}
 }
