@@ -16,6 +16,7 @@ export const english = [
     ['gRPC and Connect', '/grpc'],
     ['Pull queues', '/pull'],
     ['Move from asynq', '/migrate/asynq'],
+    ['Move from delay-queue', '/migrate/ouqiang'],
     ['Move from QStash', '/migrate/qstash'],
     ['Move from mykit', '/migrate/mykit'],
     ['Move from camellia', '/migrate/camellia'],

@@ -99,38 +99,16 @@ func (r *reader) asynqSet(ctx context.Context, queue, set string, yield func(Job
 	if asynqList(set) {
 		pages = r.listed(ctx, asynqKey(queue, set), false)
 	}
-	for page, err := range pages {
-		var messages []*redis.StringCmd
-		if err == nil {
-			_, err = r.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-				for _, e := range page {
-					messages = append(messages, p.HGet(ctx, asynqKey(queue, "t:"+e.id), "msg"))
-				}
-				return nil
-			})
-			if errors.Is(err, redis.Nil) {
-				err = nil
-			}
-		}
-		if err != nil {
-			yield(Job{}, r.explained(err))
-			return false
-		}
-		for i, e := range page {
-			data, err := messages[i].Bytes()
-			if err != nil { // the task ended meanwhile
-				continue
-			}
-			at := time.Unix(e.score, 0)
-			if asynqList(set) || set == "archived" { // the score is the time of the last failure
-				at = r.Clock.Now()
-			}
-			if !yield(r.asynqJob(queue, e.id, at, data), nil) {
-				return false
-			}
-		}
+	task := func(p redis.Pipeliner, id string) *redis.StringCmd {
+		return p.HGet(ctx, asynqKey(queue, "t:"+id), "msg")
 	}
-	return true
+	return r.found(ctx, pages, task, func(e entry, data []byte) bool {
+		at := time.Unix(e.score, 0)
+		if asynqList(set) || set == "archived" { // the score is the time of the last failure
+			at = r.Clock.Now()
+		}
+		return yield(r.asynqJob(queue, e.id, at, data), nil)
+	}, yield)
 }
 
 func (r *reader) asynqJob(queue, id string, at time.Time, data []byte) Job {

@@ -80,6 +80,13 @@ var originals = map[string]original{
 	"asynq": {
 		set: map[string]string{"sets": "scheduled,retry"}, address: "redis://127.0.0.1:6379/0", open: onRedis((*reader).asynq),
 	},
+	"camellia": {
+		set: map[string]string{"namespace": "default"}, address: "redis://127.0.0.1:6379/0", open: onRedis((*reader).camellia),
+	},
+	"ouqiang": {
+		set: map[string]string{"bucket_name": "dq_bucket_%d", "queue_name": "dq_queue_%s"}, address: "redis://127.0.0.1:6379/1",
+		open: onRedis((*reader).ouqiang),
+	},
 }
 
 // Names are the names of the sources, sorted.

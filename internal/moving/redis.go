@@ -122,6 +122,39 @@ func (r *reader) scored(ctx context.Context, key string) iter.Seq2[[]entry, erro
 	}
 }
 
+// found looks the ids of pages up with get, and passes on those that exist, until one of both functions
+// returns false.
+func (r *reader) found(
+	ctx context.Context, pages iter.Seq2[[]entry, error], get func(p redis.Pipeliner, id string) *redis.StringCmd,
+	each func(e entry, data []byte) bool, yield func(Job, error) bool,
+) bool {
+	for page, err := range pages {
+		if err != nil {
+			yield(Job{}, err)
+			return false
+		}
+		values := make([]*redis.StringCmd, len(page))
+		_, _ = r.redis.Pipelined(ctx, func(p redis.Pipeliner) error { // each value has its error
+			for i, e := range page {
+				values[i] = get(p, e.id)
+			}
+			return nil
+		})
+		for i, e := range page {
+			data, err := values[i].Bytes()
+			switch {
+			case errors.Is(err, redis.Nil): // the job ended
+			case err != nil:
+				yield(Job{}, r.explain(err))
+				return false
+			case !each(e, data):
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // eachPage divides a page: small sets come as a whole.
 func eachPage(page []entry, yield func([]entry, error) bool) bool {
 	for len(page) > 0 {

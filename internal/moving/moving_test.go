@@ -1,0 +1,181 @@
+package moving_test
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/duehook/duehook/client"
+	"github.com/duehook/duehook/internal/moving"
+	"github.com/duehook/duehook/internal/testing/testenv"
+	"github.com/duehook/duehook/job"
+)
+
+// now is before what the originals wrote is due.
+var now = time.Unix(1_795_716_000, 0)
+
+// clock stands still.
+type clock struct {
+	job.Clock
+	at time.Time
+}
+
+func (c clock) Now() time.Time { return c.at }
+
+func text(n int64) string { return strconv.FormatInt(n, 10) }
+
+// opened starts a Redis.
+func opened(t *testing.T) (*redis.Client, moving.Options) {
+	t.Helper()
+	r := testenv.StartRedis(t)
+	c := redis.NewClient(&redis.Options{Addr: r.Addr()})
+	t.Cleanup(func() { _ = c.Close() })
+	return c, moving.Options{Clock: clock{at: now}, Address: r.URL(), URL: "https://shop.example/{topic}"}
+}
+
+func do(t *testing.T, c *redis.Client, commands ...[]any) {
+	t.Helper()
+	for _, command := range commands {
+		if err := c.Do(t.Context(), command...).Err(); err != nil {
+			t.Fatalf("%v: %v", command, err)
+		}
+	}
+}
+
+// read returns what can be registered by topic and id, and why the others cannot.
+func read(t *testing.T, from string, o moving.Options) (jobs map[string]moving.Job, refused map[string]string) {
+	t.Helper()
+	source, err := moving.Open(t.Context(), from, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close()
+	jobs, refused = map[string]moving.Job{}, map[string]string{}
+	for j, err := range source.Jobs {
+		key := j.Registration.Topic + "/" + j.Registration.ID
+		switch _, twice := jobs[key]; {
+		case err != nil:
+			t.Fatal(err)
+		case twice:
+			t.Errorf("%s was read twice", key)
+		case j.Err != nil:
+			refused[key] = j.Err.Error()
+		default:
+			jobs[key] = j
+		}
+	}
+	return jobs, refused
+}
+
+func want(t *testing.T, got map[string]moving.Job, want ...client.Registration) {
+	t.Helper()
+	all := map[string]moving.Job{}
+	for _, r := range want {
+		r.OnConflict = client.Once
+		all[r.Topic+"/"+r.ID] = moving.Job{Registration: r}
+	}
+	if diff := cmp.Diff(all, got, cmp.Transformer("utc", time.Time.UTC)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The values of the pool are those that delay-queue wrote for POST /push.
+func TestOuqiang(t *testing.T) {
+	t.Parallel()
+	c, o := opened(t)
+	const (
+		due   = "\x85\xa11\xa4mail\xa12\xa5due/1\xa13\xcek\bv\x0f\xa14\x1e\xa15\xa8plain \xc3\xa9"
+		taken = "\x85\xa11\xa5taken\xa12\xa5taken\xa13\xcek\bv\x0f\xa14\xcd\x0b\xb8\xa15\xa3[1]"
+		order = "\x85\xa11\xa5order\xa12\xa3o-0\xa13\xcek\b\x84\x1f\xa14x\xa15\xa8{\"n\": 0}"
+	)
+	const pushed, orderDue = 1_795_716_623, 1_795_720_223
+	do(t, c, []any{"SET", "due/1", due}, []any{"RPUSH", "dq_queue_mail", "due/1"},
+		[]any{"SET", "taken", taken}, []any{"ZADD", "dq_bucket_2", pushed + 3000, "taken"},
+		[]any{"SET", "o-0", order}, []any{"ZADD", "dq_bucket_1", pushed, "o-0", orderDue, "deleted"},
+		[]any{"SET", "odd", "\x01"}, []any{"ZADD", "dq_bucket_3", pushed, "odd"})
+	o.Clock = clock{at: time.Unix(pushed+1, 0)}
+	jobs, refused := read(t, "ouqiang", o)
+	want(t, jobs,
+		client.Registration{Topic: "mail", ID: ":due:2f1", URL: "https://shop.example/mail", At: time.Unix(pushed, 0), BodyText: "plain é", Timeout: client.Duration(30 * time.Second)},
+		client.Registration{Topic: "taken", ID: "taken", URL: "https://shop.example/taken", At: time.Unix(pushed+3000, 0), BodyText: "[1]", ContentType: "application/json", Timeout: client.Duration(time.Minute)},
+		// It was pushed again with a longer delay: the bucket has an old score.
+		client.Registration{Topic: "order", ID: "o-0", URL: "https://shop.example/order", At: time.Unix(orderDue, 0), BodyText: `{"n": 0}`, ContentType: "application/json", Timeout: client.Duration(time.Minute)})
+	if diff := cmp.Diff(map[string]string{"/odd": "it is no job of delay-queue"}, refused); diff != "" {
+		t.Error(diff)
+	}
+	o.Set = map[string]string{"bucket_name": "mine_%d", "queue_name": "mine_%s"}
+	wantError(t, "ouqiang", o, moving.ErrNothing, "databases with keys: 0")
+}
+
+// wantError opens and reads a source, and wants an error.
+func wantError(t *testing.T, from string, o moving.Options, reason error, text string) {
+	t.Helper()
+	source, err := moving.Open(t.Context(), from, o)
+	if err == nil {
+		defer source.Close()
+		for _, err = range source.Jobs {
+		}
+	}
+	if err == nil || reason != nil && !errors.Is(err, reason) || !strings.Contains(err.Error(), text) {
+		t.Errorf("%v, want an error with %q", err, text)
+	}
+}
+
+func TestCamellia(t *testing.T) {
+	t.Parallel()
+	c, o := opened(t)
+	ms := now.UnixMilli()
+	message := func(id, rest string) []any {
+		return []any{"SET", "camellia_delay_queue_msg|shop|a b|" + id, `{"expireTime":` + rest + `,"topic":"a b","msgId":"` + id + `"}`}
+	}
+	expires := text(ms + 7_200_000)
+	trigger := text(ms + 3_600_000)
+	do(t, c, []any{"ZADD", "camellia_delay_queue_topics|shop", ms, "a b"}, []any{"ZADD", "camellia_delay_queue_topics|default", ms, "other"},
+		message("w", expires+`,"triggerTime":`+trigger+`,"maxRetry":10,"retry":0,"status":1,"msg":"{\"n\": 1}"`),
+		message("r", expires+`,"triggerTime":`+text(ms-1000)+`,"maxRetry":3,"retry":1,"status":3,"msg":"x"`),
+		message("a", expires+`,"triggerTime":`+text(ms-1000)+`,"maxRetry":3,"retry":3,"status":3,"msg":"x"`),
+		message("late", text(ms-1)+`,"triggerTime":`+text(ms-1000)+`,"maxRetry":3,"retry":0,"status":1,"msg":"x"`),
+		message("spent", expires+`,"triggerTime":`+text(ms-1000)+`,"maxRetry":0,"retry":1,"status":3,"msg":"x"`),
+		message("done", expires+`,"triggerTime":`+text(ms-1000)+`,"maxRetry":0,"retry":1,"status":4,"msg":"x"`),
+		[]any{"ZADD", "camellia_delay_queue_waiting|{|shop|a b|}", trigger, "w", trigger, "gone", text(ms - 1000), "late"},
+		[]any{"LPUSH", "camellia_delay_queue_ready|{|shop|a b|}", "r", "spent", "done"},
+		[]any{"ZADD", "camellia_delay_queue_ack|{|shop|a b|}", text(ms + 30_000), "a"})
+	o.Set, o.URL = map[string]string{"namespace": "shop"}, ""
+	jobs, refused := read(t, "camellia", o)
+	of := func(id string, at time.Time, body string, limit int) client.Registration {
+		return client.Registration{
+			Topic: ":a:20b", ID: id, Pull: true, At: at, TTL: client.Duration(2 * time.Hour), BodyText: body,
+			Retry: &client.Retry{Steps: []client.Duration{0}, Limit: &limit},
+		}
+	}
+	want(t, jobs, of("w", now.Add(time.Hour), `{"n": 1}`, 10), of("r", now.Add(-time.Second), "x", 2), of("a", now.Add(30*time.Second), "x", 0))
+	if diff := cmp.Diff(map[string]string{":a:20b/late": "it has expired", ":a:20b/spent": "its deliveries are exhausted"}, refused); diff != "" {
+		t.Error(diff)
+	}
+	o.Set["namespace"] = "none"
+	wantError(t, "camellia", o, moving.ErrNothing, "namespace none")
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	o := moving.Options{Clock: clock{at: now}, Address: "redis://127.0.0.1:1"}
+	wantError(t, "asynq", o, moving.ErrUnreachable, "--source")
+	wantError(t, "kafka", o, moving.ErrUsage, "asynq, camellia, ")
+	o.Set = map[string]string{"colour": "red"}
+	wantError(t, "asynq", o, moving.ErrUsage, "it has sets")
+	wantError(t, "asynq", moving.Options{Address: "http://shop.example"}, moving.ErrUsage, "rediss://")
+	wantError(t, "asynq", moving.Options{URL: "http://a", Pull: true}, moving.ErrUsage, "either")
+	wantError(t, "asynq", moving.Options{URL: "http://a/{queue}"}, moving.ErrUsage, "{queue}")
+	c, locked := opened(t)
+	do(t, c, []any{"CONFIG", "SET", "requirepass", "secret"})
+	wantError(t, "asynq", locked, nil, "refuses the password")
+	with := strings.Replace(strings.TrimSuffix(locked.Address, "/0"), "://", "://:secret@", 1)
+	wantError(t, "asynq", moving.Options{Clock: clock{at: now}, Address: with + "/99"}, moving.ErrUsage, "no such database")
+	wantError(t, "asynq", moving.Options{Clock: clock{at: now}, Address: with}, moving.ErrNothing, "no other database")
+	wantError(t, "asynq", moving.Options{Clock: clock{at: now}, Address: with, Set: map[string]string{"sets": "all"}}, moving.ErrUsage, "separated by commas")
+}
