@@ -68,7 +68,7 @@ func TestDefaultsOfTopics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.PutTopic(t.Context(), "t", settings); err != nil {
+	if _, _, err := r.PutTopic(t.Context(), "t", settings); err != nil {
 		t.Fatal(err)
 	}
 	got := r.register(draft(named("t", "a"), func(d *job.Draft) { d.Priority = ptr(2) }), Origin{}).Job.Spec
@@ -251,13 +251,13 @@ func TestTopics(t *testing.T) {
 		t.Errorf("a topic that does not exist: %+v, %v", got, err)
 	}
 	var exists []bool
-	note := func(_ *topics.Topic, e bool) error { exists = append(exists, e); return nil }
+	note := func(e bool, _ uint64) error { exists = append(exists, e); return nil }
 	paused, err := r.SetTopicState(ctx, "t", topics.Paused, job.Pause{}, note)
 	if err != nil || !paused.Exists || paused.State != topics.Paused {
 		t.Errorf("%+v, %v", paused, err)
 	}
 	r.register(draft(named("u", "a")), Origin{})
-	set, err := r.PutTopic(ctx, "u", topics.Settings{Capacity: 5}, note)
+	set, _, err := r.PutTopic(ctx, "u", topics.Settings{Capacity: 5}, note)
 	if err != nil || set.Stats.States[job.Waiting] != 1 || set.Settings.Capacity != 5 {
 		t.Errorf("%+v, %v", set, err)
 	}
@@ -268,14 +268,14 @@ func TestTopics(t *testing.T) {
 		t.Errorf("before the changes the topics existed: %v", exists)
 	}
 	no := errors.New("no")
-	if err := r.DeleteTopic(ctx, "t", func(*topics.Topic, bool) error { return no }); !errors.Is(err, no) {
+	if err := r.DeleteTopic(ctx, "t", func(bool, uint64) error { return no }); !errors.Is(err, no) {
 		t.Errorf("a change that is not allowed: %v", err)
 	}
 	page, err := r.Topics(ctx, store.TopicQuery{Limit: 10})
 	if err != nil || len(page.Topics) != 2 || page.Topics[0].State != topics.Paused || page.Topics[1].State != topics.Active || page.Topics[1].Name != "u" {
 		t.Errorf("%+v, %v", page, err)
 	}
-	_, err = r.PutTopic(ctx, "t", topics.Settings{Alerts: &alerts.Thresholds{Terms: alerts.Terms{URL: "http://169.254.169.254/"}}})
+	_, _, err = r.PutTopic(ctx, "t", topics.Settings{Alerts: &alerts.Thresholds{Terms: alerts.Terms{URL: "http://169.254.169.254/"}}})
 	if blocked := (*BlockedError)(nil); !errors.As(err, &blocked) || blocked.Field != "alerts.url" {
 		t.Errorf("alerts to a blocked destination: %v", err)
 	}

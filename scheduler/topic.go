@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
@@ -49,10 +50,6 @@ type TopicPage struct {
 	Topics []Topic
 	Next   string
 }
-
-// AllowTopic decides on a change by the topic as it is before the change. exists is
-// that of Topic. Its error is returned, and nothing changes.
-type AllowTopic func(t *topics.Topic, exists bool) error
 
 // Topics returns a page of the topics that hold jobs or have settings.
 func (s *Scheduler) Topics(ctx context.Context, q store.TopicQuery) (TopicPage, error) {
@@ -161,56 +158,55 @@ func (s *Scheduler) TopicSettings(topic string, settings topics.Settings, defaul
 	return settings, f.Err()
 }
 
-// PutTopic replaces the settings of a topic. Errors of this and the following
+// PutTopic replaces the settings of a topic; created: it had none. Errors of this and the following
 // calls: a *job.ValidationError, a *BlockedError, and those of
 // topics.Manager.
-func (s *Scheduler) PutTopic(ctx context.Context, name string, settings topics.Settings, allow ...AllowTopic) (Topic, error) {
+func (s *Scheduler) PutTopic(ctx context.Context, name string, settings topics.Settings, allow ...documents.Allow) (t Topic, created bool, err error) {
 	if a := settings.Alerts; a != nil && a.URL != "" {
 		if err := s.CheckDestination("alerts.url", job.Destination(a.URL)); err != nil {
-			return Topic{}, err
+			return Topic{}, false, err
 		}
 	}
 	if d := settings.Defaults.Destination; d != "" {
 		if err := s.CheckDestination("url", d); err != nil {
-			return Topic{}, err
+			return Topic{}, false, err
 		}
 	}
 	if err := s.checkCallbacks("", settings.Defaults.Callbacks); err != nil {
-		return Topic{}, err
+		return Topic{}, false, err
 	}
-	t, err := s.o.Topics.Put(ctx, name, settings, s.allowTopic(ctx, allow)...)
+	set, had, err := s.o.Topics.Put(ctx, name, settings, s.allowTopic(ctx, name, allow)...)
 	if err != nil {
-		return Topic{}, err
+		return Topic{}, false, err
 	}
-	return s.withStats(ctx, t)
+	t, err = s.withStats(ctx, set)
+	return t, !had && !settings.Empty(), err
 }
 
 // DeleteTopic removes the settings of a topic. Its status stays.
-func (s *Scheduler) DeleteTopic(ctx context.Context, name string, allow ...AllowTopic) error {
-	return s.o.Topics.Delete(ctx, name, s.allowTopic(ctx, allow)...)
+func (s *Scheduler) DeleteTopic(ctx context.Context, name string, allow ...documents.Allow) error {
+	return s.o.Topics.Delete(ctx, name, s.allowTopic(ctx, name, allow)...)
 }
 
 // SetTopicState pauses, drains or resumes a topic. p is why.
-func (s *Scheduler) SetTopicState(ctx context.Context, name string, state topics.State, p job.Pause, allow ...AllowTopic) (Topic, error) {
-	t, err := s.o.Topics.SetState(ctx, name, state, p, s.allowTopic(ctx, allow)...)
+func (s *Scheduler) SetTopicState(ctx context.Context, name string, state topics.State, p job.Pause, allow ...documents.Allow) (Topic, error) {
+	t, err := s.o.Topics.SetState(ctx, name, state, p, s.allowTopic(ctx, name, allow)...)
 	if err != nil {
 		return Topic{}, err
 	}
 	return s.withStats(ctx, t)
 }
 
-// allowTopic finds out for allow whether the topic exists.
-func (s *Scheduler) allowTopic(ctx context.Context, allow []AllowTopic) (checks []topics.Allow) {
+// allowTopic finds out for allow whether the topic exists. One that only has jobs has the version 0.
+func (s *Scheduler) allowTopic(ctx context.Context, topic string, allow []documents.Allow) (checks []documents.Allow) {
 	for _, allowed := range allow {
-		checks = append(checks, func(t *topics.Topic) error {
-			exists := !t.Plain()
+		checks = append(checks, func(exists bool, version uint64) (err error) {
 			if !exists {
-				var err error
-				if _, exists, err = s.stats(ctx, t.Name); err != nil {
+				if _, exists, err = s.stats(ctx, topic); err != nil {
 					return err
 				}
 			}
-			return allowed(t, exists)
+			return allowed(exists, version)
 		})
 	}
 	return checks

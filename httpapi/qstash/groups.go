@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/groups"
 )
@@ -86,9 +87,6 @@ func (a *api) deleteURLGroup(c *httpapi.Call) error {
 	return done(c)
 }
 
-// errChanged: somebody else changed the group in between.
-var errChanged = errors.New("the group was changed")
-
 const groupTries = 10
 
 // changeGroup changes the members of a group, which may not exist yet.
@@ -103,12 +101,7 @@ func (a *api) changeGroup(c *httpapi.Call, change func(members []groups.Member, 
 		if err != nil && !errors.Is(err, groups.ErrNotFound) {
 			return err
 		}
-		unchanged := func(is *groups.Group) error {
-			if is.Version != g.Version {
-				return errChanged
-			}
-			return nil
-		}
+		unchanged := documents.Unchanged(g.Version)
 		members, err := change(slices.Clone(g.Members), exists)
 		if err != nil {
 			return err
@@ -118,7 +111,7 @@ func (a *api) changeGroup(c *httpapi.Call, change func(members []groups.Member, 
 		} else {
 			_, _, err = a.Groups.Put(c.Context(), groups.Group{Name: name, Members: members}, unchanged)
 		}
-		if !errors.Is(err, errChanged) {
+		if !errors.Is(err, documents.ErrChanged) {
 			if err == nil {
 				return done(c)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/alerts"
 )
@@ -12,8 +13,8 @@ import (
 type Alerts interface {
 	Rules(ctx context.Context) ([]alerts.Rule, error)
 	Rule(ctx context.Context, name string) (alerts.Rule, error)
-	Put(ctx context.Context, name string, d alerts.Draft, allow ...alerts.Allow) (rule alerts.Rule, created bool, err error)
-	Delete(ctx context.Context, name string, allow ...alerts.Allow) error
+	Put(ctx context.Context, name string, d alerts.Draft, allow ...documents.Allow) (rule alerts.Rule, created bool, err error)
+	Delete(ctx context.Context, name string, allow ...documents.Allow) error
 	Alerts(ctx context.Context) ([]alerts.Alert, error)
 }
 
@@ -79,8 +80,7 @@ func (s *API) putRule(r *request) (jsonout.View, error) {
 	if err := errs.Merge(draft.Check(r.Param("rule"))); err != nil {
 		return nil, err
 	}
-	allow := allowing[alerts.Allow](r, ruleTag)
-	rule, isNew, err := s.Alerts.Put(r.Context(), r.Param("rule"), *draft, allow...)
+	rule, isNew, err := s.Alerts.Put(r.Context(), r.Param("rule"), *draft, r.allow()...)
 	if err != nil {
 		return nil, err
 	}
@@ -91,15 +91,7 @@ func (s *API) putRule(r *request) (jsonout.View, error) {
 
 // deleteRule answers DELETE /v1/alerts/rules/{rule}.
 func (s *API) deleteRule(r *request) (jsonout.View, error) {
-	allow := allowing[alerts.Allow](r, ruleTag)
-	return resultOf("deleted"), s.Alerts.Delete(r.Context(), r.Param("rule"), allow...)
-}
-
-func ruleTag(rule *alerts.Rule) string {
-	if rule == nil {
-		return ""
-	}
-	return tagOf(rule.Version)
+	return resultOf("deleted"), s.Alerts.Delete(r.Context(), r.Param("rule"), r.allow()...)
 }
 
 // topicPath is where the settings of a topic are.

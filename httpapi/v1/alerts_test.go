@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
 )
@@ -19,7 +20,7 @@ type alertsWith struct {
 	err error
 }
 
-func (a alertsWith) Put(context.Context, string, alerts.Draft, ...alerts.Allow) (alerts.Rule, bool, error) {
+func (a alertsWith) Put(context.Context, string, alerts.Draft, ...documents.Allow) (alerts.Rule, bool, error) {
 	return alerts.Rule{}, false, a.err
 }
 

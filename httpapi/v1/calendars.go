@@ -28,13 +28,10 @@ func (s *API) putCalendar(r *request) (jsonout.View, error) {
 	if err := errs.Merge(err); err != nil {
 		return nil, err
 	}
-	allow := allowing[calendars.Allow](r, calendarTag)
-	c, isNew, err := s.Calendars.Put(r.Context(), c, allow...)
+	c, isNew, err := s.Calendars.Put(r.Context(), c, r.allow()...)
 	r.created(isNew)
 	return r.showCalendar(&c, err)
 }
-
-func calendarTag(c *calendars.Calendar) string { return tagIfAny(c.Version) }
 
 // getCalendar answers GET /v1/calendars/{calendar}.
 func (s *API) getCalendar(r *request) (jsonout.View, error) {
@@ -58,13 +55,12 @@ func (s *API) listCalendars(r *request) (jsonout.View, error) {
 
 // deleteCalendar answers DELETE /v1/calendars/{calendar}.
 func (s *API) deleteCalendar(r *request) (jsonout.View, error) {
-	allow := allowing[calendars.Allow](r, calendarTag)
-	return resultOf("deleted"), s.Calendars.Delete(r.Context(), r.Param("calendar"), allow...)
+	return resultOf("deleted"), s.Calendars.Delete(r.Context(), r.Param("calendar"), r.allow()...)
 }
 
 func patchableCalendar(s *API, r *request) (jsonout.View, string, error) {
 	c, err := s.Calendars.Get(r.Context(), r.Param("calendar"))
-	return func(w *jsonout.Writer) { w.Member("dates", c.Dates) }, calendarTag(&c), err
+	return func(w *jsonout.Writer) { w.Member("dates", c.Dates) }, tagIfAny(c.Version), err
 }
 
 func writeCalendar(w *jsonout.Writer, c *calendars.Calendar) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -165,7 +166,7 @@ const (
 // exampleSigning makes the same secret each time.
 type exampleSigning struct{ *signing.Keyring }
 
-func (s exampleSigning) Rotate(ctx context.Context, topic string, overlap time.Duration, allow ...signing.Allow) (string, signing.Change, error) {
+func (s exampleSigning) Rotate(ctx context.Context, topic string, overlap time.Duration, allow ...documents.Allow) (string, signing.Change, error) {
 	change, err := s.Set(ctx, topic, exampleMade, overlap, allow...)
 	return exampleMade, change, err
 }

@@ -47,17 +47,12 @@ func (s *API) putGroup(r *request) (jsonout.View, error) {
 	if err := errs.Merge(err); err != nil {
 		return nil, err
 	}
-	allow := allowing[groups.Allow](r, groupTag)
-	g, isNew, err := s.Groups.Put(r.Context(), g, allow...)
+	g, isNew, err := s.Groups.Put(r.Context(), g, r.allow()...)
 	if err != nil {
 		return nil, err
 	}
 	r.created(isNew)
 	return r.showGroup(&g), nil
-}
-
-func groupTag(g *groups.Group) string {
-	return tagIfAny(g.Version)
 }
 
 // getGroup answers GET /v1/groups/{group}.
@@ -82,8 +77,7 @@ func (s *API) listGroups(r *request) (jsonout.View, error) {
 
 // deleteGroup answers DELETE /v1/groups/{group}.
 func (s *API) deleteGroup(r *request) (jsonout.View, error) {
-	allow := allowing[groups.Allow](r, groupTag)
-	return resultOf("deleted"), s.Groups.Delete(r.Context(), r.Param("group"), allow...)
+	return resultOf("deleted"), s.Groups.Delete(r.Context(), r.Param("group"), r.allow()...)
 }
 
 func writeGroup(w *jsonout.Writer, g *groups.Group) {

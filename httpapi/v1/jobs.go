@@ -66,21 +66,25 @@ func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draf
 	})
 }
 
-func jobTag(j *job.Job) string { return tagOf(jobjson.Version(j)) }
+// allowJob is allow for jobs.
+func (r *request) allowJob() []scheduler.Allow {
+	if r.conditions == (conditions{}) {
+		return nil
+	}
+	return []scheduler.Allow{func(j *job.Job) error { return r.check(tagOf(jobjson.Version(j))) }}
+}
 
 // command does something with a job that has the version asked for, if any is, and
 // answers with the job.
 func (s *API) command(r *request, do func(context.Context, job.Key, ...scheduler.Allow) (job.Job, error)) (jsonout.View, error) {
-	allow := allowing[scheduler.Allow](r, jobTag)
-	j, err := do(r.Context(), r.key(), allow...)
+	j, err := do(r.Context(), r.key(), r.allowJob()...)
 	return s.showJob(r, &j, err)
 }
 
 // cancelJob answers DELETE /v1/jobs/{topic}/{id}: it cancels the job, or discards
 // the dead letter.
 func (s *API) cancelJob(r *request) (jsonout.View, error) {
-	allow := allowing[scheduler.Allow](r, jobTag)
-	j, result, err := s.Scheduler.Cancel(r.Context(), r.key(), allow...)
+	j, result, err := s.Scheduler.Cancel(r.Context(), r.key(), r.allowJob()...)
 	if err != nil {
 		return nil, err
 	}

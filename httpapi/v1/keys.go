@@ -62,8 +62,7 @@ func (s *API) createKey(r *request) (jsonout.View, error) {
 
 // revokeKey answers DELETE /v1/keys/{id}.
 func (s *API) revokeKey(r *request) (jsonout.View, error) {
-	allow := allowing[access.Allow](r, func(k *access.Key) string { return tagIfAny(k.Version) })
-	return resultOf("revoked"), s.Access.Revoke(r.Context(), r.Param("id"), allow...)
+	return resultOf("revoked"), s.Access.Revoke(r.Context(), r.Param("id"), r.allow()...)
 }
 
 // writeKey writes an API key. A stored key that cannot be read has an id only.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/jobjson"
@@ -21,8 +22,8 @@ type Operations interface {
 	Preview(ctx context.Context, d operations.Draft) (operations.Preview, error)
 	List(ctx context.Context, limit int, cursor string) (operations.Page, error)
 	Get(ctx context.Context, id string) (operations.Operation, error)
-	Stop(ctx context.Context, id string, allow ...operations.Allow) (operations.Operation, error)
-	Resume(ctx context.Context, id string, allow ...operations.Allow) (operations.Operation, error)
+	Stop(ctx context.Context, id string, allow ...documents.Allow) (operations.Operation, error)
+	Resume(ctx context.Context, id string, allow ...documents.Allow) (operations.Operation, error)
 }
 
 var operationFields = wire.NewFieldSet(map[string]func(*operations.Draft, wire.Field){
@@ -98,17 +99,15 @@ func (s *API) getOperation(r *request) (jsonout.View, error) {
 
 // stopOperation answers POST /v1/operations/{id}/stop.
 func (s *API) stopOperation(r *request) (jsonout.View, error) {
-	o, err := s.Operations.Stop(r.Context(), r.Param("id"), allowing[operations.Allow](r, operationTag)...)
+	o, err := s.Operations.Stop(r.Context(), r.Param("id"), r.allow()...)
 	return showOperation(r, &o, err)
 }
 
 // resumeOperation answers POST /v1/operations/{id}/resume.
 func (s *API) resumeOperation(r *request) (jsonout.View, error) {
-	o, err := s.Operations.Resume(r.Context(), r.Param("id"), allowing[operations.Allow](r, operationTag)...)
+	o, err := s.Operations.Resume(r.Context(), r.Param("id"), r.allow()...)
 	return showOperation(r, &o, err)
 }
-
-func operationTag(o operations.Operation) string { return tagOf(operationVersion(&o)) }
 
 func operationVersion(o *operations.Operation) uint64 { return jobjson.VersionOf(o.ID, o.Version) }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/operations"
 )
@@ -30,11 +31,11 @@ func (o operationsWith) Backfill(context.Context, operations.BackfillDraft) (ope
 	return operations.Operation{}, o.err
 }
 
-func (o operationsWith) Stop(context.Context, string, ...operations.Allow) (operations.Operation, error) {
+func (o operationsWith) Stop(context.Context, string, ...documents.Allow) (operations.Operation, error) {
 	return operations.Operation{}, o.err
 }
 
-func (o operationsWith) Resume(context.Context, string, ...operations.Allow) (operations.Operation, error) {
+func (o operationsWith) Resume(context.Context, string, ...documents.Allow) (operations.Operation, error) {
 	return operations.Operation{}, o.err
 }
 

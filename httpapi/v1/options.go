@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/nodes"
 	"github.com/duehook/duehook/scheduler"
@@ -22,7 +23,7 @@ type Access interface {
 	List(ctx context.Context) ([]access.Key, error)
 	Key(ctx context.Context, id string) (access.Key, error)
 	State(k *access.Key) access.State
-	Revoke(ctx context.Context, id string, allow ...access.Allow) error
+	Revoke(ctx context.Context, id string, allow ...documents.Allow) error
 }
 
 // Options are the services behind the calls of v1. Only Scheduler is required; calls of

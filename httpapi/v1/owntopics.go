@@ -48,14 +48,6 @@ func (s *API) checkOwn(r *request) error {
 	return nil
 }
 
-// ownSchedule allows changes of a schedule only to those who may use its topic.
-func (r *request) ownSchedule(v schedules.Version) error {
-	if v.UID != "" && !r.Topics().Has(v.Topic) {
-		return &job.TopicError{Topic: v.Topic, Allowed: r.Topics()}
-	}
-	return nil
-}
-
 // ownFilter limits a filter of jobs to the caller's topics.
 func (r *request) ownFilter(topic string, only *job.TopicSet) error {
 	if topic != "" {

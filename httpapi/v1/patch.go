@@ -9,7 +9,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/internal/services/alerts"
-	"github.com/duehook/duehook/scheduler/schedules"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/store"
 )
 
@@ -116,12 +116,12 @@ func patchableTopic(s *API, r *request) (jsonout.View, string, error) {
 
 func patchableSchedule(s *API, r *request) (jsonout.View, string, error) {
 	found, err := s.Schedules.Get(r.Context(), r.Param("schedule"))
-	return jsonout.Shown(writeDefinition, &found.Def), scheduleTag(schedules.Version{UID: found.UID, Number: found.Version}), err
+	return jsonout.Shown(writeDefinition, &found.Def), tagIfAny(jobjson.VersionOf(found.UID, found.Version)), err
 }
 
 func patchableRule(s *API, r *request) (jsonout.View, string, error) {
 	rule, err := s.Alerts.Rule(r.Context(), r.Param("rule"))
-	return jsonout.Shown(writeRuleDraft, &rule), ruleTag(&rule), err
+	return jsonout.Shown(writeRuleDraft, &rule), tagOf(rule.Version), err
 }
 
 // writeRuleDraft writes what PUT takes.
@@ -152,7 +152,7 @@ func patchableGroup(s *API, r *request) (jsonout.View, string, error) {
 			w.Bracket('}')
 		}
 		w.Bracket('}')
-	}, groupTag(&g), err
+	}, tagIfAny(g.Version), err
 }
 
 // putPatchedGroup puts members that a patch may have by their names.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
@@ -15,14 +16,14 @@ import (
 
 // Schedules is what the API needs of recurring schedules. A *schedules.Manager is one.
 type Schedules interface {
-	Set(ctx context.Context, name string, d *schedules.Draft, allow ...schedules.Allow) (s schedules.Schedule, created bool, err error)
+	Set(ctx context.Context, name string, d *schedules.Draft, allow ...documents.Allow) (s schedules.Schedule, created bool, err error)
 	Get(ctx context.Context, name string) (schedules.Schedule, error)
 	List(ctx context.Context, q schedules.Query) (schedules.Page, error)
-	Delete(ctx context.Context, name string, allow ...schedules.Allow) error
+	Delete(ctx context.Context, name string, allow ...documents.Allow) error
 	Pause(ctx context.Context, name string, p job.Pause) (schedules.Schedule, error)
 	Resume(ctx context.Context, name string) (schedules.Schedule, error)
-	Skip(ctx context.Context, name string, at *time.Time, allow ...schedules.Allow) (schedules.Schedule, error)
-	Unskip(ctx context.Context, name string, at *time.Time, allow ...schedules.Allow) (schedules.Schedule, error)
+	Skip(ctx context.Context, name string, at *time.Time, allow ...documents.Allow) (schedules.Schedule, error)
+	Unskip(ctx context.Context, name string, at *time.Time, allow ...documents.Allow) (schedules.Schedule, error)
 	RunNow(ctx context.Context, name, repeat string) (schedules.RunResult, error)
 	Occurrences(ctx context.Context, name string, p schedules.Part) (schedules.Timetable, error)
 	Runs(ctx context.Context, name string) ([]schedules.Run, error)
@@ -114,11 +115,8 @@ func (s *API) putSchedule(r *request) (jsonout.View, error) {
 		_, err = s.Schedules.Preview(r.Context(), r.Param("schedule"), draft, schedules.Part{})
 		return nil, errs.Merge(err)
 	}
-	if err := r.Topics().Allow(draft.Topic()); err != nil {
-		return nil, err
-	}
-	allow := append(allowing[schedules.Allow](r, scheduleTag), r.ownSchedule)
-	set, isNew, err := s.Schedules.Set(r.Context(), r.Param("schedule"), draft, allow...)
+	draft.Topics = r.Topics()
+	set, isNew, err := s.Schedules.Set(r.Context(), r.Param("schedule"), draft, r.allow()...)
 	if err != nil {
 		return nil, err
 	}
@@ -143,11 +141,8 @@ func showSchedule(r *request, s *schedules.Schedule, err error) (jsonout.View, e
 
 // deleteSchedule answers DELETE /v1/schedules/{schedule}.
 func (s *API) deleteSchedule(r *request) (jsonout.View, error) {
-	allow := allowing[schedules.Allow](r, scheduleTag)
-	return resultOf("deleted"), s.Schedules.Delete(r.Context(), r.Param("schedule"), allow...)
+	return resultOf("deleted"), s.Schedules.Delete(r.Context(), r.Param("schedule"), r.allow()...)
 }
-
-func scheduleTag(v schedules.Version) string { return tagIfAny(jobjson.VersionOf(v.UID, v.Number)) }
 
 // listSchedules answers GET /v1/schedules.
 func (s *API) listSchedules(r *request) (jsonout.View, error) {
@@ -183,13 +178,13 @@ func (s *API) resumeSchedule(r *request) (jsonout.View, error) {
 }
 
 // skipping answers POST /v1/schedules/{schedule}/skip and /unskip.
-func skipping(do func(s Schedules, ctx context.Context, name string, at *time.Time, allow ...schedules.Allow) (schedules.Schedule, error)) handler {
+func skipping(do func(s Schedules, ctx context.Context, name string, at *time.Time, allow ...documents.Allow) (schedules.Schedule, error)) handler {
 	return func(s *API, r *request) (jsonout.View, error) {
 		draft, err := readAll(r, maxSmall, skipFields)
 		if err != nil {
 			return nil, err
 		}
-		set, err := do(s.Schedules, r.Context(), r.Param("schedule"), draft.at, allowing[schedules.Allow](r, scheduleTag)...)
+		set, err := do(s.Schedules, r.Context(), r.Param("schedule"), draft.at, r.allow()...)
 		return showSchedule(r, &set, err)
 	}
 }

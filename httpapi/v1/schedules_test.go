@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler/operations"
@@ -26,7 +27,7 @@ type schedulesWith struct {
 	err error
 }
 
-func (s schedulesWith) Set(context.Context, string, *schedules.Draft, ...schedules.Allow) (schedules.Schedule, bool, error) {
+func (s schedulesWith) Set(context.Context, string, *schedules.Draft, ...documents.Allow) (schedules.Schedule, bool, error) {
 	return schedules.Schedule{}, false, s.err
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/signing"
 )
@@ -13,9 +14,9 @@ import (
 // topic "" are the default. A *signing.Keyring is one.
 type Signing interface {
 	Info(ctx context.Context, topic string) (signing.Info, error)
-	Set(ctx context.Context, topic, secret string, overlap time.Duration, allow ...signing.Allow) (signing.Change, error)
-	Rotate(ctx context.Context, topic string, overlap time.Duration, allow ...signing.Allow) (secret string, _ signing.Change, _ error)
-	Delete(ctx context.Context, topic string, allow ...signing.Allow) error
+	Set(ctx context.Context, topic, secret string, overlap time.Duration, allow ...documents.Allow) (signing.Change, error)
+	Rotate(ctx context.Context, topic string, overlap time.Duration, allow ...documents.Allow) (secret string, _ signing.Change, _ error)
+	Delete(ctx context.Context, topic string, allow ...documents.Allow) error
 }
 
 // secretDraft is a secret as a client asks for it.
@@ -72,11 +73,10 @@ func (s *API) rotateSecret(r *request) (jsonout.View, error) {
 // before. Its view is the only one that shows a secret.
 func (s *API) changeSecret(r *request, secret string, overlap time.Duration) (_ jsonout.View, first bool, err error) {
 	var change signing.Change
-	allow := allowing[signing.Allow](r, stampTag)
 	if secret == "" {
-		secret, change, err = s.Signing.Rotate(r.Context(), r.Param("topic"), overlap, allow...)
+		secret, change, err = s.Signing.Rotate(r.Context(), r.Param("topic"), overlap, r.allow()...)
 	} else {
-		change, err = s.Signing.Set(r.Context(), r.Param("topic"), secret, overlap, allow...)
+		change, err = s.Signing.Set(r.Context(), r.Param("topic"), secret, overlap, r.allow()...)
 	}
 	if err != nil {
 		return nil, false, err
@@ -90,8 +90,7 @@ func (s *API) changeSecret(r *request, secret string, overlap time.Duration) (_ 
 
 // deleteSecret answers DELETE /v1/topics/{topic}/signing.
 func (s *API) deleteSecret(r *request) (jsonout.View, error) {
-	allow := allowing[signing.Allow](r, stampTag)
-	return resultOf("deleted"), s.Signing.Delete(r.Context(), r.Param("topic"), allow...)
+	return resultOf("deleted"), s.Signing.Delete(r.Context(), r.Param("topic"), r.allow()...)
 }
 
 // writeSecrets writes which secrets sign for a topic, without the secrets.

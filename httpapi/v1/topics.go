@@ -89,19 +89,6 @@ func showTopic(r *request, t *scheduler.Topic, err error) (jsonout.View, error) 
 	return jsonout.Shown(writeTopic, t), nil
 }
 
-// allowTopic is allowing for topics. One that only has jobs has the version 0.
-func (r *request) allowTopic() []scheduler.AllowTopic {
-	if r.conditions == (conditions{}) {
-		return nil
-	}
-	return []scheduler.AllowTopic{func(t *topics.Topic, exists bool) error {
-		if !exists {
-			return r.check("")
-		}
-		return r.check(tagOf(t.Version))
-	}}
-}
-
 // putTopic answers PUT /v1/topics/{topic}.
 func (s *API) putTopic(r *request) (jsonout.View, error) {
 	draft, errs, err := read(r, maxSmall, topicFields)
@@ -112,21 +99,14 @@ func (s *API) putTopic(r *request) (jsonout.View, error) {
 	if err := errs.Merge(err); err != nil {
 		return nil, err
 	}
-	allow := r.allowTopic()
-	had := false
-	allow = append(allow, func(t *topics.Topic, _ bool) error {
-		had = !t.Settings.Empty()
-		return nil
-	})
-	t, err := s.Scheduler.PutTopic(r.Context(), r.Param("topic"), settings, allow...)
-	r.created(!had && !settings.Empty())
+	t, created, err := s.Scheduler.PutTopic(r.Context(), r.Param("topic"), settings, r.allow()...)
+	r.created(created)
 	return showTopic(r, &t, err)
 }
 
 // deleteTopic answers DELETE /v1/topics/{topic}: of its settings.
 func (s *API) deleteTopic(r *request) (jsonout.View, error) {
-	allow := r.allowTopic()
-	return resultOf("deleted"), s.Scheduler.DeleteTopic(r.Context(), r.Param("topic"), allow...)
+	return resultOf("deleted"), s.Scheduler.DeleteTopic(r.Context(), r.Param("topic"), r.allow()...)
 }
 
 // setState answers POST /v1/topics/{topic}/pause, /drain and /resume.
@@ -137,8 +117,7 @@ func setState(state topics.State, fields wire.FieldSet[job.Pause]) handler {
 			return nil, err
 		}
 		pause.By = r.by()
-		allow := r.allowTopic()
-		t, err := s.Scheduler.SetTopicState(r.Context(), r.Param("topic"), state, *pause, allow...)
+		t, err := s.Scheduler.SetTopicState(r.Context(), r.Param("topic"), state, *pause, r.allow()...)
 		return showTopic(r, &t, err)
 	}
 }

@@ -57,15 +57,17 @@ func writeStamp(w *jsonout.Writer, s *documents.Stamp) {
 	w.Number("version", int64(s.Version))
 }
 
-func stampTag(s documents.Stamp) string { return tagIfAny(s.Version) }
-
-// allowing allows a change only of the versions that the conditions of the request name.
-// tag returns the version of what is to be changed; empty: there is none.
-func allowing[Allow ~func(T) error, T any](r *request, tag func(T) string) []Allow {
+// allow allows a change only of the versions that the conditions of the request name.
+func (r *request) allow() []documents.Allow {
 	if r.conditions == (conditions{}) {
 		return nil
 	}
-	return []Allow{func(is T) error { return r.conditions.check(tag(is)) }}
+	return []documents.Allow{func(exists bool, version uint64) error {
+		if !exists {
+			return r.check("")
+		}
+		return r.check(tagOf(version))
+	}}
 }
 
 // conditions are those of a request (RFC 9110, section 13.1), and the version that a PATCH

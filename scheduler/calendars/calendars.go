@@ -167,55 +167,35 @@ func (m *Manager) Get(ctx context.Context, name string) (Calendar, error) {
 	return d.Value, err
 }
 
-// Allow decides on a change by the calendar as it is before; Version 0: there is none. Its
-// error is returned, and nothing changes.
-type Allow func(c *Calendar) error
-
 // Put creates or replaces a calendar that Draft.Calendar made. Equal dates change nothing.
 // Errors: ErrTooMany, and allow's.
-func (m *Manager) Put(ctx context.Context, c Calendar, allow ...Allow) (stored Calendar, created bool, err error) {
+func (m *Manager) Put(ctx context.Context, c Calendar, allow ...documents.Allow) (stored Calendar, created bool, err error) {
 	now, err := store.Now(ctx, m.store)
 	if err != nil {
 		return Calendar{}, false, err
 	}
 	d, err := m.docs.Update(ctx, c.Name, func(d *documents.Document[Calendar]) error {
-		created = d.Version == 0
-		if err := allows(d, allow); err != nil {
-			return err
-		}
-		if !created && slices.Equal(c.Dates, d.Value.Dates) {
+		if created = d.Version == 0; !created && slices.Equal(c.Dates, d.Value.Dates) {
 			return documents.ErrKept
 		}
 		d.Value.replace(c.Dates, now)
 		return nil
-	})
+	}, allow...)
 	if err == nil {
 		m.users.Replan(ctx)
 	}
 	return d.Value, created, err
 }
 
-func allows(d *documents.Document[Calendar], allow []Allow) error {
-	for _, allowed := range allow {
-		if err := allowed(&d.Value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Delete deletes a calendar that no schedule uses. The error is an *InUseError otherwise.
-func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
-	return m.docs.Remove(ctx, name, func(d *documents.Document[Calendar]) error {
-		if err := allows(d, allow); err != nil {
-			return err
-		}
+func (m *Manager) Delete(ctx context.Context, name string, allow ...documents.Allow) error {
+	return m.docs.Remove(ctx, name, append(allow, func(bool, uint64) error {
 		users, err := m.users.Using(ctx, name, MaxUsers+1)
 		if err != nil || len(users) == 0 {
 			return err
 		}
 		return &InUseError{Calendar: name, Schedules: users[:min(len(users), MaxUsers)], More: len(users) > MaxUsers}
-	})
+	})...)
 }
 
 // List returns up to limit calendars behind the name after, and the name of the last if

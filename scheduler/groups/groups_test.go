@@ -26,7 +26,7 @@ func TestManager(t *testing.T) {
 	if _, err := one.Get(ctx, "g"); !errors.Is(err, groups.ErrNotFound) {
 		t.Errorf("error %v", err)
 	}
-	put := func(m *groups.Manager, created bool, version uint64, of []groups.Member, allow ...groups.Allow) {
+	put := func(m *groups.Manager, created bool, version uint64, of []groups.Member, allow ...documents.Allow) {
 		t.Helper()
 		got, isNew, err := m.Put(ctx, groups.Group{Name: "g", Members: of}, allow...)
 		if err != nil || isNew != created || got.Version != version {
@@ -34,12 +34,7 @@ func TestManager(t *testing.T) {
 		}
 	}
 	put(one, true, 1000, members("a"))
-	put(two, false, 1001, members("b/eu", "a"), func(g *groups.Group) error {
-		if g.Version != 1000 || g.Members[0].Name != "a" {
-			t.Errorf("before the change: %+v", g)
-		}
-		return nil
-	})
+	put(two, false, 1001, members("b/eu", "a"), documents.Unchanged(1000))
 	got, err := one.Get(ctx, "g")
 	if diff := cmp.Diff(groups.Group{Name: "g", Stamp: documents.Stamp{CreatedAt: 1000, UpdatedAt: 1000, Version: 1001}, Members: members("b/eu", "a")}, got); err != nil || diff != "" {
 		t.Errorf("error %v, (-want +got)\n%s", err, diff)
@@ -48,7 +43,7 @@ func TestManager(t *testing.T) {
 		t.Errorf("equal content: %+v, created %v, error %v", again, created, err)
 	}
 	no := errors.New("no")
-	refuse := func(*groups.Group) error { return no }
+	refuse := func(bool, uint64) error { return no }
 	if _, _, err := one.Put(ctx, groups.Group{Name: "g"}, refuse); !errors.Is(err, no) {
 		t.Errorf("error %v", err)
 	}

@@ -48,13 +48,9 @@ func (m *Manager) Get(ctx context.Context, name string) (Group, error) {
 	return d.Value, err
 }
 
-// Allow decides on a change by the group as it is before; Version 0: there is none. Its
-// error is returned, and nothing changes.
-type Allow func(g *Group) error
-
 // Put creates or replaces a group that Draft.Group made. Equal content changes nothing.
 // Errors: a *job.ValidationError, ErrTooMany, those of Check, and allow's.
-func (m *Manager) Put(ctx context.Context, g Group, allow ...Allow) (stored Group, created bool, err error) {
+func (m *Manager) Put(ctx context.Context, g Group, allow ...documents.Allow) (stored Group, created bool, err error) {
 	for i := range g.Members {
 		if err := m.check(job.Field("members").In(strconv.Itoa(i)).In("url"), g.Members[i].URL); err != nil {
 			return Group{}, false, err
@@ -67,29 +63,12 @@ func (m *Manager) Put(ctx context.Context, g Group, allow ...Allow) (stored Grou
 	if len(text) > MaxBytes {
 		return Group{}, false, job.Invalid("members", fmt.Sprintf("must take at most %d bytes together, not %d", MaxBytes, len(text)))
 	}
-	d, err := m.docs.Update(ctx, g.Name, func(d *documents.Document[Group]) error {
-		created = d.Version == 0
-		if err := allows(d, allow); err != nil {
-			return err
-		}
-		d.Value = g
-		return nil
-	})
-	return d.Value, created, err
-}
-
-func allows(d *documents.Document[Group], allow []Allow) error {
-	for _, allowed := range allow {
-		if err := allowed(&d.Value); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m.docs.Set(ctx, g.Name, g, allow...)
 }
 
 // Delete deletes a group. Its jobs stay.
-func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
-	return m.docs.Remove(ctx, name, func(d *documents.Document[Group]) error { return allows(d, allow) })
+func (m *Manager) Delete(ctx context.Context, name string, allow ...documents.Allow) error {
+	return m.docs.Remove(ctx, name, allow...)
 }
 
 // List returns up to limit groups behind the name after, and the name of the last if others

@@ -302,12 +302,9 @@ func (m *Manager) Get(ctx context.Context, id string) (Operation, error) {
 	return operationOf(&d), err
 }
 
-// Allow may refuse a change by the operation before it.
-type Allow func(o Operation) error
-
 // Stop ends the work on an operation, within two seconds or so. It can be
 // resumed. Errors: ErrNotFound, ErrEnded, those of allow, or the store's.
-func (m *Manager) Stop(ctx context.Context, id string, allow ...Allow) (Operation, error) {
+func (m *Manager) Stop(ctx context.Context, id string, allow ...documents.Allow) (Operation, error) {
 	o, err := m.setState(ctx, id, Stopped, allow)
 	if err == nil {
 		m.mu.Lock()
@@ -320,7 +317,7 @@ func (m *Manager) Stop(ctx context.Context, id string, allow ...Allow) (Operatio
 }
 
 // Resume continues a stopped operation. Errors: those of Stop.
-func (m *Manager) Resume(ctx context.Context, id string, allow ...Allow) (Operation, error) {
+func (m *Manager) Resume(ctx context.Context, id string, allow ...documents.Allow) (Operation, error) {
 	o, err := m.setState(ctx, id, Running, allow)
 	m.kick.Set()
 	return o, err
@@ -328,16 +325,9 @@ func (m *Manager) Resume(ctx context.Context, id string, allow ...Allow) (Operat
 
 // setState starts or stops an operation. Its worker may write progress meanwhile, and
 // notices the change by its next write.
-func (m *Manager) setState(ctx context.Context, id string, to State, allow []Allow) (Operation, error) {
-	d, err := m.docs.Update(ctx, id, func(d *stored) error {
-		for _, allowed := range allow {
-			if err := allowed(operationOf(d)); d.Version != 0 && err != nil {
-				return err
-			}
-		}
+func (m *Manager) setState(ctx context.Context, id string, to State, allow []documents.Allow) (Operation, error) {
+	d, err := m.docs.Change(ctx, id, func(d *stored) error {
 		switch {
-		case d.Version == 0:
-			return ErrNotFound
 		case d.Value.State.Ended():
 			return ErrEnded
 		case d.Value.State == to:
@@ -345,7 +335,7 @@ func (m *Manager) setState(ctx context.Context, id string, to State, allow []All
 		}
 		d.Value.State = to
 		return nil
-	})
+	}, allow...)
 	return operationOf(&d), err
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
@@ -222,7 +223,8 @@ func collection(s store.Documents, clock job.Clock) *documents.Collection[Operat
 	return documents.New(documents.Options[Operation]{
 		Store: s, Kind: documentKind, Strict: true, Missing: ErrNotFound,
 		Max: MaxKept, MaxBytes: MaxAllBytes, Full: ErrTooMany, Clock: clock,
-		New: func(id string) Operation { return Operation{ID: id} },
+		New:     func(id string) Operation { return Operation{ID: id} },
+		Version: func(d *stored) uint64 { return jobjson.VersionOf(d.Name, d.Version) },
 		Check: func(o *Operation) error {
 			if _, ok := states[o.Action]; !ok && (o.Action != Backfill || o.Backfill == nil) {
 				return fmt.Errorf("unknown action %q", o.Action)

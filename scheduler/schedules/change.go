@@ -17,16 +17,6 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Version is a version of a schedule. Zero: there is none.
-type Version struct {
-	UID    string
-	Number uint64
-	Topic  string // of its jobs
-}
-
-// Allow returns an error if a schedule of this version may not be changed.
-type Allow func(is Version) error
-
 // alteration is a change of a schedule by a client. It holds for every occurrence that is not
 // registered yet.
 type alteration struct {
@@ -45,23 +35,26 @@ type alteration struct {
 // Set makes or replaces a schedule. Errors of this and the following calls: a
 // *job.ValidationError, a *scheduler.BlockedError, ErrNotFound, ErrTooMany, ErrBusy,
 // store.ErrNewer, the store's, and those of allow.
-func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...Allow) (s Schedule, created bool, err error) {
+func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...documents.Allow) (s Schedule, created bool, err error) {
+	if err := d.Topics.Allow(d.Topic()); err != nil {
+		return Schedule{}, false, err
+	}
 	def, rules, err := m.check(ctx, name, d, false)
 	if err != nil {
 		return Schedule{}, false, err
 	}
-	a, err := m.change(ctx, name, allow, func(a *alteration) error {
+	a, err := m.change(ctx, m.docs.Update, name, allow, func(a *alteration) error {
 		if !a.rec.exists() {
-			return a.create(ctx, def, d)
+			return a.create(def, d)
+		}
+		if err := d.Topics.Allow(a.rec.Def.Topic()); err != nil {
+			return err
 		}
 		if def.Job.Dialect == nil { // another dialect changes the schedule
 			def.Job.Dialect = a.rec.Def.Job.Dialect
 		}
 		changes := !def.equal(&a.rec.Def)
 		if changes {
-			if err := m.docs.Reserve(ctx, 0, def.size()-a.rec.Def.size()); err != nil {
-				return err
-			}
 			if err := a.replace(ctx, def, rules); err != nil {
 				return err
 			}
@@ -99,10 +92,7 @@ func (a *alteration) setPaused(ctx context.Context, d *Draft) error {
 }
 
 // create fills in the record of a new schedule.
-func (a *alteration) create(ctx context.Context, def Definition, d *Draft) error {
-	if err := a.m.docs.Reserve(ctx, 1, def.size()); err != nil {
-		return err
-	}
+func (a *alteration) create(def Definition, d *Draft) error {
 	id, err := ulid.New(uint64(a.now), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("make a uid: %w", err)
@@ -214,7 +204,7 @@ func (m *Manager) Resume(ctx context.Context, name string) (Schedule, error) {
 }
 
 // changed is changeExisting, and returns the schedule.
-func (m *Manager) changed(ctx context.Context, name string, allow []Allow, alter func(a *alteration) error) (Schedule, error) {
+func (m *Manager) changed(ctx context.Context, name string, allow []documents.Allow, alter func(a *alteration) error) (Schedule, error) {
 	if err := m.changeExisting(ctx, name, allow, alter); err != nil {
 		return Schedule{}, err
 	}
@@ -257,7 +247,7 @@ func (a *alteration) resume() error {
 
 // Skip skips an occurrence that is to come and not registered: the next one, or with a time
 // that one.
-func (m *Manager) Skip(ctx context.Context, name string, at *time.Time, allow ...Allow) (Schedule, error) {
+func (m *Manager) Skip(ctx context.Context, name string, at *time.Time, allow ...documents.Allow) (Schedule, error) {
 	return m.changed(ctx, name, allow, func(a *alteration) error {
 		rules, err := a.compile(ctx, a.name, a.rec)
 		if err != nil {
@@ -279,7 +269,7 @@ func (m *Manager) Skip(ctx context.Context, name string, at *time.Time, allow ..
 }
 
 // Unskip takes back that an occurrence is skipped, or with a nil time all that are to come.
-func (m *Manager) Unskip(ctx context.Context, name string, at *time.Time, allow ...Allow) (Schedule, error) {
+func (m *Manager) Unskip(ctx context.Context, name string, at *time.Time, allow ...documents.Allow) (Schedule, error) {
 	return m.changed(ctx, name, allow, func(a *alteration) error {
 		rules, err := a.compile(ctx, a.name, a.rec)
 		if err != nil {
@@ -334,7 +324,7 @@ func (a *alteration) toSkip(rules *schedule.Rules, at *time.Time) (t time.Time, 
 }
 
 // Delete deletes a schedule.
-func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
+func (m *Manager) Delete(ctx context.Context, name string, allow ...documents.Allow) error {
 	err := m.changeExisting(ctx, name, allow, func(a *alteration) error {
 		a.emit(events.ScheduleDeleted)
 		a.withdraw = func(time.Time) bool { return true }
@@ -348,76 +338,52 @@ func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error
 }
 
 // changeExisting is change for a schedule that exists.
-func (m *Manager) changeExisting(ctx context.Context, name string, allow []Allow, alter func(a *alteration) error) error {
-	_, err := m.change(ctx, name, allow, func(a *alteration) error {
-		if !a.rec.exists() {
-			return ErrNotFound
-		}
-		return alter(a)
-	})
+func (m *Manager) changeExisting(ctx context.Context, name string, allow []documents.Allow, alter func(a *alteration) error) error {
+	_, err := m.change(ctx, m.docs.Change, name, allow, alter)
 	return err
 }
 
-// changeTries bounds how often a change starts over.
-const changeTries = 50
+// changing is Change or Update of a collection.
+type changing func(ctx context.Context, name string, change func(d *document) error, allow ...documents.Allow) (document, error)
 
 // change changes a schedule: alter alters the present version, and may be called again. Then
 // it cancels the jobs that the change withdraws.
-func (m *Manager) change(ctx context.Context, name string, allow []Allow, alter func(a *alteration) error) (*alteration, error) {
-	for range changeTries {
-		a, err := m.tryChange(ctx, name, allow, alter)
-		switch {
-		case errors.Is(err, documents.ErrKept):
-			return a, nil
-		case errors.Is(err, store.ErrConflict):
-			continue
-		case err != nil:
-			return a, err
+func (m *Manager) change(ctx context.Context, by changing, name string, allow []documents.Allow, alter func(a *alteration) error) (a *alteration, err error) {
+	var kept error
+	_, err = by(ctx, name, func(d *document) error {
+		now, err := store.Now(ctx, m.o.Store)
+		if err != nil {
+			return err
 		}
-		m.announce(ctx, name)
-		if err := m.o.fail("after change"); err != nil {
-			return a, err
+		a = &alteration{m: m, name: name, now: now, rec: &d.Value, compile: m.compiling()}
+		if d.Value.wake(now) {
+			a.emit(events.ScheduleResumed)
 		}
-		m.withdraw(ctx, a)
-		m.o.Emit(a.events...)
-		return a, nil
-	}
-	return nil, ErrBusy
-}
-
-func (m *Manager) tryChange(ctx context.Context, name string, allow []Allow, alter func(a *alteration) error) (*alteration, error) {
-	d, err := m.docs.Get(ctx, name)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, err
-	}
-	now, err := store.Now(ctx, m.o.Store)
-	if err != nil {
-		return nil, err
-	}
-	a := &alteration{m: m, name: name, now: now, rec: &d.Value, compile: m.compiling()}
-	if d.Value.wake(now) {
-		a.emit(events.ScheduleResumed)
-	}
-	if err := a.recognize(ctx); err != nil {
-		return nil, err
-	}
-	a.was = d.Value
-	var is Version
-	if a.rec.exists() {
-		is = Version{a.rec.UID, a.rec.Version, a.rec.Def.Topic()}
-	}
-	for _, allowed := range allow {
-		if err := allowed(is); err != nil {
-			return nil, err
+		if err := m.docs.Allowed(d, allow); err != nil { // of the schedule as it is now
+			return err
 		}
-	}
-	if err := alter(a); err != nil {
+		if err := a.recognize(ctx); err != nil {
+			return err
+		}
+		a.was = d.Value
+		if kept = alter(a); kept != nil {
+			return kept
+		}
+		return m.o.fail("before change")
+	})
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return nil, ErrBusy
+	case err != nil || kept != nil:
 		return a, err
 	}
-	if err := m.o.fail("before change"); err != nil {
-		return nil, err
+	m.announce(ctx, name)
+	if err := m.o.fail("after change"); err != nil {
+		return a, err
 	}
-	return a, m.docs.Put(ctx, &d)
+	m.withdraw(ctx, a)
+	m.o.Emit(a.events...)
+	return a, nil
 }
 
 // recognize takes over the occurrences that are registered, and that nobody wrote yet.

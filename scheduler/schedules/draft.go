@@ -25,6 +25,7 @@ type Draft struct {
 	Note                   *string
 	ExceptDates, Calendars []string
 	Job                    *job.Draft
+	Topics                 job.TopicSet // that the caller may use
 }
 
 const (

@@ -164,7 +164,7 @@ func (h *History) store(ctx context.Context, name string, more []Run) error {
 }
 
 func (h *History) forget(ctx context.Context, name string) error {
-	err := h.docs.Remove(ctx, name, func(*documents.Document[runs]) error { return nil })
+	err := h.docs.Remove(ctx, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}

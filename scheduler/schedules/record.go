@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/store"
@@ -229,7 +230,9 @@ type document = documents.Document[record]
 func collection(s store.Documents, clock job.Clock) *documents.Collection[record] {
 	return documents.New(documents.Options[record]{
 		Store: s, Kind: documentKind, Strict: true, Clock: clock,
-		Max: MaxSchedules, MaxBytes: MaxAllBytes, Full: ErrTooMany, Counts: (*record).exists,
+		Max: MaxSchedules, MaxBytes: MaxAllBytes, Full: ErrTooMany, Missing: ErrNotFound,
+		Exists: (*record).exists, Size: func(r *record) int { return r.Def.size() },
+		Version: func(d *document) uint64 { return jobjson.VersionOf(d.Value.UID, d.Value.Version) },
 	})
 }
 

@@ -127,43 +127,43 @@ func thresholds(all map[string]Topic) map[string]*alerts.Thresholds {
 	return some
 }
 
-// Put replaces the settings of a topic. Errors: a *job.ValidationError, ErrTooMany,
+// Put replaces the settings of a topic; had: it had some. Errors: a *job.ValidationError, ErrTooMany,
 // alerts.ErrTooManyTopics, those of allow, or the store's, such as store.ErrNewer: an
 // unreadable topic is not overwritten.
-func (m *Manager) Put(ctx context.Context, topic string, s Settings, allow ...Allow) (Topic, error) {
+func (m *Manager) Put(ctx context.Context, topic string, s Settings, allow ...documents.Allow) (t Topic, had bool, err error) {
 	if err := s.Check(topic); err != nil {
-		return Topic{}, err
+		return Topic{}, false, err
 	}
 	if s.Alerts != nil {
 		others := m.KnownThresholds()
 		if delete(others, topic); len(others) >= alerts.MaxTopics {
-			return Topic{}, alerts.ErrTooManyTopics
+			return Topic{}, false, alerts.ErrTooManyTopics
 		}
 	}
-	return m.change(ctx, topic, allow, func(t *Topic) { t.Settings = s })
+	t, err = m.change(ctx, topic, allow, func(t *Topic) error {
+		had, t.Settings = !t.Settings.Empty(), s
+		return nil
+	})
+	return t, had, err
 }
 
 // Alter changes some settings of a topic and keeps the others; alter reports whether it changed any.
 // The errors are those of Put.
 func (m *Manager) Alter(ctx context.Context, topic string, alter func(*Settings) bool) (Topic, error) {
-	var to Settings
-	return m.change(ctx, topic, []Allow{func(t *Topic) error {
-		if to = t.Settings; !alter(&to) {
+	return m.change(ctx, topic, nil, func(t *Topic) error {
+		if !alter(&t.Settings) {
 			return documents.ErrKept
 		}
-		return to.Check(topic)
-	}}, func(t *Topic) { t.Settings = to })
+		return t.Settings.Check(topic)
+	})
 }
 
-// Allow may refuse a change, by the topic before it.
-type Allow func(t *Topic) error
-
 // Delete removes the settings of a topic; ErrNotFound if it has none. Its state stays.
-func (m *Manager) Delete(ctx context.Context, topic string, allow ...Allow) error {
+func (m *Manager) Delete(ctx context.Context, topic string, allow ...documents.Allow) error {
 	had := false
-	_, err := m.change(ctx, topic, allow, func(t *Topic) {
-		had = !t.Settings.Empty()
-		t.Settings = Settings{}
+	_, err := m.change(ctx, topic, allow, func(t *Topic) error {
+		had, t.Settings = !t.Settings.Empty(), Settings{}
+		return nil
 	})
 	if err == nil && !had {
 		return ErrNotFound
@@ -178,7 +178,7 @@ var eventOf = map[State]events.Type{
 
 // SetState pauses, drains or resumes a topic. p is why; its Since is set. The error may be a
 // *job.ValidationError.
-func (m *Manager) SetState(ctx context.Context, topic string, s State, p job.Pause, allow ...Allow) (Topic, error) {
+func (m *Manager) SetState(ctx context.Context, topic string, s State, p job.Pause, allow ...documents.Allow) (Topic, error) {
 	now, err := store.Now(ctx, m.o.Store)
 	if err != nil {
 		return Topic{}, fmt.Errorf("read the time: %w", err)
@@ -198,12 +198,13 @@ func (m *Manager) SetState(ctx context.Context, topic string, s State, p job.Pau
 }
 
 // turn changes the state of a topic, and reports it if it is another one.
-func (m *Manager) turn(ctx context.Context, topic string, s State, now job.Instant, allow []Allow, alter func(t *Topic)) (Topic, error) {
+func (m *Manager) turn(ctx context.Context, topic string, s State, now job.Instant, allow []documents.Allow, alter func(t *Topic)) (Topic, error) {
 	changed := false
-	t, err := m.change(ctx, topic, allow, func(t *Topic) {
+	t, err := m.change(ctx, topic, allow, func(t *Topic) error {
 		before := t.State
 		alter(t)
 		changed = before != t.State
+		return nil
 	})
 	if err == nil && changed {
 		m.o.Emit(events.Event{Type: eventOf[s], At: now, Topic: topic})
@@ -241,16 +242,8 @@ func (m *Manager) resumeDue(ctx context.Context) error {
 
 // change applies alter by compare-and-swap, then has the limits obeyed. It may be
 // repeated after an error.
-func (m *Manager) change(ctx context.Context, topic string, allow []Allow, alter func(t *Topic)) (Topic, error) {
-	d, err := m.docs.Update(ctx, topic, func(d *documents.Document[Topic]) error {
-		for _, allowed := range allow {
-			if err := allowed(&d.Value); err != nil {
-				return err
-			}
-		}
-		alter(&d.Value)
-		return nil
-	})
+func (m *Manager) change(ctx context.Context, topic string, allow []documents.Allow, alter func(t *Topic) error) (Topic, error) {
+	d, err := m.docs.Update(ctx, topic, func(d *documents.Document[Topic]) error { return alter(&d.Value) }, allow...)
 	if err != nil {
 		return Topic{}, err
 	}

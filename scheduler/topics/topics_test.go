@@ -181,7 +181,7 @@ func TestSettingsAreObeyed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		m := r.node()
 		s := Settings{Capacity: 5, Rate: 50, Concurrency: 3, Weight: 20, Defaults: job.Defaults{TTL: time.Hour}}
-		put, err := m.Put(r.Context(), "t", s)
+		put, _, err := m.Put(r.Context(), "t", s)
 		r.ok(err)
 		got, err := m.Get(r.Context(), "t")
 		r.ok(err)
@@ -195,7 +195,7 @@ func TestSettingsAreObeyed(t *testing.T) {
 		if m.Defaults("u") != nil {
 			t.Error("a topic without settings has defaults")
 		}
-		_, err = m.Put(r.Context(), "u", Settings{Weight: 1})
+		_, _, err = m.Put(r.Context(), "u", Settings{Weight: 1})
 		r.ok(err)
 		if all := m.Known(); len(all) != 2 || all["t"].Name != "t" || all["u"].Settings.Weight != 1 {
 			t.Errorf("known: %+v", all)
@@ -205,7 +205,7 @@ func TestSettingsAreObeyed(t *testing.T) {
 		if err := m.Delete(r.Context(), "t"); !errors.Is(err, ErrNotFound) {
 			t.Errorf("deleting nothing: %v", err)
 		}
-		_, err = m.Put(r.Context(), "v", Settings{Rate: -1, Capacity: -1})
+		_, _, err = m.Put(r.Context(), "v", Settings{Rate: -1, Capacity: -1})
 		var invalid *job.ValidationError
 		if !errors.As(err, &invalid) || len(invalid.Fields) != 2 {
 			t.Errorf("a negative rate: %v", err)
@@ -223,7 +223,7 @@ func TestStatus(t *testing.T) {
 				}
 			}
 		})
-		_, err := m.Put(r.Context(), "t", Settings{Rate: 5})
+		_, _, err := m.Put(r.Context(), "t", Settings{Rate: 5})
 		r.ok(err)
 		for _, s := range []State{Active, Paused, Paused, Draining, Active} {
 			topic, err := m.SetState(r.Context(), "t", s, job.Pause{})
@@ -308,7 +308,7 @@ func TestOtherNodesLearn(t *testing.T) {
 		r.ok(err)
 		synctest.Wait()
 		lists := r.lists
-		_, err = a.Put(r.Context(), "t", Settings{Defaults: job.Defaults{TTL: time.Hour}})
+		_, _, err = a.Put(r.Context(), "t", Settings{Defaults: job.Defaults{TTL: time.Hour}})
 		r.ok(err)
 		synctest.Wait()
 		if b.Defaults("t") == nil {
@@ -319,14 +319,14 @@ func TestOtherNodesLearn(t *testing.T) {
 		}
 		// One that is not told learns it by itself.
 		r.failWith("Publish", errAway)
-		_, err = a.Put(r.Context(), "u", Settings{Defaults: job.Defaults{TTL: time.Hour}})
+		_, _, err = a.Put(r.Context(), "u", Settings{Defaults: job.Defaults{TTL: time.Hour}})
 		r.ok(err)
 		pass(reconcileEvery + time.Second)
 		if b.Defaults("u") == nil {
 			t.Error("another node did not learn it")
 		}
 		// One that may have missed a message looks at once.
-		_, err = a.Put(r.Context(), "v", Settings{Defaults: job.Defaults{TTL: time.Hour}})
+		_, _, err = a.Put(r.Context(), "v", Settings{Defaults: job.Defaults{TTL: time.Hour}})
 		r.ok(err)
 		r.heard(nil)
 		synctest.Wait()
@@ -365,7 +365,7 @@ func TestAChangeBetweenIsNotOverwritten(t *testing.T) {
 			_, err := b.SetState(r.Context(), "t", Paused, job.Pause{})
 			r.ok(err)
 		}
-		_, err := a.Put(r.Context(), "t", Settings{Rate: 5})
+		_, _, err := a.Put(r.Context(), "t", Settings{Rate: 5})
 		r.ok(err)
 		r.limits(map[string]store.Limits{"t": {Rate: 5, Paused: true}})
 	})
@@ -378,7 +378,7 @@ func TestTheLastOfTwoChangesIsObeyed(t *testing.T) {
 			_, err := b.SetState(r.Context(), "t", Paused, job.Pause{})
 			r.ok(err)
 		}
-		_, err := a.Put(r.Context(), "t", Settings{Rate: 5})
+		_, _, err := a.Put(r.Context(), "t", Settings{Rate: 5})
 		r.ok(err)
 		r.limits(map[string]store.Limits{"t": {Rate: 5, Paused: true}})
 		if got := a.Known()["t"].State; got != Paused {
@@ -393,7 +393,7 @@ func TestAChangeReadsNoOtherTopics(t *testing.T) {
 		_, err := m.SetState(r.Context(), "first", Paused, job.Pause{}) // counts them
 		r.ok(err)
 		lists := r.lists
-		_, err = m.Put(r.Context(), "first", Settings{Rate: 5})
+		_, _, err = m.Put(r.Context(), "first", Settings{Rate: 5})
 		r.ok(err)
 		_, err = m.SetState(r.Context(), "first", Active, job.Pause{})
 		r.ok(err)
@@ -415,7 +415,7 @@ func TestNewLimitsAreNotTakenAway(t *testing.T) {
 		m, other := r.node(), r.node()
 		limits := store.Limits{Concurrency: 3}
 		r.between = func() {
-			_, err := other.Put(r.Context(), "t", Settings{Concurrency: 3})
+			_, _, err := other.Put(r.Context(), "t", Settings{Concurrency: 3})
 			r.ok(err)
 		}
 		r.ok(m.Reconcile(r.Context()))
@@ -517,7 +517,7 @@ const unreadable = `{"state":"paused","settings":{"capacity":9,"rate":{"per_hour
 func TestWhatCannotBeReadStaysInForce(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		knows := r.node()
-		_, err := knows.Put(r.Context(), "t", Settings{Rate: 5})
+		_, _, err := knows.Put(r.Context(), "t", Settings{Rate: 5})
 		r.ok(err)
 		for _, name := range []string{"t", "new"} {
 			r.put(name, unreadable)
@@ -532,7 +532,7 @@ func TestWhatCannotBeReadStaysInForce(t *testing.T) {
 				t.Errorf("it was read: %v", err)
 			}
 			for what, change := range map[string]func() error{
-				"put":    func() error { _, err := m.Put(r.Context(), "t", Settings{Rate: 7}); return err },
+				"put":    func() error { _, _, err := m.Put(r.Context(), "t", Settings{Rate: 7}); return err },
 				"resume": func() error { _, err := m.SetState(r.Context(), "t", Active, job.Pause{}); return err },
 				"delete": func() error { return m.Delete(r.Context(), "t") },
 			} {
@@ -598,7 +598,7 @@ func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 		m := r.node()
 		r.ok(m.Reconcile(r.Context()))
 		r.limits(map[string]store.Limits{"t": {Rate: 5}})
-		_, err := m.Put(r.Context(), "t", Settings{Rate: 6})
+		_, _, err := m.Put(r.Context(), "t", Settings{Rate: 6})
 		r.ok(err)
 		topic, err := m.Get(r.Context(), "t")
 		r.ok(err)
@@ -642,9 +642,9 @@ func TestThresholds(t *testing.T) {
 		a, b := r.node(), r.node()
 		stop := r.running(b)
 		set := Settings{Alerts: &alerts.Thresholds{Backlog: new(float64), Terms: alerts.Terms{For: new(time.Duration)}}}
-		put, err := a.Put(r.Context(), "t", set)
+		put, _, err := a.Put(r.Context(), "t", set)
 		r.ok(err)
-		_, err = a.Put(r.Context(), "u", Settings{Rate: 1})
+		_, _, err = a.Put(r.Context(), "u", Settings{Rate: 1})
 		r.ok(err)
 		synctest.Wait()
 		stamped := *set.Alerts
@@ -657,7 +657,7 @@ func TestThresholds(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", what, diff)
 			}
 		}
-		_, err = a.Put(r.Context(), "t", Settings{})
+		_, _, err = a.Put(r.Context(), "t", Settings{})
 		r.ok(err)
 		synctest.Wait()
 		if got := b.KnownThresholds(); len(got) != 0 {
@@ -677,12 +677,12 @@ func TestTopicsWithThresholdsAreBounded(t *testing.T) {
 			r.put(fmt.Sprint("t", i), string(data))
 		}
 		r.ok(m.Reconcile(r.Context()))
-		if _, err := m.Put(r.Context(), "more", s); !errors.Is(err, alerts.ErrTooManyTopics) {
+		if _, _, err := m.Put(r.Context(), "more", s); !errors.Is(err, alerts.ErrTooManyTopics) {
 			t.Errorf("one more: %v", err)
 		}
-		_, err := m.Put(r.Context(), "t7", s)
+		_, _, err := m.Put(r.Context(), "t7", s)
 		r.ok(err)
-		_, err = m.Put(r.Context(), "more", Settings{Rate: 1})
+		_, _, err = m.Put(r.Context(), "more", Settings{Rate: 1})
 		r.ok(err)
 	})
 }
@@ -695,7 +695,7 @@ func TestTopicsAreBounded(t *testing.T) {
 		for i := range MaxTopics {
 			r.put(fmt.Sprint("t", i), string(data))
 		}
-		if _, err := m.Put(r.Context(), "more", Settings{Rate: 1}); !errors.Is(err, ErrTooMany) {
+		if _, _, err := m.Put(r.Context(), "more", Settings{Rate: 1}); !errors.Is(err, ErrTooMany) {
 			t.Errorf("settings of one more: %v", err)
 		}
 		if _, err := m.SetState(r.Context(), "more", Paused, job.Pause{}); !errors.Is(err, ErrTooMany) {
@@ -716,10 +716,10 @@ func TestTopicsAreBoundedInBytes(t *testing.T) {
 		m := r.node()
 		r.put("others", strings.Repeat("x", MaxAllBytes-1000))
 		large := Settings{Defaults: job.Defaults{Headers: []job.Header{{Name: "X", Value: strings.Repeat("x", 1000)}}}}
-		if _, err := m.Put(r.Context(), "large", large); !errors.Is(err, ErrTooMany) {
+		if _, _, err := m.Put(r.Context(), "large", large); !errors.Is(err, ErrTooMany) {
 			t.Errorf("got %v", err)
 		}
-		_, err := m.Put(r.Context(), "small", Settings{Rate: 1})
+		_, _, err := m.Put(r.Context(), "small", Settings{Rate: 1})
 		r.ok(err)
 	})
 }

@@ -24,7 +24,24 @@ var ErrFull = errors.New("too many documents")
 var ErrKept = errors.New("the document stays as it is")
 
 // tries bounds how often a change starts over.
-const tries = 10
+const tries = 50
+
+// Allow decides on a change by what there is before it: whether there is anything, and the
+// version of its content. Its error is returned, and nothing changes.
+type Allow func(exists bool, version uint64) error
+
+// ErrChanged is the error of Unchanged.
+var ErrChanged = errors.New("it was changed by others")
+
+// Unchanged allows a change of one version only; 0: of what does not exist.
+func Unchanged(version uint64) Allow {
+	return func(_ bool, is uint64) error {
+		if is != version {
+			return ErrChanged
+		}
+		return nil
+	}
+}
 
 // Options describe a Collection. Store and Kind are required.
 type Options[T any] struct {
@@ -49,8 +66,13 @@ type Options[T any] struct {
 	Max, MaxBytes int
 	// Full says that there is no room, beside ErrFull. Nil: nothing does.
 	Full error
-	// Counts reports whether a document counts for Max and MaxBytes. Nil: all do.
-	Counts func(v *T) bool
+	// Exists reports whether a value is more than a tombstone, which neither counts for Max and
+	// MaxBytes nor exists for an Allow. Nil: all are.
+	Exists func(v *T) bool
+	// Size is the bytes by which changes of a value count for MaxBytes. Nil: those of its JSON.
+	Size func(v *T) int
+	// Version is what an Allow gets, for values without a Stamp.
+	Version func(d *Document[T]) uint64
 	// Clock measures the age of a count, and stamps changes; nil: the machine's.
 	Clock job.Clock
 	// Stamp returns the stamp of a value. Create and Update set it, and Update writes nothing
@@ -269,26 +291,51 @@ func (c *Collection[T]) Create(ctx context.Context, name string, v T) (Document[
 	if err := c.stamp(&d, Stamp{}); err != nil {
 		return d, err
 	}
-	err := c.replace(ctx, &d)
+	err := c.replace(ctx, &d, before{})
 	return d, err
 }
 
+// Set makes a value that of a document, as Update does. created: there was none.
+func (c *Collection[T]) Set(ctx context.Context, name string, v T, allow ...Allow) (stored T, created bool, err error) {
+	d, err := c.Update(ctx, name, func(d *Document[T]) error {
+		created, d.Value = d.Version == 0, v
+		return nil
+	}, allow...)
+	return d.Value, created && err == nil, err
+}
+
+// Change is Update for a document that exists. The error is store.ErrNotFound otherwise.
+func (c *Collection[T]) Change(ctx context.Context, name string, change func(d *Document[T]) error, allow ...Allow) (Document[T], error) {
+	return c.update(ctx, name, change, allow, true)
+}
+
 // Update changes a document, or creates it: change gets it with Version 0 then. An error
-// of change ends the update and is returned, except ErrKept. Other errors: Document.Err,
-// ErrFull, and store.ErrConflict after many tries.
-func (c *Collection[T]) Update(ctx context.Context, name string, change func(d *Document[T]) error) (d Document[T], err error) {
+// of change or allow ends the update and is returned, except ErrKept of change. Other errors:
+// Document.Err, ErrFull, and store.ErrConflict after many tries.
+func (c *Collection[T]) Update(ctx context.Context, name string, change func(d *Document[T]) error, allow ...Allow) (Document[T], error) {
+	return c.update(ctx, name, change, allow, false)
+}
+
+func (c *Collection[T]) update(ctx context.Context, name string, change func(d *Document[T]) error, allow []Allow, existing bool) (d Document[T], err error) {
 	err = again(func() error {
-		if d, err = c.Get(ctx, name); err != nil && !errors.Is(err, store.ErrNotFound) {
+		d, err = c.Get(ctx, name)
+		switch {
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return err
+		case existing && !c.exists(&d):
+			return fmt.Errorf("change the %s %s: %w", c.o.Kind, name, c.missing(store.ErrNotFound))
+		}
+		if err := c.Allowed(&d, allow); err != nil {
 			return err
 		}
-		before := c.stampOf(&d.Value)
+		was := c.before(&d)
 		if err := change(&d); err != nil {
 			return err
 		}
-		if err := c.stamp(&d, before); err != nil {
+		if err := c.stamp(&d, was.stamp); err != nil {
 			return err
 		}
-		return c.replace(ctx, &d)
+		return c.replace(ctx, &d, was)
 	})
 	if errors.Is(err, ErrKept) {
 		err = nil
@@ -315,18 +362,55 @@ func (c *Collection[T]) Rewrite(ctx context.Context, name string, stale func(dat
 	return rewritten, err
 }
 
+// before is what matters of a document before a change.
+type before struct {
+	exists bool
+	size   int
+	stamp  Stamp
+}
+
+func (c *Collection[T]) before(d *Document[T]) before {
+	return before{exists: c.exists(d), size: c.size(d, d.plain), stamp: c.stampOf(&d.Value)}
+}
+
+func (c *Collection[T]) exists(d *Document[T]) bool {
+	return d.Version != 0 && (c.o.Exists == nil || c.o.Exists(&d.Value))
+}
+
+func (c *Collection[T]) size(d *Document[T], plain []byte) int {
+	if c.o.Size == nil || len(plain) == 0 {
+		return len(plain)
+	}
+	return c.o.Size(&d.Value)
+}
+
+// Allowed asks all of allow, as changes do. An unreadable document has the version that can be
+// read.
+func (c *Collection[T]) Allowed(d *Document[T], allow []Allow) error {
+	version := c.stampOf(&d.Value).Version
+	if c.o.Version != nil {
+		version = c.o.Version(d)
+	}
+	for _, allowed := range allow {
+		if err := allowed(c.exists(d), version); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // replace writes the changed document, or deletes it when it is blank.
-func (c *Collection[T]) replace(ctx context.Context, d *Document[T]) error {
+func (c *Collection[T]) replace(ctx context.Context, d *Document[T], was before) error {
 	plain, newer, err := encode(&d.Value, d.plain)
 	switch {
 	case err != nil:
 		return err
 	case newer || c.o.Blank == nil || !c.o.Blank(&d.Value):
 		created := 0
-		if d.Version == 0 {
+		if !was.exists && (c.o.Exists == nil || c.o.Exists(&d.Value)) {
 			created = 1
 		}
-		if err := c.Reserve(ctx, created, len(plain)-len(d.plain)); err != nil {
+		if err := c.Reserve(ctx, created, c.size(d, plain)-was.size); err != nil {
 			return err
 		}
 		return c.write(ctx, d, plain)
@@ -350,15 +434,15 @@ func (c *Collection[T]) Delete(ctx context.Context, d *Document[T]) error {
 	return nil
 }
 
-// Remove deletes a document, readable or not, if allow agrees; it gets the document as
-// it is. Errors: allow's, store.ErrNotFound, and store.ErrConflict after many tries.
-func (c *Collection[T]) Remove(ctx context.Context, name string, allow func(d *Document[T]) error) error {
+// Remove deletes a document, readable or not. Errors: those of allow, store.ErrNotFound, and
+// store.ErrConflict after many tries.
+func (c *Collection[T]) Remove(ctx context.Context, name string, allow ...Allow) error {
 	return again(func() error {
 		d, err := c.Get(ctx, name)
 		if d.Version == 0 {
 			return err
 		}
-		if err := allow(&d); err != nil {
+		if err := c.Allowed(&d, allow); err != nil {
 			return err
 		}
 		return c.Delete(ctx, &d)

@@ -88,7 +88,7 @@ func TestUpdate(t *testing.T) {
 }
 
 func TestUpdateStartsOverAfterConflicts(t *testing.T) {
-	for conflicts, want := range map[int]error{0: nil, 9: nil, 10: store.ErrConflict} {
+	for conflicts, want := range map[int]error{0: nil, tries - 1: nil, tries: store.ErrConflict} {
 		c, s := open(t, nil)
 		s.conflicts = conflicts
 		_, err := c.Update(t.Context(), "a", write("x"))
@@ -162,7 +162,7 @@ func TestABoundedCollectionIsSeldomCounted(t *testing.T) {
 		const most = 1000
 		bounded := func(o *Options[note]) {
 			o.Max, o.MaxBytes, o.Clock = most, 1<<20, job.SystemClock()
-			o.Counts = func(n *note) bool { return n.Text != "deleted" }
+			o.Exists = func(n *note) bool { return n.Text != "deleted" }
 		}
 		one, s := open(t, bounded)
 		two := New(one.o)
@@ -218,6 +218,7 @@ func TestUnreadableDocumentsAreNotOverwritten(t *testing.T) {
 			return nil
 		}
 	})
+	no := errors.New("no")
 	for name, data := range map[string]string{"a": "?", "b": `{"text":"unknown"}`} {
 		raw, err := store.PutDocument(t.Context(), s, store.Document{Kind: "note", Name: name, Data: []byte(data)})
 		if err != nil {
@@ -233,13 +234,13 @@ func TestUnreadableDocumentsAreNotOverwritten(t *testing.T) {
 		if kept, err := store.ReadDocument(t.Context(), s, "note", name); err != nil || string(kept.Data) != data {
 			t.Errorf("%s: %q, error %v", name, kept.Data, err)
 		}
-		if err := c.Remove(t.Context(), name, func(d *Document[note]) error { return d.Err }); !errors.Is(err, store.ErrNewer) {
+		if err := c.Remove(t.Context(), name, func(bool, uint64) error { return no }); !errors.Is(err, no) {
 			t.Errorf("%s: Remove without leave: %v", name, err)
 		}
-		if err := c.Remove(t.Context(), name, func(*Document[note]) error { return nil }); err != nil {
+		if err := c.Remove(t.Context(), name); err != nil {
 			t.Errorf("%s: Remove: %v", name, err)
 		}
-		if err := c.Remove(t.Context(), name, func(*Document[note]) error { return nil }); !errors.Is(err, store.ErrNotFound) {
+		if err := c.Remove(t.Context(), name); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: Remove again: %v", name, err)
 		}
 	}

@@ -84,8 +84,8 @@ func (c *Collection[T]) count(ctx context.Context) (documents, bytes int, err er
 		if err != nil {
 			return 0, 0, err
 		}
-		if c.o.Counts != nil {
-			if d := c.Decode(raw); d.Err == nil && !c.o.Counts(&d.Value) {
+		if c.o.Exists != nil {
+			if d := c.Decode(raw); d.Err == nil && !c.exists(&d) {
 				continue
 			}
 		}

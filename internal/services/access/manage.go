@@ -161,26 +161,16 @@ func (k *Keyring) List(ctx context.Context) ([]Key, error) {
 	return keys, nil
 }
 
-// Allow decides whether a key may be revoked. Its error is returned.
-type Allow func(*Key) error
-
 // Revoke deletes a stored key that all of allow accept. It is invalid on this node at once, on the
 // others within Freshness. Errors: ErrNoKey, ErrFixedKey, those of allow, or the store's.
-func (k *Keyring) Revoke(ctx context.Context, id string, allow ...Allow) error {
+func (k *Keyring) Revoke(ctx context.Context, id string, allow ...documents.Allow) error {
 	switch {
 	case k.fixed[id] != nil:
 		return ErrFixedKey
 	case !k.canStore(id):
 		return ErrNoKey
 	}
-	err := k.docs.Remove(ctx, id, func(d *documents.Document[Key]) error {
-		for _, allowed := range allow {
-			if err := allowed(&d.Value); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	err := k.docs.Remove(ctx, id, allow...)
 	if err == nil || errors.Is(err, ErrNoKey) {
 		k.replace(id, nil)
 	}

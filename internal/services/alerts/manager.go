@@ -176,7 +176,7 @@ func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
 // Put creates or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, those of
 // Jobs.CheckDestination and allow, or the store's, such as store.ErrNewer: Put does not
 // overwrite an unreadable rule.
-func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...Allow) (_ Rule, created bool, _ error) {
+func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...documents.Allow) (_ Rule, created bool, _ error) {
 	r, err := d.own(name)
 	if err != nil {
 		return Rule{}, false, err
@@ -186,51 +186,19 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...Allow)
 			return Rule{}, false, err
 		}
 	}
-	stored, err := m.rules.Update(ctx, name, func(d *documents.Document[Rule]) error {
-		var old *Rule
-		if created = d.Version == 0; !created {
-			old = &d.Value
-		}
-		if err := allowed(allow, old); err != nil {
-			return err
-		}
-		d.Value = r
-		return nil
-	})
-	if errors.Is(err, documents.ErrFull) {
-		err = ErrTooMany
+	if r, created, err = m.rules.Set(ctx, name, r, allow...); err == nil {
+		m.o.Counts.announce(ctx)
 	}
-	if err != nil {
-		return Rule{}, false, err
-	}
-	m.o.Counts.announce(ctx)
-	return stored.Value, created, nil
-}
-
-// Allow may refuse a change by the rule before it; nil: there was none.
-type Allow func(r *Rule) error
-
-func allowed(allow []Allow, r *Rule) error {
-	for _, may := range allow {
-		if err := may(r); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r, created, err
 }
 
 // Delete deletes a rule, which resolves its alerts. Errors: ErrNotFound, a
 // *job.ValidationError, those of allow, or the store's.
-func (m *Manager) Delete(ctx context.Context, name string, allow ...Allow) error {
+func (m *Manager) Delete(ctx context.Context, name string, allow ...documents.Allow) error {
 	if err := checkOwn(name); err != nil {
 		return err
 	}
-	return m.rules.Remove(ctx, name, func(d *documents.Document[Rule]) error {
-		if len(allow) > 0 && d.Err != nil {
-			return d.Err
-		}
-		return allowed(allow, &d.Value)
-	})
+	return m.rules.Remove(ctx, name, allow...)
 }
 
 // Alerts lists firing and pending alerts, by rule and subject. The error is the store's.

@@ -254,7 +254,7 @@ const ruleKind = "alert-rule"
 // ruleDocuments returns the documents of rules.
 func ruleDocuments(s store.Documents, clock job.Clock) *documents.Collection[Rule] {
 	return documents.New(documents.Options[Rule]{
-		Store: s, Kind: ruleKind, Max: MaxRules, Missing: ErrNotFound,
+		Store: s, Kind: ruleKind, Max: MaxRules, Full: ErrTooMany, Missing: ErrNotFound,
 		Clock: clock, Stamp: func(r *Rule) *documents.Stamp { return &r.Stamp },
 		New: func(name string) Rule { return Rule{Name: name} },
 		Check: func(r *Rule) error {

@@ -169,7 +169,7 @@ func (k *Keyring) Info(ctx context.Context, topic string) (Info, error) {
 // *job.ValidationError reports invalid arguments. Other errors wrap ErrConfigured,
 // ErrTooManySecrets, ErrTooManyTopics, ErrNoMasterKey, ErrMasterKey or ErrDamaged, or are those of
 // allow or the store.
-func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Duration, allow ...Allow) (Change, error) {
+func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Duration, allow ...documents.Allow) (Change, error) {
 	var f job.Findings
 	checkChange(&f, topic, overlap)
 	s, err := ParseSecret(secret)
@@ -181,7 +181,7 @@ func (k *Keyring) Set(ctx context.Context, topic, secret string, overlap time.Du
 
 // Rotate is Set with a new random secret. It returns the text form of the secret, which
 // no later call does.
-func (k *Keyring) Rotate(ctx context.Context, topic string, overlap time.Duration, allow ...Allow) (string, Change, error) {
+func (k *Keyring) Rotate(ctx context.Context, topic string, overlap time.Duration, allow ...documents.Allow) (string, Change, error) {
 	var f job.Findings
 	if checkChange(&f, topic, overlap); f.Err() != nil {
 		return "", Change{}, f.Err()
@@ -194,28 +194,12 @@ func (k *Keyring) Rotate(ctx context.Context, topic string, overlap time.Duratio
 	return s.Reveal(), change, nil
 }
 
-// Allow decides on a change of the secrets with a stamp, which is zero without any. Its error is
-// returned.
-type Allow func(documents.Stamp) error
-
-func allowed(s documents.Stamp, allow []Allow) error {
-	for _, allowed := range allow {
-		if err := allowed(s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap time.Duration, allow []Allow) (Change, error) {
+func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap time.Duration, allow []documents.Allow) (Change, error) {
 	var change Change
 	if topic == "" && k.configured.Load() != nil {
 		return change, ErrConfigured
 	}
 	d, err := k.change(ctx, topic, func(ctx context.Context, d *stored, old ring) (ring, error) {
-		if err := allowed(d.Value.Stamp, allow); err != nil {
-			return nil, err
-		}
 		first := d.Version == 0
 		if first && topic != "" { // the default signed before
 			var err error
@@ -232,7 +216,7 @@ func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap t
 			return old, documents.ErrKept
 		}
 		return next, nil
-	})
+	}, allow...)
 	change.Stamp = d.Value.Stamp
 	return change, err
 }
@@ -246,12 +230,12 @@ func sourceOf(topic string) Source {
 
 // Delete deletes a topic's own secrets, also damaged ones. The default then signs for
 // the topic. The error is ErrNoSecret if the topic has none, or that of allow.
-func (k *Keyring) Delete(ctx context.Context, topic string, allow ...Allow) error {
+func (k *Keyring) Delete(ctx context.Context, topic string, allow ...documents.Allow) error {
 	if err := job.CheckName(topic); err != nil {
 		return job.Invalid("topic", err.Error())
 	}
 	return k.alone(ctx, func(ctx context.Context) error {
-		err := k.docs.Remove(ctx, topic, func(d *stored) error { return allowed(d.Value.Stamp, allow) })
+		err := k.docs.Remove(ctx, topic, allow...)
 		if errors.Is(err, store.ErrNotFound) {
 			err = fmt.Errorf("topic %q has %w of its own", topic, ErrNoSecret)
 		}
@@ -294,7 +278,7 @@ func (k *Keyring) sealedBefore(data []byte) bool { return !k.keys.Load().upToDat
 
 // change replaces the secrets of a topic, "" for the default, by compare-and-swap, and returns their
 // document. to gets the current ones; without any, the document has version 0.
-func (k *Keyring) change(ctx context.Context, topic string, to func(ctx context.Context, d *stored, r ring) (ring, error)) (d stored, err error) {
+func (k *Keyring) change(ctx context.Context, topic string, to func(ctx context.Context, d *stored, r ring) (ring, error), allow ...documents.Allow) (d stored, err error) {
 	err = k.alone(ctx, func(ctx context.Context) (err error) {
 		var next ring
 		d, err = k.docs.Update(ctx, documentName(topic), func(d *stored) (err error) {
@@ -307,7 +291,7 @@ func (k *Keyring) change(ctx context.Context, topic string, to func(ctx context.
 			next, err = to(ctx, d, old)
 			d.Value.Secrets = next.kept()
 			return err
-		})
+		}, allow...)
 		if d.Err != nil {
 			_, err = ringOf(&d)
 		}
