@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -55,7 +54,7 @@ type Options struct {
 type Manager struct {
 	o     Options
 	docs  *documents.Collection[Topic]
-	known atomic.Pointer[map[string]Topic]
+	known *documents.Mirror[Topic, Topic]
 	// limitsMu is held while the limits in the store are reconciled with the documents. It guards
 	// inDoubt, the topics whose last SetLimits failed, and held, the limits of topics that
 	// cannot be read, by name.
@@ -75,14 +74,14 @@ func New(o Options) (*Manager, error) {
 		o.Emit = func(...events.Event) {}
 	}
 	m := &Manager{o: o, docs: collection(o.Store, o.Clock), inDoubt: map[string]bool{}, held: map[string]held{}}
-	m.known.Store(&map[string]Topic{})
+	m.known = documents.NewMirror(m.docs, m.know)
 	return m, metered.Register(o.Metrics, "topics", gauges{m})
 }
 
 // Defaults returns the defaults of the topic's jobs, as far as this node knows; nil: there
 // are none.
 func (m *Manager) Defaults(topic string) *job.Defaults {
-	t, ok := (*m.known.Load())[topic]
+	t, ok := m.known.All()[topic]
 	if !ok {
 		return nil
 	}
@@ -100,17 +99,24 @@ func (m *Manager) Get(ctx context.Context, topic string) (Topic, error) {
 
 // Known returns the topics with settings or a state, by name, as far as this node knows.
 // Callers must not change the map.
-func (m *Manager) Known() map[string]Topic { return *m.known.Load() }
+func (m *Manager) Known() map[string]Topic { return m.known.All() }
 
 // Thresholds reads the thresholds of all topics that have any, by name; nil for topics
 // that cannot be read. The error is the store's.
 func (m *Manager) Thresholds(ctx context.Context) (map[string]*alerts.Thresholds, error) {
-	all, err := m.readAll(ctx)
-	return thresholds(all), err
+	docs, err := m.docs.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, known := make(map[string]Topic, len(docs)), m.Known()
+	for i := range docs {
+		all[docs[i].Name] = m.know(&docs[i], known[docs[i].Name])
+	}
+	return thresholds(all), nil
 }
 
 // KnownThresholds returns the same as far as this node knows.
-func (m *Manager) KnownThresholds() map[string]*alerts.Thresholds { return thresholds(*m.known.Load()) }
+func (m *Manager) KnownThresholds() map[string]*alerts.Thresholds { return thresholds(m.Known()) }
 
 func thresholds(all map[string]Topic) map[string]*alerts.Thresholds {
 	some := map[string]*alerts.Thresholds{}
@@ -265,12 +271,12 @@ func (m *Manager) obey(ctx context.Context, topic string) error {
 	defer m.limitsMu.Unlock()
 	var set *store.Limits
 	for range maxTries {
-		t, err := m.learn(ctx, topic)
-		if errors.Is(err, store.ErrNewer) { // its node sets the limits
-			return nil
-		}
-		if err != nil {
+		if err := m.known.Read(ctx, topic); err != nil {
 			return err
+		}
+		t := m.Known()[topic]
+		if t.Newer { // its node sets the limits
+			return nil
 		}
 		l := t.limits()
 		if set != nil && *set == l {
@@ -284,20 +290,6 @@ func (m *Manager) obey(ctx context.Context, topic string) error {
 	return nil // each further change sets its limits itself
 }
 
-// learn reads one topic into the copy. The caller holds limitsMu.
-func (m *Manager) learn(ctx context.Context, topic string) (Topic, error) {
-	d, err := m.docs.Get(ctx, topic)
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return Topic{}, err
-	}
-	known := maps.Clone(*m.known.Load())
-	if known[topic] = d.Value; d.Version == 0 {
-		delete(known, topic)
-	}
-	m.known.Store(&known)
-	return d.Value, nil
-}
-
 // setLimits sets the limits of a topic. The caller holds limitsMu.
 func (m *Manager) setLimits(ctx context.Context, topic string, l store.Limits) error {
 	m.inDoubt[topic] = true
@@ -308,27 +300,19 @@ func (m *Manager) setLimits(ctx context.Context, topic string, l store.Limits) e
 	return nil
 }
 
-func (m *Manager) readAll(ctx context.Context) (map[string]Topic, error) {
-	docs, err := m.docs.All(ctx)
-	if err != nil {
-		return nil, err
+// know returns the topic of a document. One that cannot be read stays as it was before.
+func (m *Manager) know(d *documents.Document[Topic], old Topic) Topic {
+	t := topicOf(d)
+	if d.Err == nil {
+		return t
 	}
-	all := make(map[string]Topic, len(docs))
-	for i := range docs {
-		d := &docs[i]
-		t := topicOf(d)
-		if d.Err != nil {
-			known, ok := (*m.known.Load())[d.Name]
-			if !known.Newer {
-				m.o.Logger.ErrorContext(ctx, "settings of a topic cannot be read; its limits stay", "topic", d.Name, "error", d.Err)
-			}
-			if ok {
-				t, t.Newer = known, true
-			}
-		}
-		all[d.Name] = t
+	if !old.Newer {
+		m.o.Logger.Error("settings of a topic cannot be read; its limits stay", "topic", d.Name, "error", d.Err)
 	}
-	return all, nil
+	if old.Name != "" {
+		t, t.Newer = old, true
+	}
+	return t
 }
 
 // Reconcile reads the topics, and sets the limits that the store does not have yet.
@@ -344,12 +328,10 @@ func (m *Manager) Reconcile(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read the limits of topics: %w", err)
 		}
-		all, err := m.readAll(ctx)
-		if err != nil {
+		if err := m.known.Refresh(ctx); err != nil {
 			return err
 		}
-		m.known.Store(&all)
-		set, err := m.setDifferent(ctx, all, obeyed)
+		set, err := m.setDifferent(ctx, m.Known(), obeyed)
 		if err != nil {
 			return err
 		}

@@ -2,14 +2,10 @@ package topics
 
 import (
 	"context"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/duehook/duehook/internal/kit/follow"
-	"github.com/duehook/duehook/internal/kit/mailbox"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/outage"
 )
 
@@ -34,46 +30,16 @@ func (m *Manager) Load(ctx context.Context) {
 // Run follows the changes of other nodes and keeps the store's limits up to date, until
 // ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
-	changed := mailbox.New[struct{}]()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		follow.Channel(ctx, m.o.Store, channel, m.o.Clock, m.o.Logger, func(topic []byte) {
-			changed.Put(string(topic), struct{}{})
-		})
-		return nil
+	return m.known.Run(ctx, documents.Following{
+		What: "reconciling topics with the limits of the store", From: m.o.Store, Channel: channel,
+		Every: reconcileEvery, Retry: retryPause, Limit: callTimeout, Clock: m.o.Clock, Logger: m.o.Logger,
+		Refresh: func(ctx context.Context) error {
+			if err := m.Reconcile(ctx); err != nil {
+				return err
+			}
+			return m.resumeDue(ctx)
+		},
 	})
-	var reconciled time.Time
-	group.Go(func() error {
-		outage.New("reconciling topics with the limits of the store", m.o.Clock, m.o.Logger, nil).Repeat(ctx, outage.Task{
-			Every: reconcileEvery, Retry: retryPause, Limit: callTimeout, Wake: changed.Wake,
-			Do: func(ctx context.Context) error {
-				names, now := changed.Take(), m.o.Clock.Now()
-				_, lost := names[""] // the node has just begun to listen: messages may be lost
-				if len(names) > 0 && !lost && now.Sub(reconciled) < reconcileEvery && m.learnAll(ctx, names) == nil {
-					return nil
-				}
-				reconciled = now
-				if err := m.Reconcile(ctx); err != nil {
-					return err
-				}
-				return m.resumeDue(ctx)
-			},
-		})
-		return nil
-	})
-	return group.Wait()
-}
-
-// learnAll reads the topics that other nodes changed. These have set the limits.
-func (m *Manager) learnAll(ctx context.Context, names map[string]struct{}) error {
-	m.limitsMu.Lock()
-	defer m.limitsMu.Unlock()
-	for name := range names {
-		if _, err := m.learn(ctx, name); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // gauges shows the number of topics with settings or a status.
@@ -86,7 +52,7 @@ func (g gauges) Describe(ch chan<- *prometheus.Desc) { ch <- topicsDesc }
 
 func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	counts := map[State]int{}
-	for _, t := range *g.m.known.Load() {
+	for _, t := range g.m.Known() {
 		counts[t.State]++
 	}
 	for _, s := range []State{Active, Paused, Draining} {

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
@@ -28,28 +25,19 @@ type Options struct {
 
 // Keyring knows the API keys. Its methods are safe for concurrent use.
 type Keyring struct {
-	opts    Options
-	docs    *documents.Collection[Key]
-	fixed   map[string]*entry // of the settings
-	current atomic.Pointer[keySet]
+	opts   Options
+	docs   *documents.Collection[Key]
+	fixed  map[string]*entry // of the settings, which take precedence
+	stored *documents.Mirror[Key, *entry]
 	// equal compares digests. A test replaces it to count comparisons.
 	equal func(x, y []byte) int
-
-	refreshing sync.Mutex // so that an older read never replaces a newer one
-}
-
-// keySet is all keys at one time. It is immutable.
-type keySet struct {
-	byID     map[string]*entry
-	complete bool // the stored keys were read
 }
 
 // entry is a key in use.
 type entry struct {
 	key      Key
 	limiter  *limiter
-	version  uint64 // of the document; 0 for keys of the settings
-	unusable bool   // its document has no valid key
+	unusable bool // its document has no valid key
 }
 
 // nobody is the entry of unknown ids.
@@ -67,18 +55,18 @@ func New(o Options) (*Keyring, error) {
 		if k.fixed[key.ID] != nil {
 			return nil, fmt.Errorf("access: Options.Keys holds the id %s twice", key.ID)
 		}
-		k.fixed[key.ID] = k.newEntry(key, 0)
+		k.fixed[key.ID] = k.newEntry(key)
 	}
-	k.current.Store(&keySet{byID: maps.Clone(k.fixed), complete: o.Store == nil})
+	k.stored = documents.NewMirror(k.docs, k.know)
 	return k, nil
 }
 
-func (k *Keyring) newEntry(key Key, version uint64) *entry {
+func (k *Keyring) newEntry(key Key) *entry {
 	limit := key.Rate
 	if limit == (Rate{}) {
 		limit = k.opts.Rate
 	}
-	return &entry{key: key, limiter: newLimiter(limit), version: version}
+	return &entry{key: key, limiter: newLimiter(limit)}
 }
 
 // Authenticate returns the caller by the Authorization header of a request (the values of
@@ -90,16 +78,13 @@ func (k *Keyring) Authenticate(authorization string) (Principal, error) {
 	if err != nil {
 		return Principal{}, err
 	}
-	set := k.current.Load()
-	e := set.byID[token.id()]
-	if e == nil {
-		e = nobody
-	}
+	complete := k.opts.Store == nil || k.stored.Complete()
+	e := cmp.Or(k.fixed[token.id()], k.stored.All()[token.id()], nobody)
 	// An unknown id takes the same time as a wrong secret: a digest and a comparison.
 	digest := token.digest()
 	same := k.equal(digest[:], e.key.Digest[:]) == 1
 	switch {
-	case e == nobody && !set.complete:
+	case e == nobody && !complete:
 		return Principal{}, fmt.Errorf("%w: the stored API keys have not been read yet", store.ErrUnavailable)
 	case !same || e.unusable:
 		return Principal{}, ErrUnknown

@@ -87,11 +87,9 @@ func (k *Keyring) Create(ctx context.Context, d Draft) (Token, Key, error) {
 	if err != nil {
 		return Token{}, Key{}, err
 	}
-	if !k.current.Load().complete {
+	if k.stored.Keep(&stored); !k.stored.Complete() {
 		_ = k.refresh(ctx) // else Run makes the key valid here
-		return token, stored.Value, nil
 	}
-	k.replace(key.ID, k.newEntry(stored.Value, stored.Version))
 	return token, stored.Value, nil
 }
 
@@ -144,10 +142,14 @@ func (k *Keyring) List(ctx context.Context) ([]Key, error) {
 			return nil, fmt.Errorf("read the stored API keys: %w", err)
 		}
 	}
-	set := k.current.Load()
-	keys := make([]Key, 0, len(set.byID))
-	for _, e := range set.byID {
+	var keys []Key
+	for _, e := range k.fixed {
 		keys = append(keys, e.key)
+	}
+	for id, e := range k.stored.All() {
+		if k.fixed[id] == nil {
+			keys = append(keys, e.key)
+		}
 	}
 	slices.SortFunc(keys, func(a, b Key) int {
 		if a.Stored != b.Stored {
@@ -172,7 +174,7 @@ func (k *Keyring) Revoke(ctx context.Context, id string, allow ...documents.Allo
 	}
 	err := k.docs.Remove(ctx, id, allow...)
 	if err == nil || errors.Is(err, ErrNoKey) {
-		k.replace(id, nil)
+		k.stored.Keep(&documents.Document[Key]{Name: id})
 	}
 	return err
 }
