@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"iter"
-	"slices"
 	"time"
 )
 
@@ -116,24 +115,6 @@ func (r *Rules) Next(s State) (time.Time, bool) {
 		next.At = next.At.Add(-lookAhead)
 	}
 	return next.At, ok
-}
-
-// LatestDue returns at most n of the latest undecided occurrences that may be decided, in the
-// order of their turns.
-func (r *Rules) LatestDue(s State, now time.Time, n int) []Turn {
-	var list []Turn
-	horizon := r.horizon(now)
-	last := r.Table.Latest(r.first(s), horizon, n)
-	if len(last) == 0 {
-		return nil
-	}
-	for o := range r.turns(s.Since, last[0].Add(-time.Second), horizon) {
-		if o.Compare(s.Done) > 0 && !o.At.After(horizon) {
-			list = append(list, o.Turn)
-		}
-	}
-	slices.SortFunc(list, Turn.Compare)
-	return list
 }
 
 // Undecided counts the undecided occurrences T <= until.

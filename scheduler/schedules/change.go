@@ -116,8 +116,8 @@ func (a *alteration) replace(ctx context.Context, def Definition, rules *schedul
 	if err != nil {
 		return err
 	}
-	cut := a.now
-	if def.moves(&r.Def) { // the new form could not recognize their jobs
+	cut, moves := a.now, def.moves(&r.Def)
+	if moves { // the new form could not find their jobs
 		cut = max(cut, r.Done.At)
 	}
 	switch {
@@ -129,7 +129,9 @@ func (a *alteration) replace(ctx context.Context, def Definition, rules *schedul
 		}
 	}
 	if r.Pause == nil {
-		a.withdraw = func(at time.Time) bool { return at.After(a.now.Time()) && !rules.Table.Has(at) }
+		a.take(old, func(at time.Time) bool {
+			return at.After(a.now.Time()) && (!rules.Table.Has(at) || moves && at.After(cut.Time()))
+		})
 		if !def.sameTimes(&r.Def) {
 			a.skip(old, cut, ReasonChanged)
 			r.Since = cut
@@ -141,16 +143,30 @@ func (a *alteration) replace(ctx context.Context, def Definition, rules *schedul
 	return nil
 }
 
-// cut makes the occurrences after an instant undecided again. Jobs that stay are recognized.
+// cut makes the occurrences after an instant undecided again. Jobs that stay are found when
+// they are registered again.
 func (a *alteration) cut(at job.Instant) {
 	r := a.rec
-	if r.Done.At <= at {
+	if r.Done.At > at {
+		r.Done = upTo(at)
+	}
+}
+
+// take takes registered occurrences back, of which gone reports those. Their jobs are cancelled
+// after the change.
+func (a *alteration) take(rules *schedule.Rules, gone func(at time.Time) bool) {
+	if a.withdraw = gone; rules.Overlap != schedule.Allow {
 		return
 	}
-	if r.Done.turn().Compare(r.Counted.turn()) > 0 {
-		r.Counted = r.Done
+	for t := range rules.Registered(a.rec.state(), a.now.Time()) {
+		if !gone(t.Time) {
+			continue
+		}
+		a.rec.Fired = max(a.rec.Fired-1, 0)
+		if !t.Time.After(a.now.Time()) { // it is an occurrence all the same
+			a.skipped(a.now, 1, ReasonPaused)
+		}
 	}
-	r.Done = upTo(at)
 }
 
 // changed notes a change, and reports it if it has a type.
@@ -230,7 +246,7 @@ func (a *alteration) pause(ctx context.Context, p job.Pause) error {
 		a.skipped(r.Queued.Time, 1, ReasonPaused)
 		r.Queued = nil
 	}
-	a.withdraw = func(time.Time) bool { return true }
+	a.take(rules, func(time.Time) bool { return true })
 	a.cut(a.now)
 	p.Since = a.now
 	r.Pause = &p
@@ -362,9 +378,6 @@ func (m *Manager) change(ctx context.Context, by changing, name string, allow []
 		if err := m.docs.Allowed(d, allow); err != nil { // of the schedule as it is now
 			return err
 		}
-		if err := a.recognize(ctx); err != nil {
-			return err
-		}
 		a.was = d.Value
 		if kept = alter(a); kept != nil {
 			return kept
@@ -386,26 +399,10 @@ func (m *Manager) change(ctx context.Context, by changing, name string, allow []
 	return a, nil
 }
 
-// recognize takes over the occurrences that are registered, and that nobody wrote yet.
-func (a *alteration) recognize(ctx context.Context) error {
-	r := a.rec
-	if !r.exists() || r.Pause != nil || r.ahead(a.now) {
-		return nil
-	}
-	rules, err := a.compile(ctx, a.name, r)
-	if err != nil {
-		return err
-	}
-	w := &work{m: a.m, name: a.name, now: a.now, rules: rules, rec: *r}
-	err = w.recognize(ctx)
-	*r, a.events = w.rec, append(a.events, w.events...)
-	return err
-}
-
 // withdraw cancels jobs of occurrences that were registered just before a change, each in one
 // call. One whose attempt has begun stays, as do all if this node dies now.
 func (m *Manager) withdraw(ctx context.Context, a *alteration) {
-	if a.withdraw == nil || a.was.Def.Overlap != schedule.Allow {
+	if a.withdraw == nil || a.was.Def.Overlap != schedule.Allow || a.was.Pause != nil {
 		return
 	}
 	rules, err := a.compile(ctx, a.name, &a.was)
@@ -417,42 +414,20 @@ func (m *Manager) withdraw(ctx context.Context, a *alteration) {
 	state.Done = schedule.UpTo(a.now.Time().Add(schedule.Ahead + time.Second))
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	gone, before := int64(0), int64(0) // those T <= now are occurrences all the same
 	for t := range rules.Registered(state, a.now.Time()) {
-		if a.was.Pause != nil || !a.withdraw(t.Time) {
+		if !a.withdraw(t.Time) {
 			continue
 		}
-		cancelled, err := m.cancel(limited, a, t)
-		if err != nil {
+		if err := m.cancel(limited, a, t); err != nil {
 			m.log.WarnContext(ctx, "a registered occurrence was not withdrawn", "schedule", a.name, "error", err)
 		}
-		if cancelled && t.Compare(a.was.Done.turn()) <= 0 {
-			if gone++; !t.Time.After(a.now.Time()) {
-				before++
-			}
-		}
-	}
-	if gone == 0 || !a.rec.exists() {
-		return
-	}
-	err = m.changeExisting(limited, a.name, nil, func(b *alteration) error {
-		if b.rec.UID != a.rec.UID {
-			return documents.ErrKept
-		}
-		if b.rec.Fired -= gone; before > 0 {
-			b.skipped(a.now, before, ReasonPaused)
-		}
-		return nil
-	})
-	if err != nil {
-		m.log.WarnContext(ctx, "the counters of a schedule have withdrawn occurrences", "schedule", a.name, "occurrences", gone, "error", err)
 	}
 }
 
 var errStays = errors.New("the job stays")
 
 // cancel cancels the job of an occurrence to which nothing happened yet.
-func (m *Manager) cancel(ctx context.Context, a *alteration, t schedule.Turn) (bool, error) {
+func (m *Manager) cancel(ctx context.Context, a *alteration, t schedule.Turn) error {
 	key := job.Key{Topic: a.was.Def.Topic(), ID: schedule.ID(a.name, t.Time)}
 	uid := uidOf(a.was.UID, a.was.Version, job.InstantOf(t.Time), key)
 	_, err := m.o.Jobs.Update(ctx, key, func(j *job.Job, now job.Instant) error {
@@ -466,7 +441,7 @@ func (m *Manager) cancel(ctx context.Context, a *alteration, t schedule.Turn) (b
 		return err
 	})
 	if errors.Is(err, errStays) || errors.Is(err, store.ErrNotFound) {
-		return false, nil
+		return nil
 	}
-	return err == nil, err
+	return err
 }

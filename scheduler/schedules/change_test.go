@@ -254,7 +254,7 @@ func TestAJobInFlightIsNotWithdrawn(t *testing.T) {
 		if got := r.follow(20 * time.Second); !slices.Equal(got, []int64{at.Unix()}) {
 			t.Errorf("%v arrived", got)
 		}
-		r.counters(m, "s", Counters{Fired: 2})
+		r.counters(m, "s", Counters{Fired: 1}) // it lacks the one that a client ran
 	})
 }
 

@@ -36,7 +36,7 @@ func steppedRig(t *testing.T) (*rig, *stepped) {
 }
 
 // wantOnce checks that each job was registered once, and counted.
-func (r *rig) wantOnce(m *Manager, name string) {
+func (r *rig) wantOnce(m *Manager, name string, off int) {
 	r.t.Helper()
 	r.jobs.mu.Lock()
 	defer r.jobs.mu.Unlock()
@@ -45,7 +45,7 @@ func (r *rig) wantOnce(m *Manager, name string) {
 			r.t.Errorf("%s was registered %d times", key, len(uids))
 		}
 	}
-	if n := r.get(m, name).Counters.Fired; n != int64(len(r.jobs.created)) {
+	if n := int(r.get(m, name).Counters.Fired); n > len(r.jobs.created) || n < len(r.jobs.created)-off {
 		r.t.Errorf("%d fired, %d were registered", n, len(r.jobs.created))
 	}
 }
@@ -105,7 +105,7 @@ func TestTheClockGoesBack(t *testing.T) {
 			if s.LastError != nil || s.Counters.Fired < fired+300 || s.Counters.Missed != 0 {
 				t.Errorf("%+v, %+v", s.Counters, s.LastError)
 			}
-			r.wantOnce(m, "s")
+			r.wantOnce(m, "s", 0)
 		})
 	}
 }
@@ -129,7 +129,7 @@ func TestTheClockGoesAhead(t *testing.T) {
 			if c.Missed < 340-late || c.Missed > 360-late || c.Fired < begin+late || c.Fired > begin+late+15 {
 				t.Errorf("%s: %+v, before %d", policy, c, begin)
 			}
-			r.wantOnce(m, "s")
+			r.wantOnce(m, "s", 0)
 		})
 	}
 }
@@ -164,7 +164,7 @@ func TestANodeThatStoodStill(t *testing.T) {
 				}
 				stopA()
 				stopB()
-				r.wantOnce(b, "s")
+				r.wantOnce(b, "s", 0)
 				s := r.get(b, "s")
 				c := s.Counters
 				end := r.now().Time()

@@ -12,10 +12,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/follow"
 	"github.com/duehook/duehook/internal/kit/leader"
+	"github.com/duehook/duehook/internal/kit/mailbox"
 	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/store"
@@ -45,16 +46,13 @@ const (
 	longSleep   = time.Hour
 )
 
-// engine is the elected node's copy of the schedules.
+// engine is the elected node's copy of the schedules. mu is held by a round, and guards the rest.
 type engine struct {
-	kick signal.Signal
-
 	mu      sync.Mutex
-	changed map[string]bool      // names; "" is all of them
-	waiting []chan<- job.Instant // calls of Settle
-
-	// The rest belongs to Run.
-	entries map[string]*entry
+	changed *mailbox.Mailbox[struct{}] // names of schedules; "" is all of them
+	known   *documents.Mirror[record, *entry]
+	lead    *leader.Leader
+	leading bool
 	listed  time.Time
 	some    bool          // there are schedules, as far as this node knows
 	clock   time.Duration // of the store, before the node's
@@ -67,174 +65,129 @@ type entry struct {
 	rules *schedule.Rules // nil: the definition cannot be used
 	form  string          // whose rules these are: uid, version, and versions of its calendars
 	// at is when to visit it, by the store's clock; zero: never.
-	at time.Time
-	// own: this node wrote the document, so it knows which occurrences are registered.
-	own bool
+	at      time.Time
+	planned bool
+	// sure: this node wrote the document, and all registrations before were answered.
+	sure bool
 }
 
-func newEngine() *engine {
-	return &engine{
-		kick: signal.New(), changed: map[string]bool{"": true}, entries: map[string]*entry{},
+func (m *Manager) newEngine() *engine {
+	e := &engine{changed: mailbox.New[struct{}](), known: documents.NewMirror(m.docs, m.know)}
+	if !m.o.Alone {
+		e.lead = leader.New(leader.Options{Store: m.o.Store, Task: channel, Node: m.o.ID, Clock: m.clock, Lease: leaseTime})
 	}
+	return e
 }
 
-// heard notes that a schedule changed, and wakes Run.
-func (e *engine) heard(name string) {
-	e.note(name)
-	e.kick.Set()
-}
-
-// note notes that a schedule is to be read again, or with an empty name all of them.
-func (e *engine) note(name string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.changed[name] = true
-}
-
-func (e *engine) hasChanged() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return len(e.changed) > 0
-}
-
-// ask has Run answer, when nothing is due, with the time of the next look.
-func (e *engine) ask(answer chan<- job.Instant) {
-	e.mu.Lock()
-	e.waiting = append(e.waiting, answer)
-	e.mu.Unlock()
-	e.kick.Set()
-}
-
-func (e *engine) takeWaiting() []chan<- job.Instant {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	waiting := e.waiting
-	e.waiting = nil
-	return waiting
-}
-
-func (e *engine) takeChanged() map[string]bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	names := e.changed
-	e.changed = map[string]bool{}
-	return names
-}
+// heard notes that a schedule is to be read again, and wakes Run.
+func (e *engine) heard(name string) { e.changed.Put(name, struct{}{}) }
 
 // Run looks after the schedules until ctx ends, whenever this node is the elected one.
 func (m *Manager) Run(ctx context.Context) error {
+	e := m.engine
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() {
-		follow.Channel(ctx, m.o.Store, channel, m.clock, m.log, func(message []byte) { m.engine.heard(string(message)) })
+		follow.Channel(ctx, m.o.Store, channel, m.clock, m.log, func(message []byte) { e.heard(string(message)) })
 	})
-	var lead *leader.Leader
-	if !m.o.Alone {
-		lead = leader.New(leader.Options{Store: m.o.Store, Task: channel, Node: m.o.ID, Clock: m.clock, Lease: leaseTime})
-	}
 	outage := outage.New("executing schedules", m.clock, m.log, nil)
-	leading := false
-	var waiting []chan<- job.Instant
 	for ctx.Err() == nil {
-		waiting = append(waiting, m.engine.takeWaiting()...)
-		pause, leads, err := m.round(ctx, lead, leading)
+		pause, err := m.round(ctx)
 		if err == nil {
 			outage.Worked()
-			if pause > 0 {
-				m.answer(waiting)
-				waiting = nil
-			}
 		} else {
 			outage.Note(ctx, err)
-			m.mayPurge.Store(false)
 			pause = retryPause
 		}
-		if leads != leading {
-			m.log.InfoContext(ctx, "the leader of schedules changed", "leading", leads)
-		}
-		leading = leads
-		m.engine.kick.Wait(ctx, m.clock, pause)
+		e.changed.Wake.Wait(ctx, m.clock, pause)
 	}
-	if leading {
-		lead.Resign(ctx)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.leading {
+		e.lead.Resign(ctx)
 	}
 	return nil
 }
 
-// Settle waits until everything that is due by now is registered, with the changes made before
-// the call. It returns when something is due next; zero: never. Only a node without others can
-// tell.
+// Settle registers everything that is due by now, with the changes made before the call. It
+// returns when something is due next; zero: never. Only a node without others can tell.
 func (m *Manager) Settle(ctx context.Context) (next job.Instant, err error) {
-	answer := make(chan job.Instant, 1)
-	m.engine.ask(answer)
-	select {
-	case next = <-answer:
-		return next, nil
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-}
-
-// answer answers calls of Settle.
-func (m *Manager) answer(waiting []chan<- job.Instant) {
-	if len(waiting) == 0 {
-		return
-	}
-	var next time.Time
-	for _, n := range m.engine.entries {
-		if !n.at.IsZero() {
-			next = earlier(next, n.at)
+	for {
+		pause, err := m.round(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if pause > 0 {
+			break
 		}
 	}
-	at := job.Instant(0)
-	if !next.IsZero() {
-		at = job.InstantOf(next)
+	m.engine.mu.Lock()
+	defer m.engine.mu.Unlock()
+	var first time.Time
+	for _, n := range m.engine.known.All() {
+		if !n.at.IsZero() {
+			first = earlier(first, n.at)
+		}
 	}
-	for _, w := range waiting {
-		w <- at
+	if first.IsZero() {
+		return 0, nil
 	}
+	return job.InstantOf(first), nil
 }
 
 // round does what there is to do now, and returns how long to rest.
-func (m *Manager) round(ctx context.Context, lead *leader.Leader, was bool) (pause time.Duration, leads bool, err error) {
+func (m *Manager) round(ctx context.Context) (pause time.Duration, err error) {
 	e := m.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer func() {
+		if err != nil {
+			m.mayPurge.Store(false)
+			e.listed = time.Time{}
+		}
+	}()
 	if !e.some { // nobody has to lead without schedules
-		e.takeChanged()
-		if err := m.list(ctx); err != nil {
-			return 0, false, err
+		if err := m.refresh(ctx); err != nil {
+			return 0, err
 		}
 		if !e.some {
 			m.mayPurge.Store(true)
-			return listEvery, false, nil
+			return listEvery, nil
 		}
 	}
-	if leads, err = lead.Lead(ctx); err != nil || !leads {
-		m.mayPurge.Store(false) // the elected node purges
-		clear(e.entries)
-		return pollEvery, false, err
+	leads, err := e.lead.Lead(ctx)
+	if leads != e.leading {
+		m.log.InfoContext(ctx, "the leader of schedules changed", "leading", leads)
+		e.leading, e.listed = leads, time.Time{}
 	}
-	if err := m.refresh(ctx, !was); err != nil {
-		return 0, leads, err
+	if err != nil || !leads {
+		m.mayPurge.Store(false) // the elected node purges
+		e.changed.Take()
+		e.known.Clear()
+		return pollEvery, err
+	}
+	if err := m.refresh(ctx); err != nil {
+		return 0, err
 	}
 	if !e.some {
-		lead.Resign(ctx)
-		return 0, false, nil
+		e.lead.Resign(ctx)
+		return 0, nil
 	}
 	now, err := m.storeTime(ctx)
 	if err != nil {
-		return 0, leads, err
+		return 0, err
 	}
 	if m.untilNext(now) <= 0 {
 		if err := m.look(ctx, now); err != nil {
-			return 0, leads, err
+			return 0, err
 		}
 	}
 	m.mayPurge.Store(e.readable())
 	wait := m.untilNext(job.InstantOf(m.clock.Now().Add(e.clock)))
-	if e.hasChanged() {
+	if e.changed.Any() {
 		wait = 0
 	}
-	return min(max(wait, 0), heartbeat), leads, nil
+	return min(max(wait, 0), heartbeat), nil
 }
 
 // storeTime is the store's time. While nothing is to be done, it is computed from an answer
@@ -257,71 +210,85 @@ func (m *Manager) storeTime(ctx context.Context) (job.Instant, error) {
 // expectClock plans a look at schedules whose cursor the clock went back behind, so that
 // they say so.
 func (e *engine) expectClock(now job.Instant) {
-	for _, n := range e.entries {
+	for _, n := range e.known.All() {
 		if r := &n.doc.Value; n.rules != nil && r.Pause == nil && r.ahead(now) && !r.waitsForClock() {
 			n.at = now.Time()
 		}
 	}
 }
 
-// refresh reads the schedules that changed, or all.
-func (m *Manager) refresh(ctx context.Context, all bool) error {
+// refresh reads the schedules that changed, or all: one list costs a store less than pages of it.
+func (m *Manager) refresh(ctx context.Context) error {
 	e := m.engine
-	names := e.takeChanged()
-	if all || names[""] || m.clock.Now().Sub(e.listed) >= listEvery {
-		return m.list(ctx)
+	names, read := e.changed.Take(), m.reading()
+	_, all := names[""]
+	if now := m.clock.Now(); all || now.Sub(e.listed) >= listEvery {
+		if err := e.known.Refresh(ctx); err != nil {
+			return err
+		}
+		e.listed = now
+		for _, n := range e.known.All() {
+			if err := m.prepare(ctx, n, read); err != nil {
+				return err
+			}
+		}
+	} else if len(names) == 0 {
+		return nil
 	}
-	read := m.reading()
 	for name := range names {
-		d, err := m.docs.Get(ctx, name)
-		if d.Version == 0 && errors.Is(err, store.ErrNotFound) {
-			delete(e.entries, name)
+		if name == "" {
 			continue
 		}
-		if err != nil && d.Version == 0 {
-			e.note(name)
+		if err := e.known.Read(ctx, name); err != nil {
 			return err
 		}
-		if err := m.enter(ctx, d, read); err != nil {
-			e.note(name)
-			return err
+		if n := e.known.All()[name]; n != nil {
+			if err := m.prepare(ctx, n, read); err != nil {
+				return err
+			}
 		}
 	}
+	e.some = len(e.known.All()) > 0
 	m.countStates()
 	return nil
 }
 
-// list reads all schedules. It decodes those that changed. One list costs a store less than
-// pages of it.
-func (m *Manager) list(ctx context.Context) error {
-	e := m.engine
-	raws, err := m.docs.List(ctx)
-	if err != nil {
-		e.note("")
+// know makes the entry of a document.
+func (m *Manager) know(d *document, old *entry) *entry {
+	n := &entry{doc: *d}
+	if d.Err != nil {
+		m.log.Error("a schedule cannot be read", "schedule", d.Name, "error", d.Err)
+	} else if old != nil {
+		n.rules, n.form = old.rules, old.form
+	}
+	return n
+}
+
+// prepare compiles the rules of an entry that changed, or whose calendars did, and plans the
+// next visit.
+func (m *Manager) prepare(ctx context.Context, n *entry, read reader) error {
+	r := &n.doc.Value
+	if n.doc.Err != nil || !r.exists() {
+		n.rules = nil
+		n.plan()
+		return nil
+	}
+	if n.planned && len(r.Def.Except.Calendars) == 0 {
+		return nil
+	}
+	versions, dates, err := read(ctx, &r.Def)
+	form := formOf(r, versions)
+	if err != nil || n.planned && n.form == form {
 		return err
 	}
-	seen, read := make(map[string]bool, len(raws)), m.reading()
-	for _, raw := range raws {
-		seen[raw.Name] = true
-		known := e.entries[raw.Name]
-		switch {
-		case known == nil || known.doc.Version != raw.Version:
-			err = m.enter(ctx, m.docs.Decode(raw), read)
-		case !known.current(ctx, read):
-			err = m.enter(ctx, known.doc, read)
-		}
-		if err != nil {
-			e.note("")
-			return err
+	if n.form != form {
+		n.form = form
+		if n.rules, err = compiled(n.doc.Name, r, dates); err != nil {
+			m.log.Error("a schedule cannot be executed: it has invalid settings", "schedule", n.doc.Name, "error", err)
 		}
 	}
-	for name := range e.entries {
-		if !seen[name] {
-			delete(e.entries, name)
-		}
-	}
-	e.listed, e.some = m.clock.Now(), len(e.entries) > 0
-	m.countStates()
+	n.planned = true
+	n.plan()
 	return nil
 }
 
@@ -336,33 +303,6 @@ func (n *entry) current(ctx context.Context, read reader) bool {
 
 func formOf(r *record, calendars string) string {
 	return fmt.Sprint(r.UID, " ", r.Version, calendars)
-}
-
-// enter keeps a document that was read or written.
-func (m *Manager) enter(ctx context.Context, d document, read reader) error {
-	e := m.engine
-	old := e.entries[d.Name]
-	versions, dates, err := read(ctx, &d.Value.Def)
-	if err != nil {
-		return err
-	}
-	n := &entry{doc: d, form: formOf(&d.Value, versions)}
-	if d.Err != nil {
-		if old == nil || old.doc.Version != d.Version {
-			m.log.Error("a schedule cannot be read", "schedule", d.Name, "error", d.Err)
-		}
-	} else if old != nil && old.rules != nil && old.form == n.form {
-		n.rules = old.rules
-	} else if d.Value.exists() {
-		rules, err := compiled(d.Name, &d.Value, dates)
-		if err != nil {
-			m.log.Error("a schedule cannot be executed: it has invalid settings", "schedule", d.Name, "error", err)
-		}
-		n.rules = rules
-	}
-	e.entries[d.Name] = n
-	n.plan()
-	return nil
 }
 
 // plan sets when to visit the schedule again.
@@ -401,7 +341,7 @@ func earlier(a, b time.Time) time.Time {
 // untilNext is how long nothing is to be done.
 func (m *Manager) untilNext(now job.Instant) time.Duration {
 	wait := longSleep
-	for _, n := range m.engine.entries {
+	for _, n := range m.engine.known.All() {
 		if !n.at.IsZero() {
 			wait = min(wait, n.at.Sub(now.Time()))
 		}
@@ -412,7 +352,7 @@ func (m *Manager) untilNext(now job.Instant) time.Duration {
 // look decides and registers whatever is due.
 func (m *Manager) look(ctx context.Context, now job.Instant) error {
 	var due []*entry
-	for _, n := range m.engine.entries {
+	for _, n := range m.engine.known.All() {
 		switch {
 		case n.at.IsZero() || n.at.After(now.Time()):
 		case n.doc.Value.DeletedAt != 0:
@@ -435,11 +375,10 @@ func (m *Manager) look(ctx context.Context, now job.Instant) error {
 const batch = 1000
 
 func (m *Manager) forget(ctx context.Context, n *entry) {
-	err := m.docs.Delete(ctx, &n.doc)
-	if err == nil || errors.Is(err, store.ErrNotFound) {
-		delete(m.engine.entries, n.doc.Name)
+	if err := m.docs.Delete(ctx, &n.doc); err == nil || errors.Is(err, store.ErrNotFound) {
+		m.engine.known.Keep(&document{Name: n.doc.Name})
 	} else {
-		m.engine.note(n.doc.Name)
+		m.engine.heard(n.doc.Name)
 	}
 }
 
@@ -453,16 +392,16 @@ func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) err
 	read := m.reading()
 	for i, n := range all {
 		if !n.current(limited, read) { // the message about a change may have got lost
-			m.engine.note(n.doc.Name)
+			m.engine.heard(n.doc.Name)
 			continue
 		}
-		w := &work{m: m, name: n.doc.Name, now: now, rules: n.rules, unsure: !n.own, rec: n.doc.Value}
+		w := &work{m: m, name: n.doc.Name, now: now, rules: n.rules, unsure: !n.sure, rec: n.doc.Value}
 		group.Go(func() error {
 			// The message about a change may have got lost.
 			d, err := m.docs.Get(limited, n.doc.Name)
 			switch {
 			case d.Version != n.doc.Version && (err == nil || errors.Is(err, store.ErrNotFound)):
-				m.engine.note(w.name)
+				m.engine.heard(w.name)
 			case err != nil:
 				errs[i] = err
 			default:
@@ -472,69 +411,69 @@ func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) err
 		})
 	}
 	_ = group.Wait() // none gives an error
-	if err := m.o.fail("registered"); err != nil {
-		m.distrust(all)
-		return err
-	}
+	err := m.o.fail("registered")
 	var changed []*entry
+	var docs []*document
 	var of []*work
-	var sure []bool
 	for i, n := range all {
-		w := works[i]
+		w, visited := works[i], n.at
 		if errs[i] != nil {
 			m.log.Warn("occurrences cannot be registered; retrying", "schedule", n.doc.Name, "error", errs[i])
-			n.own = false
 		}
-		if w == nil {
-			n.at = now.Time().Add(retryPause)
+		n.sure = n.sure && errs[i] == nil && err == nil
+		if n.at = now.Time().Add(retryPause); w == nil {
 			continue
 		}
 		if reflect.DeepEqual(w.rec, n.doc.Value) {
-			m.planNext(n, now)
+			n.planNext(now, errs[i] != nil)
 			continue
 		}
 		if w.rec.Done.At > n.doc.Value.Done.At {
-			m.metrics.delay.Observe(max(0, now.Time().Sub(n.at).Seconds()))
+			m.metrics.delay.Observe(max(0, now.Time().Sub(visited).Seconds()))
 		}
-		n.doc.Value = w.rec
-		changed, of, sure = append(changed, n), append(of, w), append(sure, errs[i] == nil)
+		d := n.doc
+		d.Value, w.broken = w.rec, errs[i] != nil
+		changed, docs, of = append(changed, n), append(docs, &d), append(of, w)
 	}
-	stored, err := m.putAll(ctx, changed)
-	if err != nil {
-		return err
+	if err == nil && len(docs) > 0 {
+		err = m.put(ctx, changed, docs, of, now, read)
 	}
-	for i, n := range changed {
-		if stored[i] {
-			m.o.Emit(of[i].events...)
-			if err := m.written(ctx, n, of[i], now, sure[i], read); err != nil {
-				return err
-			}
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, err)...)
 }
 
-// written keeps a document that was written. sure: all registrations were answered.
-func (m *Manager) written(ctx context.Context, n *entry, w *work, now job.Instant, sure bool, read reader) error {
-	if err := m.enter(ctx, n.doc, read); err != nil {
-		m.distrust([]*entry{n})
-		return err
+// put writes documents. Another call changed those that are not written, which are read again.
+func (m *Manager) put(ctx context.Context, all []*entry, docs []*document, of []*work, now job.Instant, read reader) error {
+	stored, err := m.docs.PutAll(ctx, docs)
+	if err == nil {
+		err = m.o.fail("written")
 	}
-	n = m.engine.entries[n.doc.Name]
-	n.own = sure
-	m.planNext(n, now)
-	if w.more {
-		n.at = now.Time()
+	for i, n := range all {
+		if n.sure = err == nil && stored[i] && !of[i].broken; err != nil {
+			continue
+		}
+		if !stored[i] {
+			m.engine.heard(n.doc.Name)
+			continue
+		}
+		m.o.Emit(of[i].events...)
+		m.engine.known.Wrote(docs[i])
+		n.doc, n.planned = *docs[i], false
+		if err := m.prepare(ctx, n, read); err != nil {
+			return err
+		}
+		if n.planNext(now, of[i].broken); of[i].more {
+			n.at = now.Time()
+		}
 	}
-	return nil
+	return err
 }
 
 // planNext plans the look after one that decided whatever it could.
-func (m *Manager) planNext(n *entry, now job.Instant) {
+func (n *entry) planNext(now job.Instant, failed bool) {
 	r, next := &n.doc.Value, now.Time().Add(retryPause)
 	n.plan()
 	switch {
-	case r.LastError != nil && !r.waitsForClock() || !n.own:
+	case r.LastError != nil && !r.waitsForClock() || failed:
 		n.at = next
 	case r.Queued != nil:
 		n.at = next
@@ -547,39 +486,9 @@ func (m *Manager) planNext(n *entry, now job.Instant) {
 	}
 }
 
-// putAll writes documents, and reports which. Another call changed the others, which are read
-// again.
-func (m *Manager) putAll(ctx context.Context, all []*entry) (stored []bool, err error) {
-	if len(all) == 0 {
-		return nil, nil
-	}
-	docs := make([]*document, len(all))
-	for i, n := range all {
-		docs[i] = &n.doc
-	}
-	if stored, err = m.docs.PutAll(ctx, docs); err != nil {
-		m.distrust(all)
-		return nil, err
-	}
-	for i := range all {
-		if !stored[i] {
-			m.distrust(all[i : i+1])
-		}
-	}
-	return stored, m.o.fail("written")
-}
-
-// distrust forgets documents, so that they are read again.
-func (m *Manager) distrust(all []*entry) {
-	for _, n := range all {
-		delete(m.engine.entries, n.doc.Name)
-		m.engine.note(n.doc.Name)
-	}
-}
-
 // readable reports whether this node knows which occurrences are registered.
 func (e *engine) readable() bool {
-	for _, n := range e.entries {
+	for _, n := range e.known.All() {
 		if n.doc.Err != nil {
 			return false
 		}
@@ -593,7 +502,7 @@ func (m *Manager) MayPurge() bool { return m.mayPurge.Load() }
 
 func (m *Manager) countStates() {
 	n := map[State]int{}
-	for _, e := range m.engine.entries {
+	for _, e := range m.engine.known.All() {
 		switch r := &e.doc.Value; {
 		case e.doc.Err != nil || r.DeletedAt != 0:
 		case r.Pause != nil:

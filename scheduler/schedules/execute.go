@@ -24,12 +24,13 @@ type work struct {
 	name  string
 	now   job.Instant
 	rules *schedule.Rules
-	// unsure: another node, or a call that failed, may have registered occurrences that the
-	// record does not have.
+	// unsure: another node, or a call that failed, may have registered an occurrence that the
+	// record does not have. Its job is found when it is registered again.
 	unsure bool
 	rec    record
 	events []events.Event
 	more   bool // look again at once
+	broken bool // some registrations were not answered
 }
 
 // uidOf is the uid of the job of an occurrence. It follows from its arguments: repeated
@@ -54,10 +55,8 @@ func (w *work) run(ctx context.Context) error {
 		}
 		return nil
 	}
-	if w.unsure {
-		if err := w.recognize(ctx); err != nil {
-			return err
-		}
+	if w.unsure && w.rules.Overlap != schedule.Allow {
+		w.suspect()
 	}
 	busy := false
 	if r.Queued != nil || w.rules.Overlap != schedule.Allow {
@@ -80,57 +79,24 @@ func (w *work) run(ctx context.Context) error {
 	return err
 }
 
-// maxRecognized bounds the latest undecided occurrences whose jobs are looked up.
-const maxRecognized = 100
+// maxSuspects bounds the latest occurrences whose jobs are looked up.
+const maxSuspects = 100
 
-// recognize takes over the occurrences that a node registered before it died: the first
-// undecided ones, or some of the latest after an outage, with those before them missed.
-func (w *work) recognize(ctx context.Context) error {
-	r := &w.rec
-	for range schedule.MaxPending {
-		turn, ok := w.rules.NextTurn(r.state())
-		if !ok || turn.At.After(w.now.Time().Add(schedule.Ahead)) {
-			return nil
-		}
-		if found, err := w.recognizeAt(ctx, turn); err != nil {
-			return err
-		} else if !found {
-			break
-		}
+// suspect counts jobs as unfinished that another node, or a call that failed, may have registered:
+// those of the first occurrence that the record may lack, and of the latest.
+func (w *work) suspect() {
+	r, now := &w.rec, w.now.Time()
+	after := r.Done.At.Time().Add(-r.Def.spread() - 2*lookTimeout)
+	times := w.rules.Table.Latest(after, now, maxSuspects)
+	for first := range w.rules.Table.Between(after, now) {
+		times = append(times, first)
+		break
 	}
-	for _, turn := range w.rules.LatestDue(r.state(), w.now.Time(), maxRecognized) {
-		if _, err := w.recognizeAt(ctx, turn); err != nil {
-			return err
+	for _, t := range times {
+		if key := (job.Key{Topic: r.Def.Topic(), ID: schedule.ID(w.name, t)}); !slices.Contains(r.Open, key) {
+			r.Open = append(slices.Clip(r.Open), key)
 		}
 	}
-	return nil
-}
-
-// recognizeAt takes the job of an occurrence over, if there is one.
-func (w *work) recognizeAt(ctx context.Context, turn schedule.Turn) (bool, error) {
-	r := &w.rec
-	reg, err := w.registration(job.InstantOf(turn.Time), false)
-	if err != nil {
-		return false, nil //nolint:nilerr // the template is invalid, which its step says
-	}
-	j, err := w.m.lookUp(ctx, reg.Key)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return false, nil
-	case err != nil && !errors.Is(err, job.ErrFinished):
-		return false, err
-	case !reg.Spec.Occurrence.Is(j.Spec.Occurrence) || j.State == job.Cancelled && j.First() != reg.UID:
-		return false, nil
-	}
-	end := turn.At.Add(schedule.Ahead)
-	missed := w.rules.Undecided(r.state(), end)
-	r.Done = turnOf(turn)
-	if missed -= w.rules.Undecided(r.state(), end) + 1; missed > 0 {
-		r.Missed += missed
-		w.outcome(job.InstantOf(turn.Time), schedule.Missed, "", events.OccurrenceMissed, missed)
-	}
-	w.fired(&reg, turn.Compare(r.Counted.turn()) > 0)
-	return true, nil
 }
 
 // registration makes the registration of an occurrence.
@@ -161,7 +127,7 @@ func (w *work) take(ctx context.Context, d *schedule.Decision) error {
 	r := &w.rec
 	if d.Release {
 		q := *r.Queued
-		if err := w.fire(ctx, false, schedule.Step{Turn: schedule.Turn{Time: q.Time.Time()}, Late: q.Late}); err != nil {
+		if err := w.fire(ctx, schedule.Step{Turn: schedule.Turn{Time: q.Time.Time()}, Late: q.Late}); err != nil {
 			return err
 		}
 		r.Queued = nil
@@ -177,7 +143,7 @@ func (w *work) take(ctx context.Context, d *schedule.Decision) error {
 		if n == 0 {
 			w.count(&steps[0])
 			n = 1
-		} else if err := w.fire(ctx, true, steps[:n]...); err != nil {
+		} else if err := w.fire(ctx, steps[:n]...); err != nil {
 			return err
 		}
 		steps = steps[n:]
@@ -210,6 +176,9 @@ func (w *work) count(s *schedule.Step) {
 
 // passed notes that the occurrences up to a step are decided.
 func (w *work) passed(s *schedule.Step) {
+	if s.At.IsZero() {
+		return
+	}
 	w.rec.Done = turnOf(s.Turn)
 	if !s.Since.IsZero() {
 		w.rec.Since = job.InstantOf(s.Since)
@@ -229,9 +198,9 @@ func (w *work) failed(at job.Instant, reason string) {
 
 // fire registers the jobs of steps in one call, and takes the steps until one is refused. The
 // queued occurrence has no turn.
-func (w *work) fire(ctx context.Context, turns bool, steps ...schedule.Step) error {
+func (w *work) fire(ctx context.Context, steps ...schedule.Step) error {
 	if w.rec.Def.Overlap == schedule.Replace {
-		if err := w.cancelOpen(ctx); err != nil {
+		if err := w.cancelOpen(ctx, schedule.ID(w.name, steps[0].Time)); err != nil {
 			return err
 		}
 	}
@@ -258,12 +227,10 @@ func (w *work) fire(ctx context.Context, turns bool, steps ...schedule.Step) err
 		return fmt.Errorf("register the occurrences of %s: %w", w.name, err)
 	}
 	for i, step := range of {
-		if err := w.registered(&regs[i], &got[i], !turns || step.Compare(w.rec.Counted.turn()) > 0); err != nil {
+		if err := w.registered(&regs[i], &got[i]); err != nil {
 			return err
 		}
-		if turns {
-			w.passed(step)
-		}
+		w.passed(step)
 	}
 	return nil
 }
@@ -273,9 +240,9 @@ func wrongTemplate(err error) bool {
 	return errors.As(err, &wrong) || errors.Is(err, job.ErrBodyTooLarge)
 }
 
-// registered takes the result of a registration. uncounted: no earlier form of the schedule
-// counted the job.
-func (w *work) registered(reg *store.Registration, got *store.Registered, uncounted bool) error {
+// registered takes the result of a registration. A job of an earlier form of the schedule was
+// counted by that.
+func (w *work) registered(reg *store.Registration, got *store.Registered) error {
 	if refused := refusals[got.Outcome]; refused != nil {
 		return refused
 	}
@@ -283,7 +250,7 @@ func (w *work) registered(reg *store.Registration, got *store.Registered, uncoun
 	case got.Outcome == store.StoreFull:
 		return store.ErrFull
 	case got.Job.First() == reg.UID || reg.Spec.Occurrence.Is(got.Job.Spec.Occurrence):
-		w.fired(reg, got.Outcome == store.Created || uncounted)
+		w.fired(reg, got.Outcome == store.Created || got.Job.First() == reg.UID)
 	default:
 		w.failed(reg.Spec.Occurrence.Time, ReasonIDTaken)
 	}
@@ -303,9 +270,12 @@ func (w *work) fired(reg *store.Registration, counts bool) {
 	}
 }
 
-// cancelOpen cancels the unfinished jobs of the schedule.
-func (w *work) cancelOpen(ctx context.Context) error {
+// cancelOpen cancels the unfinished jobs of the schedule, except one that is registered again.
+func (w *work) cancelOpen(ctx context.Context, except string) error {
 	for _, key := range w.rec.Open {
+		if key.ID == except {
+			continue
+		}
 		_, err := w.m.o.Jobs.Update(ctx, key, func(j *job.Job, now job.Instant) error {
 			_, err := j.Cancel(now)
 			return err

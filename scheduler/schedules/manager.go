@@ -112,7 +112,8 @@ func New(o Options) (*Manager, error) {
 	if o.fail == nil {
 		o.fail = func(string) error { return nil }
 	}
-	m := &Manager{o: o, docs: collection(o.Store, o.Clock), log: o.Logger, clock: o.Clock, engine: newEngine()}
+	m := &Manager{o: o, docs: collection(o.Store, o.Clock), log: o.Logger, clock: o.Clock}
+	m.engine = m.newEngine()
 	var err error
 	m.metrics, err = newMetrics(o.Metrics)
 	return m, err

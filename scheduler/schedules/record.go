@@ -182,9 +182,7 @@ type record struct {
 	// Since: the schedule has the occurrences T > Since.
 	Since job.Instant `json:"since"`
 	// Done: the occurrences up to this turn are decided.
-	Done turn `json:"done"`
-	// Counted: those up to this turn that were registered were counted by an earlier form.
-	Counted  turn `json:"counted,omitzero"`
+	Done     turn `json:"done"`
 	Counters `json:"counters"`
 	// Backfills are counted by operation, so that a count that is noted twice counts once.
 	Backfills map[string]int64 `json:"backfills,omitempty"`

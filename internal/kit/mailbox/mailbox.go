@@ -73,6 +73,13 @@ func (b *Mailbox[V]) Settled(ctx context.Context) error {
 	}
 }
 
+// Any reports whether there is a value.
+func (b *Mailbox[V]) Any() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.values) > 0
+}
+
 // Has reports whether there is a value of a name.
 func (b *Mailbox[V]) Has(name string) bool {
 	b.mu.Lock()

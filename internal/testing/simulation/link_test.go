@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/duehook/duehook/carrier"
@@ -74,6 +75,9 @@ func call[T any](ctx context.Context, k *link, purpose string, do func(context.C
 	// A call that just fails is no excuse: it is to be repeated.
 	failed := func(err error) (T, error) {
 		l.n.w.history.count("calls that failed or were lost")
+		if strings.HasPrefix(purpose, "Register ") || strings.HasPrefix(purpose, "PutDocuments schedule ") {
+			l.n.w.history.count("decisions without an answer")
+		}
 		l.n.w.note("%s %s: %v", l.name, purpose, err)
 		return none, err
 	}

@@ -344,7 +344,8 @@ func (a *auditor) checkSchedule(s *timing, is *schedules.Schedule) {
 	a.h.counts["occurrences"] += len(expected)
 	a.h.counts["occurrences that fired"] += len(fired)
 	c := &is.Counters
-	off := before + int64(a.h.counts["crashes"]) // counters may lack what a dead node did not write
+	// Counters may lack what a dead node did not write, or what was not answered.
+	off := before + int64(a.h.counts["crashes"]+a.h.counts["decisions without an answer"])
 	if a.w.steps {
 		off += 2 // nor what became late by a step before it was written
 	}
