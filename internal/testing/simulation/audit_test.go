@@ -384,7 +384,9 @@ func (a *auditor) checkOwned(o *owned) {
 		// A repeated cancel is answered like one that ended the job, if the first one was noted while
 		// an attempt was in flight.
 		noted := slices.ContainsFunc(o.bans, func(other *ban) bool { return other.uid == b.uid && other.inFlight && other.from < b.from })
-		if !b.inFlight && !noted && !slices.ContainsFunc(rounds, func(m *model) bool { return m.withdrawn }) {
+		// So is one whose first call was not answered, once its attempt has failed.
+		is := func(m *model) bool { return m.withdrawn || m.State == job.Cancelled }
+		if !b.inFlight && !noted && !slices.ContainsFunc(rounds, is) {
 			a.wrong(o.key, "a cancel was answered with cancelled, but it never was")
 		}
 		for _, c := range claims {

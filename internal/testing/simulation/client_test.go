@@ -23,9 +23,10 @@ type client struct {
 
 // owned is a job that a client registered, with what the client may rely on.
 type owned struct {
-	key  job.Key
-	text string // the registration, to be repeated word for word
-	due  time.Duration
+	key   job.Key
+	text  string // the registration, to be repeated word for word
+	due   time.Duration
+	begun bool // a registration was tried, after which due counts from the start of the world
 	// acked are the uids that were acknowledged for it.
 	acked []string
 	// touched: something else than registering was tried, so that due need
@@ -174,10 +175,10 @@ type view struct {
 // one job for as long as that is kept.
 func (c *client) register(over context.Context, o *owned) {
 	c.lift(o)
-	began := c.w.now()
+	c.begins(o)
 	switch status, v := c.insist(over, http.MethodPost, "/v1/jobs", o.text); status {
 	case http.StatusCreated, http.StatusOK:
-		c.acked(o, v.UID, began)
+		c.acked(o, v.UID)
 	case 0, http.StatusServiceUnavailable:
 	case http.StatusTooManyRequests:
 		c.full(o.key)
@@ -200,9 +201,9 @@ func (c *client) registerBatch(over context.Context) {
 	texts := make([]string, len(jobs))
 	for i := range jobs {
 		jobs[i] = c.newJob()
+		c.begins(jobs[i])
 		texts[i] = jobs[i].text
 	}
-	began := c.w.now()
 	status, v := c.insist(over, http.MethodPost, "/v1/jobs/batch", `{"jobs":[`+strings.Join(texts, ",")+`]}`)
 	if status == 0 || status == http.StatusServiceUnavailable {
 		return
@@ -224,18 +225,23 @@ func (c *client) registerBatch(over context.Context) {
 			c.w.Errorf("%s: in a batch: %d", jobs[i].key, r.Status)
 			continue
 		}
-		c.acked(jobs[i], r.Job.UID, began)
+		c.acked(jobs[i], r.Job.UID)
 	}
 }
 
-func (c *client) acked(o *owned, uid string, began time.Duration) {
-	if len(o.acked) == 0 {
-		if o.due < 0 {
-			o.due = -o.due
-		} else {
-			o.due += began
-		}
+// begins notes when a job was registered first: a call that was not answered may have made it.
+func (c *client) begins(o *owned) {
+	switch {
+	case o.begun:
+	case o.due < 0:
+		o.due = -o.due
+	default:
+		o.due += c.w.now()
 	}
+	o.begun = true
+}
+
+func (c *client) acked(o *owned, uid string) {
 	o.acked = append(o.acked, uid)
 	c.w.history.count("registrations acknowledged")
 }
