@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -187,5 +188,85 @@ func TestBesideV1(t *testing.T) {
 		if !strings.Contains(e.Error, why) {
 			t.Errorf("%s: %s", headers, e.Error)
 		}
+	}
+}
+
+// A dead letter is sent again from the beginning, with what the call changes; nothing is ignored.
+func TestRetry(t *testing.T) {
+	s := newServer(t)
+	var m accepted
+	s.want(200, "POST", "/v2/publish/R/fails?n=1", "Upstash-Retries: 0; Upstash-Label: a", "x", &m)
+	letter := func() (id string) {
+		testenv.Eventually(t, patience, func() bool {
+			var all struct{ Messages []struct{ DlqID string } }
+			s.want(200, "GET", "/v2/dlq", "", "", &all)
+			if len(all.Messages) == 1 {
+				id = all.Messages[0].DlqID
+			}
+			return id != ""
+		}, "a dead letter")
+		return id
+	}
+	id := letter()
+	for headers, why := range map[string]string{
+		"Upstash-Flow-Control-Key: k": "flow-control key", "Upstash-Deduplication-Id: 1": "deduplication id", "Upstash-Redact-Fields: body": "not supported",
+	} {
+		for _, target := range []string{"/v2/dlq/retry/" + id, "/v2/dlq/retry?dlqIds=" + id, "/v2/dlq/retry?label=a"} {
+			var e struct{ Error string }
+			s.want(400, "POST", target, headers, "", &e)
+			if !strings.Contains(e.Error, why) {
+				t.Errorf("%s: %s", headers, e.Error)
+			}
+		}
+	}
+	s.want(201, "POST", "/v2/dlq/retry/"+id, "Upstash-Retries: 7; Upstash-Retry-Delay: 3600000; Upstash-Delay: 1h", "")
+	var changed struct {
+		MaxRetries           int
+		RetryDelayExpression string
+	}
+	s.want(200, "GET", "/v2/messages/"+m.MessageID, "", "", &changed)
+	if changed.MaxRetries != 7 || changed.RetryDelayExpression != "3600000" {
+		t.Errorf("got %+v", changed)
+	}
+	s.want(404, "POST", "/v2/dlq/retry/"+id, "", "")
+}
+
+// What cancels in the background is refused, since there is nothing to ask for its progress.
+func TestAsyncIsRefused(t *testing.T) {
+	s := newServer(t)
+	s.want(200, "POST", "/v2/publish/R/paid", "Upstash-Delay: 1h", "")
+	s.want(400, "DELETE", "/v2/messages?async=true", "", "")
+	s.want(400, "DELETE", "/v2/messages", "", `{"async":true}`)
+	var c struct{ Cancelled int }
+	s.want(200, "DELETE", "/v2/messages?async=false", "", "", &c)
+	if c.Cancelled != 1 {
+		t.Errorf("cancelled %d", c.Cancelled)
+	}
+}
+
+// A message moves from one server to another as docs/migrate/qstash.md says; repeating it does no harm.
+func TestMovingOver(t *testing.T) {
+	original, s := newServer(t), newServer(t)
+	var m accepted
+	original.want(200, "POST", "/v2/publish/https://shop.example/paid?a=1", "Upstash-Delay: 3d; Upstash-Retries: 5; Upstash-Forward-X-Tenant: acme; Content-Type: text/plain", "x", &m)
+	type message struct {
+		MessageID, URL, Body string
+		MaxRetries           int
+		NotBefore, CreatedAt int64
+		Header               map[string][]string
+	}
+	var is, moved message
+	var to, again accepted
+	original.want(200, "GET", "/v2/messages/"+m.MessageID, "", "", &is)
+	headers := fmt.Sprintf("Upstash-Not-Before: %d; Upstash-Retries: %d; Upstash-Deduplication-Id: %s; Content-Type: %s; Upstash-Forward-X-Tenant: %s",
+		is.NotBefore/1000, is.MaxRetries, is.MessageID, is.Header["Content-Type"][0], is.Header["X-Tenant"][0])
+	s.want(200, "POST", "/v2/publish/"+is.URL, headers, is.Body, &to)
+	s.want(202, "POST", "/v2/publish/"+is.URL, headers, is.Body, &again)
+	original.want(200, "DELETE", "/v2/messages/"+m.MessageID, "", "")
+	original.want(404, "DELETE", "/v2/messages/"+m.MessageID, "", "")
+	s.want(200, "GET", "/v2/messages/"+to.MessageID, "", "", &moved)
+	moved.MessageID, moved.CreatedAt = is.MessageID, is.CreatedAt
+	if is.NotBefore -= is.NotBefore % 1000; again.MessageID != to.MessageID || !reflect.DeepEqual(moved, is) {
+		t.Errorf("%+v became %+v", is, moved)
 	}
 }

@@ -162,9 +162,14 @@ func (a *api) overrides(c *httpapi.Call, j *job.Job) (*job.Draft, error) {
 	if err != nil {
 		return nil, err
 	}
+	if m.Flow != nil || m.dedup != "" {
+		return nil, refused("a retry keeps its flow-control key, and cannot have a deduplication id")
+	}
 	d := &job.Draft{Delay: m.draft.Delay, At: m.draft.At, Timeout: m.draft.Timeout, Labels: m.draft.Labels}
 	if h.Get("Upstash-Retries") != "" || h.Get("Upstash-Retry-Delay") != "" {
-		d.Retry = m.draft.Retry
+		set := settingsOf(j.Spec.Dialect)
+		d.Retry, set.RetryDelay = m.draft.Retry, m.RetryDelay
+		d.Dialect = set.dialect()
 	}
 	if h.Get("Upstash-Method") != "" {
 		d.Method = m.draft.Method

@@ -189,6 +189,9 @@ func ids(c *httpapi.Call, name string) (all []string, given bool, err error) {
 			return nil, false, err
 		}
 	}
+	if isTrue(string(body["async"])) || isTrue(c.Query().Get("async")) {
+		return nil, false, refused("async is not available here: leave it out, and repeat the call until it finds no more")
+	}
 	all = list(c.Query(), name)
 	if raw, ok := body[name]; ok {
 		var more []string

@@ -52,6 +52,8 @@ func FuzzCalls(f *testing.F) {
 	f.Add(at("DELETE /v2/topics/{name}/endpoints"), "g", "", `{"endpoints":[{"name":"a"},{"url":"https://b.example/"}]}`)
 	f.Add(at("DELETE /v2/messages"), "?label=a&label=b&fromDate=1&topicName=g&count=100&queueName=q", "", `{"messageIds":[]}`)
 	f.Add(at("GET /v2/logs"), "?state=IN_PROGRESS&count=3&cursor=x~7&toDate=99&url=http://a,b", "", "")
+	f.Add(at("GET /v2/logs"), "?cursor=~-1", "", "")
+	f.Add(at("DELETE /v2/messages"), "?async=true", "", "")
 	f.Add(at("GET /v2/dlq"), "?responseStatus=500&order=earliestFirst&callerIP=1", "", "")
 	f.Add(at("POST /v2/dlq/retry"), "?dlqIds=dlq_1", "Upstash-Retries: 1", "")
 	f.Add(at("POST /v2/flowControl/*"), "a%2Fb%20c/pause", "", "")

@@ -123,6 +123,7 @@ const (
 	maxEvents      = 1000
 	defaultEvents  = 100
 	eventJobs      = 50 // whose events make a page
+	maxRounds      = 20 // of so many jobs until one has an event that is wanted
 	cursorDivision = "~"
 )
 
@@ -145,10 +146,13 @@ func (a *api) events(c *httpapi.Call) error {
 		states = append(states, inProgress...)
 	}
 	cursor, skipped, _ := strings.Cut(q.Get("cursor"), cursorDivision)
-	skip, _ := strconv.Atoi(skipped)
+	skip, err := strconv.Atoi(cmp.Or(skipped, "0"))
+	if err != nil || skip < 0 {
+		return refused("cursor must be that of the page before")
+	}
 	var found []event
 	var next string
-	for {
+	for round := 1; ; round++ {
 		var jobs []job.Job
 		if jobs, next, err = a.someJobs(c.Context(), &f, cursor); err != nil {
 			return err
@@ -165,7 +169,7 @@ func (a *api) events(c *httpapi.Call) error {
 			return e.Time < int64(from) || to != 0 && e.Time > int64(to) ||
 				len(states) > 0 && !slices.ContainsFunc(states, func(s string) bool { return strings.Replace(s, "CANCELLED", stateCanceled, 1) == state })
 		})
-		if len(found) > skip || next == "" {
+		if len(found) > skip || next == "" || round == maxRounds { // the client asks on with the cursor
 			break
 		}
 		cursor, skip, found = next, 0, nil

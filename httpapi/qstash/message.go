@@ -38,6 +38,11 @@ type flow struct {
 	Period      time.Duration `json:"period,omitempty"`
 }
 
+func (v settings) dialect() *job.Dialect {
+	data, _ := json.Marshal(v) // texts and numbers
+	return &job.Dialect{Name: Name, Data: string(data)}
+}
+
 // settingsOf are the settings of a message; those of another dialect's job are empty.
 func settingsOf(s *job.Dialect) (v settings) {
 	if s != nil && s.Name == Name {
@@ -65,9 +70,8 @@ func readMessage(h http.Header, destination string, body []byte, queue, callerIP
 			return nil, err
 		}
 	}
-	data, err := json.Marshal(m.settings)
-	m.draft.Dialect = &job.Dialect{Name: Name, Data: string(data)}
-	return m, err
+	m.draft.Dialect = m.dialect()
+	return m, nil
 }
 
 // refuseMissing refuses settings that would be ignored.
@@ -117,6 +121,8 @@ func (m *message) readDestination(destination string) func(http.Header) error {
 		switch {
 		case web:
 			m.url, m.draft.Destination = url, new(job.Destination(url))
+		case strings.HasPrefix(destination, "api/"):
+			return refused("%s is not available here: LLM and email are not; see docs/migrate/qstash.md", destination)
 		case schemeForm.MatchString(destination), strings.Contains(destination, "/"):
 			return refused(badScheme)
 		default:

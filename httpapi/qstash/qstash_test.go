@@ -128,6 +128,7 @@ func TestSettingsRefused(t *testing.T) {
 		{"shop.example/paid", "", "invalid scheme"},
 		{"mailto:a", "", "invalid scheme"},
 		{"a b", "", "url group name"},
+		{"api/llm", "", "LLM and email"},
 		{"g", "Upstash-Delay: soon", "Upstash-Delay"},
 		{"g", "Upstash-Not-Before: tomorrow", "Upstash-Not-Before"},
 		{"g", "Upstash-Retries: -1", "Upstash-Retries"},
