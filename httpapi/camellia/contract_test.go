@@ -16,6 +16,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi/camellia"
 	"github.com/duehook/duehook/internal/testing/fronts"
+	"github.com/duehook/duehook/job"
 )
 
 const base = "/camellia/delayQueue/"
@@ -298,4 +299,24 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 	}
 	s.Token = admin
 	s.want(200, "sendMsg", "topic=theirs&msg=x&delayMillis=0")
+}
+
+// A message moves from one server to another as docs/migrate/camellia.md says; repeating it does no harm.
+func TestMovingOver(t *testing.T) {
+	original, s := newServer(t), newServer(t)
+	sent := original.want(200, "sendMsg", "topic=t&msgId=o1&msg=close+o1&delayMillis=1800000&ttlMillis=7000&maxRetry=3")["delayMsg"].(map[string]any)
+	var moved map[string]any
+	for range 2 {
+		m := original.want(200, "getMsg", "topic=t&msgId=o1")["delayMsg"].(map[string]any)
+		trigger := m["triggerTime"].(float64)
+		form := fmt.Sprintf("topic=t&msgId=o1&msg=close+o1&delayMillis=%.0f&ttlMillis=%.0f&maxRetry=%v", trigger-float64(job.InstantOf(job.SystemClock().Now())), m["expireTime"].(float64)-trigger, m["maxRetry"])
+		moved = s.want(200, "sendMsg", form)["delayMsg"].(map[string]any)
+	}
+	original.want(200, "deleteMsg", "topic=t&msgId=o1")
+	original.want(404, "deleteMsg", "topic=t&msgId=o1")
+	late := moved["triggerTime"].(float64) - sent["triggerTime"].(float64)
+	if ttl := moved["expireTime"].(float64) - moved["triggerTime"].(float64); late < 0 || late > 60_000 || ttl != 7000 || moved["maxRetry"] != sent["maxRetry"] {
+		t.Errorf("%v became %v", sent, moved)
+	}
+	s.wantMessage("t", "o1", "close o1 retry 0 status 1")
 }
