@@ -228,6 +228,10 @@ soak-torture: $(testrun)
 soak-model: $(testrun)
 	@$(testrun) exec model scripts/model deep
 
+.PHONY: soak-fuzz
+soak-fuzz: $(testrun)
+	@$(testrun) exec fuzz scripts/fuzz 10s
+
 .PHONY: soak-web
 soak-web: $(testrun)
 	@$(testrun) exec web $(MAKE) --no-print-directory web-soak
