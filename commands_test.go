@@ -101,6 +101,9 @@ func TestCommandsOnJobs(t *testing.T) {
 	u.run(cli.ExitOK, "dead", "retry_limit", u.receiver)
 	u.run(cli.ExitOK, "ls state:dead", "t/b")
 	u.run(cli.ExitOK, "ls labels:shop:7 labels:env:a=b", "t/a")
+	if out := u.run(cli.ExitOK, "ls dialect:qstash"); strings.Contains(out, "t/") {
+		t.Errorf("a search for another dialect finds %s", out)
+	}
 	u.run(cli.ExitRefused, "cancel t/b", "duehook discard t/b")
 	u.run(cli.ExitOK, "replay t/b --in 1h", "waiting, due in ")
 	u.run(cli.ExitOK, "reschedule t/b --in 2h", "waiting, due in ")

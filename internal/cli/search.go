@@ -14,7 +14,7 @@ const searchHelp = `Words narrow the search; a job must match all of them:
 
   topic:NAME  state:dead  id:PREFIX  uid:01JH…  biz_key:KEY or KEY alone  order_key:KEY
   endpoint:URL or URL alone  labels:key:value  priority:7  reason:retry_limit
-  schedule:NAME  group_id:ID  due_from:30m due_to:2h  created_from:-1d created_to:now
+  schedule:NAME  group_id:ID  dialect:NAME  due_from:30m due_to:2h  created_from:-1d created_to:now
   (times are durations from now, or RFC 3339)`
 
 // webhookID is a uid, and in callbacks also the event.
@@ -35,7 +35,7 @@ func (a *app) addWord(f *client.JobFilter, word string) error {
 	name, value, _ := strings.Cut(word, ":")
 	texts := map[string]*string{
 		"topic": &f.Topic, "id": &f.ID, "uid": &f.UID, "biz_key": &f.BizKey, "order_key": &f.OrderKey, "endpoint": &f.Endpoint,
-		"reason": &f.Reason, "schedule": &f.Schedule, "group_id": &f.GroupID,
+		"reason": &f.Reason, "schedule": &f.Schedule, "group_id": &f.GroupID, "dialect": &f.Dialect,
 	}
 	times := map[string]*time.Time{"due_from": &f.DueFrom, "due_to": &f.DueTo, "created_from": &f.CreatedFrom, "created_to": &f.CreatedTo}
 	if match := webhookID.FindStringSubmatch(word); match != nil {
