@@ -30,7 +30,7 @@ const (
 
 // pages are the paths that the script in the index turns into pages. A final *
 // stands for anything.
-var pages = []string{"/", "/jobs", "/jobs/*", "/schedules", "/schedules/*", "/groups", "/groups/*", "/topics", "/topics/*", "/endpoints", "/dead", "/alerts", "/alerts/*", "/operations", "/keys", "/register", "/sinks", "/sinks/*"}
+var pages = []string{"/", "/jobs", "/jobs/*", "/schedules", "/schedules/*", "/groups", "/groups/*", "/topics", "/topics/*", "/endpoints", "/dead", "/alerts", "/alerts/*", "/operations", "/nodes", "/keys", "/register", "/sinks", "/sinks/*"}
 
 // security are the headers of every answer. The pages run no code and take no
 // style but their own files', talk to this server only, cannot be framed, and

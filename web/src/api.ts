@@ -1,322 +1,92 @@
 /** The API calls of the pages, with their types. docs/api.md describes the fields. */
 import { computed, signal } from '@preact/signals';
+import type { components } from '../generated/openapi';
 import { address, type Query } from './address';
 
-export const states = ['waiting', 'ready', 'running', 'retrying', 'delivered', 'dead', 'cancelled', 'expired'] as const;
-export type State = (typeof states)[number];
+type Schemas = components['schemas'];
+type Named<T> = NonNullable<T>;
+
+export type State = Schemas['State'];
+export const states = ['waiting', 'ready', 'running', 'retrying', 'delivered', 'dead', 'cancelled', 'expired'] as const satisfies readonly State[];
 export const unfinished: readonly State[] = ['waiting', 'ready', 'running', 'retrying'];
 
-export const dueRanges = ['0_1min', '1_10min', '10_30min', '30min_1h', '1_6h', '6h_1day', '1_7day', '7_30day', '30day_more'] as const;
-export type DueRange = (typeof dueRanges)[number];
+export type DueRange = keyof Schemas['DueIn'];
+export const dueRanges = ['0_1min', '1_10min', '10_30min', '30min_1h', '1_6h', '6h_1day', '1_7day', '7_30day', '30day_more'] as const satisfies readonly DueRange[];
 
-export interface Attempt {
-  number: number;
-  started_at: string;
-  duration_ms: number;
-  dns_ms: number | null;
-  connect_ms: number | null;
-  tls_ms: number | null;
-  first_byte_ms: number | null;
-  connection_reused: boolean;
-  /** Absent if the attempt connected once. */
-  connect_retries?: number;
-  status: number | null;
-  error: string | null;
-  response_body: string | null;
-  next_at: string | null;
-  reason: string | null;
-  response_headers: Record<string, string>;
-}
+export type Attempt = Schemas['Attempt'];
 
-export const callbackEvents = ['delivered', 'dead', 'expired', 'cancelled', 'attempt_failed'] as const;
+export type CallbackEvent = Schemas['CallbackEvent'];
+export const callbackEvents = ['delivered', 'dead', 'expired', 'cancelled', 'attempt_failed'] as const satisfies readonly CallbackEvent[];
 /** The events of callbacks, with that of a group, which no form has. */
-export const reportedEvents = [...callbackEvents, 'all_ended'] as const;
-export type CallbackEvent = (typeof reportedEvents)[number];
+export const reportedEvents = [...callbackEvents, 'all_ended'] as const satisfies readonly CallbackEvent[];
 
-export type Callbacks = Partial<Record<CallbackEvent, { url: string; method?: string; headers?: Record<string, string> } | null>> & {
-  retry?: { steps?: string[] | null; limit?: number | null } | null;
-  include_request?: boolean | null;
-};
-
-export const atDeadline = ['fire', 'expire'] as const;
+export type Callbacks = Named<Schemas['Callbacks']>;
 
 /** A job fires at a count or at its due time, whichever comes first. */
-export interface Count {
-  count: number;
-  target: number;
-  at_deadline: (typeof atDeadline)[number];
-  fired: boolean;
-}
+export type Count = Named<Schemas['Job']['count']>;
+export const atDeadline = ['fire', 'expire'] as const satisfies readonly Count['at_deadline'][];
 
 /** The priority of a job that sets none. */
 export const usualPriority = 5;
 
-export interface Job {
-  uid: string;
-  topic: string;
-  id: string;
-  biz_key: string | null;
-  /** Absent without one. */
-  order_key?: string;
-  labels: Record<string, string>;
-  /** Null for a job that consumers fetch; so is the method. */
-  url: string | null;
-  method: string | null;
-  state: State;
-  priority: number;
-  due_at: string;
-  /** Absent without one. */
-  spread?: string;
-  created_at: string;
-  next_at: string | null;
-  attempts: number;
-  max_attempts: number;
-  last_attempt: Attempt | null;
-  ended_at: string | null;
-  reason: string | null;
-  version: number;
-  /** Absent unless the job fires at a count. */
-  count?: Count;
-  /** The delivered rounds before, if the receiver arms the job again; else absent. */
-  rounds?: number;
-  /** The schedule that made the job. */
-  schedule: string | null;
-  occurrence: { time: string; kind: string } | null;
-  /** The last callbacks made, oldest first. Absent without any. */
-  callback_jobs?: { event: CallbackEvent; id: string }[];
-  /** What a callback reports. */
-  callback_of?: { event: CallbackEvent; id: string };
-  /** The group whose member the job is for, and the id of its fan-out. */
-  group?: string;
-  group_id?: string;
-}
-
+export type Job = Schemas['Job'];
 /** A job with all that was registered except its body. */
-export interface JobDetails extends Job {
-  retry: { steps?: string[]; limit?: number } | null;
-  timeout: string | null;
-  ttl: string | null;
-  expect: { body: string } | null;
-  callbacks: Callbacks | null;
-}
+export type JobDetails = Schemas['JobDetails'];
+export type JobPage = Schemas['JobPage'];
 
+export type Reason = Schemas['Reason'];
 /** A sentence of a reason, for translation. */
-export interface Sentence {
-  code: string;
-  params: Record<string, string | number>;
-}
-
-export interface Reason {
-  code: string;
-  /** All of the sentences, in English. */
-  detail: string;
-  sentences: Sentence[];
-  until: string | null;
-  node: string | null;
-}
-
-/** A sentence about where a job comes from, or what it makes. */
-export interface Note extends Sentence {
-  detail: string;
-}
-
-/** A time span, because of jitter. */
-export interface Span {
-  earliest_at: string;
-  latest_at: string;
-}
-
-export interface Forecast {
-  attempts: (Span & { number: number })[];
-  dead_at: Span | null;
-  expires_at: string | null;
-}
-
-export interface Explanation {
-  job: JobDetails;
-  reasons: Reason[];
-  notes: Note[];
-  expected_at: string | null;
-  ladder: Forecast;
-}
-
-export interface Plan {
-  due_at: string;
-  ladder: Forecast;
-  /** The other jobs for the endpoint that are due in the same second and minute. */
-  others_due: { same_second: number; same_minute: number };
-}
+export type Sentence = Reason['sentences'][number];
+export type Forecast = Schemas['Ladder'];
+export type Explanation = Schemas['Explanation'];
+export type Plan = Schemas['Plan'];
 
 /** The result of a registration. */
-export type RegistrationResult = 'created' | 'same' | 'kept' | 'moved';
+export type RegistrationResult = Schemas['RegistrationResult'];
+export type RegisteredJob = Schemas['RegisteredJob'];
+/** The jobs that a registration for a group made. */
+export type FanOut = Schemas['FanOut'];
 
-export const conflictActions = ['reject', 'ignore', 'replace', 'later', 'sooner'] as const;
+export const conflictActions = ['reject', 'ignore', 'replace', 'later', 'sooner'] as const satisfies readonly Schemas['Registration']['on_conflict'][];
 
 /** The sort orders for jobs of one topic and state. */
 export const orders = ['due', '-due', 'created', '-created'] as const;
 
-export interface JobPage {
-  data: Job[];
-  next_cursor: string | null;
-}
-
-export interface DeadGroup {
-  topic: string;
-  endpoint: string;
-  reason: string;
-  count: number;
-  oldest_at: string;
-  newest_at: string;
-}
+export type DeadPage = Schemas['DeadPage'];
+export type DeadGroup = DeadPage['data'][number];
 
 /** Since when something is paused, and why. */
-export interface Pause {
-  since: string;
-  until: string | null;
-  by: string | null;
-  note: string | null;
-}
+export type Pause = Named<Schemas['Pause']>;
 
-export interface TopicCounts {
-  name: string;
-  state: 'active' | 'paused' | 'draining';
-  paused: Pause | null;
-  draining: Pause | null;
-  settings: TopicSettings | null;
-  states: Record<State, number>;
-}
-
-export interface TopicPage {
-  data: TopicCounts[];
-  next_cursor: string | null;
-}
-
-export const thresholds = ['failures', 'failure_rate', 'dead_letters', 'backlog', 'oldest_due'] as const;
-
-/** The alert thresholds of a topic and their recipient. */
-export interface TopicAlerts extends Record<Exclude<(typeof thresholds)[number], 'oldest_due'>, number | null> {
-  oldest_due: string | null;
-  window: string | null;
-  min_attempts: number | null;
-  for: string | null;
-  keep_firing_for: string | null;
-  repeat: string | null;
-  url: string | null;
-}
-
+export type Topic = Schemas['Topic'];
+export type TopicPage = Schemas['TopicList'];
+export type TopicCounts = TopicPage['data'][number];
+export type TopicSettings = Schemas['TopicSettings'];
+export const thresholds = ['failures', 'failure_rate', 'dead_letters', 'backlog', 'oldest_due'] as const satisfies readonly (keyof Schemas['Thresholds'])[];
 /** What a dead letter does to the other jobs of its order key. */
-export const onDead = ['continue', 'stop'] as const;
-
-export interface TopicSettings {
-  capacity: number | null;
-  rate: number | null;
-  concurrency: number | null;
-  weight: number | null;
-  on_dead: (typeof onDead)[number] | null;
-  retry: { steps: string[] | null; limit: number | null } | null;
-  timeout: string | null;
-  ttl: string | null;
-  headers: Record<string, string>;
-  priority: number | null;
-  spread: string | null;
-  callbacks: Callbacks | null;
-  alerts: TopicAlerts | null;
-}
+export const onDead = ['continue', 'stop'] as const satisfies readonly TopicSettings['on_dead'][];
 
 /** Settings as typed. Empty fields are left out; the API rejects wrong ones. */
 export type TopicDraft = Record<string, unknown>;
 
-export interface Signing {
-  /** Present only in the answer to the request that set it. */
-  secret?: string;
-  source: 'topic' | 'default' | 'settings';
-  secrets: { id: string; created_at: string; ends_at: string | null }[];
-}
+/** The secret is present only in the answer to the request that set it. */
+export type Signing = Schemas['SigningSecrets'] & { secret?: string };
 
-export const alertMetrics = ['failures', 'failure_rate', 'dead_letters', 'oldest_due', 'backlog', 'open_circuits', 'herd'] as const;
-export type AlertMetric = (typeof alertMetrics)[number];
-export type AlertBy = 'total' | 'topic' | 'endpoint';
+export type AlertMetric = Schemas['AlertMetric'];
+export const alertMetrics = ['failures', 'failure_rate', 'dead_letters', 'oldest_due', 'backlog', 'open_circuits', 'herd'] as const satisfies readonly AlertMetric[];
+export type AlertRule = Schemas['AlertRule'];
+export type AlertBy = AlertRule['by'];
+export type Alert = Schemas['Alert'];
 
-export interface AlertRule {
-  name: string;
-  metric: AlertMetric;
-  by: AlertBy;
-  topic: string | null;
-  endpoint: string | null;
-  above: number;
-  window: string | null;
-  min_attempts: number | null;
-  for: string;
-  keep_firing_for: string;
-  repeat: string;
-  url: string | null;
-  /** The topic that the rule belongs to, if the rule cannot be changed by itself. */
-  set_in: string | null;
-}
+export type Overview = Schemas['Overview'];
+export type Activity = Schemas['Activity'];
+export const windows = ['1h', '24h'] as const satisfies readonly Activity['window'][];
+export type Node = Schemas['Node'];
 
-export interface Alert {
-  id: string | null;
-  rule: string;
-  set_in: string | null;
-  metric: AlertMetric;
-  subject: { topic: string | null; endpoint: string | null };
-  state: 'pending' | 'firing';
-  value: number;
-  threshold: number;
-  since: string;
-  told_at: string | null;
-}
-
-export interface Topic extends TopicCounts {
-  due_in: Record<DueRange, number>;
-  /** Whether some jobs are not counted. */
-  due_in_partial: boolean;
-}
-
-export interface Overview {
-  as_of: string;
-  age_ms: number;
-  states: Record<State, number>;
-  due_now: number;
-  due_within_1h: number;
-  in_flight: number;
-  dead: number;
-  open_circuits: number;
-  success_rate: number | null;
-  lateness_p99_ms: number | null;
-  due: { from: string; step_ms: number; counts: number[]; later: number; partial_from: string | null };
-  recent: {
-    from: string;
-    step_ms: number;
-    delivered: number[];
-    failed: number[];
-    lateness: { bounds_ms: number[]; counts: number[][] };
-  };
-  topics: { topic: string; unfinished: number }[];
-  /** The minutes of the next hour with unusually many jobs: above a topic's rate, or of all topics. */
-  herds: { at: string; topic: string | null; jobs: number; limit: number }[];
-}
-
-/** The last complete pass that compared the ledger with the store. */
-interface RestoreStatus {
-  last_reconcile: { no_room: number };
-}
-
-export const endpointStates = ['closed', 'open', 'half_open'] as const;
-export type EndpointState = (typeof endpointStates)[number];
-
-export interface Endpoint {
-  endpoint: string;
-  state: EndpointState;
-  reopens_at: string | null;
-  waiting: number;
-  ready: number;
-  in_flight: number;
-  failures: number | null;
-  last_error: string | null;
-  last_failure_at: string | null;
-  last_success_at: string | null;
-}
+export type EndpointState = Schemas['EndpointState'];
+export const endpointStates = ['closed', 'open', 'half_open'] as const satisfies readonly EndpointState[];
+export type Endpoint = Schemas['Endpoint'];
+export type EndpointPage = Schemas['EndpointPage'];
 
 export interface TestDraft {
   url: string;
@@ -325,10 +95,7 @@ export interface TestDraft {
   body_text?: string;
 }
 
-export interface TestResult {
-  delivered: boolean;
-  attempt: Attempt;
-}
+export type TestResult = Schemas['TestResult'];
 
 /** The requested ladder. A wrong number is sent as typed, and the API rejects it. */
 export interface Retry {
@@ -336,35 +103,17 @@ export interface Retry {
   limit?: number | string;
 }
 
-export const methods = ['POST', 'PUT', 'PATCH'] as const;
+export const methods = ['POST', 'PUT', 'PATCH'] as const satisfies readonly Schemas['Method'][];
 
-export interface Registration {
-  topic?: string;
-  id?: string;
-  biz_key?: string;
-  order_key?: string;
-  labels?: Record<string, string>;
-  url?: string;
-  pull?: true;
-  group?: string;
-  filter_label?: string;
-  method?: string;
-  delay?: string;
-  at?: string;
-  spread?: string;
-  body?: unknown;
-  body_text?: string;
-  content_type?: string;
-  headers?: Record<string, string>;
+/** A registration as typed: a wrong number is sent as it is. */
+export type Registration = Omit<Schemas['Registration'], 'retry' | 'priority' | 'callbacks' | 'count' | 'on_conflict' | 'method'> & {
   retry?: Retry;
-  timeout?: string;
-  ttl?: string;
-  expect?: { body: string };
   priority?: number | string;
-  on_conflict?: string;
   callbacks?: Record<string, unknown>;
   count?: { target?: number | string; at_deadline?: string };
-}
+  on_conflict?: string;
+  method?: string;
+};
 
 /** A job's registration, as the API's text: parsing would change JSON bodies. */
 export interface Stored {
@@ -375,22 +124,13 @@ export interface Stored {
   body_base64?: string;
 }
 
-export const bulkActions = ['replay', 'run', 'reschedule', 'cancel', 'discard'] as const;
-export type BulkAction = (typeof bulkActions)[number];
+export type BulkAction = Schemas['Action'];
+export const bulkActions = ['replay', 'run', 'reschedule', 'cancel', 'discard'] as const satisfies readonly BulkAction[];
 
-export interface BulkFilter {
-  topic?: string;
+/** A filter as typed, or as an operation has it. */
+export interface BulkFilter extends Partial<Omit<Schemas['AppliedFilter'], 'state' | 'priority'>> {
   state?: string[];
-  biz_key?: string;
-  order_key?: string;
-  endpoint?: string;
-  schedule?: string;
-  group_id?: string;
-  labels?: Record<string, string>;
   priority?: number | string;
-  reason?: string;
-  due_from?: string;
-  due_to?: string;
 }
 
 export interface BulkDraft {
@@ -408,179 +148,37 @@ export interface BackfillDraft {
   rate?: number;
 }
 
-export interface DryRun {
-  matched: number;
-  complete: boolean;
-}
+export type DryRun = Schemas['DryRun'];
+export type Operation = Schemas['Operation'];
 
-export interface Operation {
-  id: string;
-  action: BulkAction | 'backfill';
-  filter: BulkFilter;
-  /** The names of the fields that a replay changes in each job. */
-  set: string[] | null;
-  /** The times whose occurrences a backfill registers. */
-  span: { from: string; to: string } | null;
-  /** The due time that a reschedule sets. */
-  reschedule_to: string | null;
-  rate: number;
-  /** The name of the key that began it. */
-  by: string | null;
-  state: 'running' | 'stopped' | 'done' | 'failed';
-  reason: string | null;
-  estimate: number | null;
-  matched: number;
-  changed: number;
-  skipped: number;
-  failed: number;
-  errors: { topic: string; id: string; message: string }[];
-  created_at: string;
-  ended_at: string | null;
-}
+export type Schedule = Schemas['Schedule'];
+export type ListedSchedule = Schemas['SchedulePage']['data'][number];
+export type SchedulePage = Schemas['SchedulePage'];
+export type ScheduleState = Schedule['state'];
+export const scheduleStates = ['active', 'paused', 'completed'] as const satisfies readonly ScheduleState[];
+export const outcomes = ['fired', 'missed', 'skipped', 'failed', 'manual', 'backfilled'] as const satisfies readonly (keyof Schedule['counters'])[];
+type DST = Named<Schedule['dst']>;
+export const gapRules = ['shift', 'skip'] as const satisfies readonly DST['gap'][];
+export const repeatRules = ['first', 'last', 'both'] as const satisfies readonly DST['repeat'][];
+export const misfirePolicies = ['fire_once', 'skip', 'fire_all'] as const satisfies readonly Schedule['misfire']['policy'][];
+export const overlapPolicies = ['allow', 'skip', 'queue_one', 'replace'] as const satisfies readonly Schedule['overlap'][];
 
-export const scheduleStates = ['active', 'paused', 'completed'] as const;
-export type ScheduleState = (typeof scheduleStates)[number];
-export const outcomes = ['fired', 'missed', 'skipped', 'failed', 'manual', 'backfilled'] as const;
-export const gapRules = ['shift', 'skip'] as const;
-export const repeatRules = ['first', 'last', 'both'] as const;
-export const misfirePolicies = ['fire_once', 'skip', 'fire_all'] as const;
-export const overlapPolicies = ['allow', 'skip', 'queue_one', 'replace'] as const;
-
-/** The rules for local times that do not exist or come twice; null for an interval. */
-type DST = { gap: (typeof gapRules)[number]; repeat: (typeof repeatRules)[number] } | null;
-
-export interface Occurrence {
-  time: string;
-  /** The time in the schedule's zone, with a numeric offset. */
-  local: string;
-  due_at: string;
-  effect: 'shifted' | 'first_of_two' | 'second_of_two' | null;
-  /** The local time that does not exist. */
-  wanted: string | null;
-  /** A call skipped it. */
-  skipped?: true;
-}
-
-/** A schedule as in a list. */
-export interface Schedule {
-  name: string;
-  state: ScheduleState;
-  version: number;
-  created_at: string;
-  updated_at: string;
-  cron: string | null;
-  every: string | null;
-  anchor: string | null;
-  timezone: string;
-  dst: DST;
-  start_at: string | null;
-  end_at: string | null;
-  max_occurrences: number | null;
-  remaining: number | null;
-  jitter: string;
-  misfire: { policy: (typeof misfirePolicies)[number]; grace: string; window: string; limit: number };
-  overlap: (typeof overlapPolicies)[number];
-  except: { dates?: string[]; calendars?: string[] } | null;
-  paused: Pause | null;
-  tzdata: string;
-  job: { topic: string; url: string | null; method: string | null };
-  last: { time: string; local: string; outcome: string; reason: string | null; topic: string | null; id: string | null } | null;
-  counters: Record<(typeof outcomes)[number], number>;
-  last_error: { at: string; reason: string; message: string } | null;
-}
-
-export interface ListedSchedule extends Schedule {
-  next_at: string | null;
-}
-
+export type Occurrence = Schemas['Occurrence'];
 /** A job of a schedule that has ended. The job itself may be gone. */
-export interface Run {
-  time: string;
-  kind: 'timetable' | 'misfire' | 'backfill' | 'manual';
-  topic: string;
-  id: string;
-  uid: string;
-  outcome: State;
-  reason: string | null;
-  attempts: number;
-  status: number | null;
-  error: string | null;
-  started_at: string | null;
-  duration_ms: number | null;
-  ended_at: string;
-}
-
-export interface SchedulePage {
-  data: ListedSchedule[];
-  next_cursor: string | null;
-}
-
+export type Run = Schemas['Run'];
 /** The result of a preview. */
-export interface Timetable {
-  timezone: string;
-  dst: DST;
-  tzdata: string;
-  data: Occurrence[];
-  next_cursor: string | null;
-  omitted: { local: string; reason: 'gap' | 'repeat' | 'merged' | 'excepted'; calendar?: string }[];
-}
-
+export type Timetable = Schemas['Timetable'];
 /** Dates that schedules except by its name. */
-export interface Calendar {
-  name: string;
-  version: number;
-  dates: string[];
-}
-
-export interface Member {
-  name: string;
-  url: string;
-  /** Null if the key may not read them. */
-  headers: Record<string, string> | null;
-  filter_label: string | null;
-}
+export type Calendar = Schemas['Calendar'];
 
 /** Receivers that get a job each. */
-export interface Group {
-  name: string;
-  version: number;
-  members: Member[];
-}
+export type Group = Schemas['Group'];
+export type Member = Group['members'][number];
+export type GroupPage = Schemas['GroupPage'];
 
-export interface GroupPage {
-  data: Group[];
-  next_cursor: string | null;
-}
-
-/** The jobs that a registration for a group made. */
-export interface FanOut {
-  group: string;
-  group_id: string;
-  jobs: (Job & { result: RegistrationResult })[];
-}
-
-export const keyScopes = ['read', 'write', 'admin', 'consume'] as const;
-
-interface Caller {
-  key: string | null;
-  key_name: string | null;
-  scope: (typeof keyScopes)[number];
-  /** The topics to which the key is restricted; null: all. */
-  topics: string[] | null;
-}
-
-export interface ApiKey {
-  id: string;
-  name: string | null;
-  /** null, as most others, for a key that the server cannot read. */
-  scope: (typeof keyScopes)[number] | null;
-  state: 'active' | 'expired' | 'unreadable';
-  expires_at: string | null;
-  rate: string | null;
-  /** The topics to which the key is restricted; null: all. */
-  topics: string[] | null;
-  source: 'settings' | 'store';
-}
+type Caller = Schemas['Caller'];
+export const keyScopes = ['read', 'write', 'admin', 'consume'] as const satisfies readonly Caller['scope'][];
+export type ApiKey = Schemas['Key'];
 
 export interface KeyDraft {
   name?: string;
@@ -590,13 +188,7 @@ export interface KeyDraft {
   expires_at?: string;
 }
 
-interface Problem {
-  title: string;
-  status: number;
-  detail: string;
-  code: string;
-  errors: { pointer: string; message: string }[];
-}
+type Problem = Pick<Schemas['Problem'], 'title' | 'status' | 'detail' | 'errors'> & { code: string };
 
 /** An error of the API, or a failed connection (code `unreachable`). */
 export class ApiError extends Error {
@@ -762,7 +354,7 @@ export const api = {
     return { ...(JSON.parse(text) as Omit<Stored, 'text'>), text: text.trim() };
   },
   plan: (draft: Registration) => json<Plan>('POST', '/v1/jobs/plan', draft),
-  register: (draft: Registration) => json<(Job & { result: RegistrationResult }) | FanOut>('POST', '/v1/jobs', draft),
+  register: (draft: Registration) => json<RegisteredJob | FanOut>('POST', '/v1/jobs', draft),
   reschedule: (a: JobName, when: { delay: string } | { at: string }) => json<Job>('PATCH', job(a), when),
   cancel: (a: JobName) => json<{ result: 'cancelled' | 'in_flight' | 'discarded' }>('DELETE', job(a)),
   addCount: (a: JobName) => json<{ count: number; target: number; fired: boolean }>('POST', job(a, 'count')),
@@ -822,7 +414,7 @@ export const api = {
     put<Group>(address(['v1', 'groups', name]), draft, version),
   deleteGroup: (name: string) => json<unknown>('DELETE', address(['v1', 'groups', name])),
   dead: (query: Query, abort: AbortSignal) =>
-    json<{ data: DeadGroup[]; next_cursor: string | null }>('GET', address(['v1', 'dead'], query), undefined, abort),
+    json<DeadPage>('GET', address(['v1', 'dead'], query), undefined, abort),
   dryRun: (draft: BulkDraft, abort: AbortSignal) => json<DryRun>('POST', '/v1/operations?dry_run=true', draft, abort),
   operate: (draft: BulkDraft) => json<Operation>('POST', '/v1/operations', draft),
   operations: async (abort: AbortSignal) =>
@@ -834,12 +426,14 @@ export const api = {
   createKey: (draft: KeyDraft) => json<{ token: string }>('POST', '/v1/keys', draft),
   revokeKey: (id: string) => json<unknown>('DELETE', address(['v1', 'keys', id])),
   whoAmI: () => json<Caller>('GET', '/v1/whoami'),
+  activity: (of: Query, abort: AbortSignal) => json<Activity>('GET', address(['v1', 'activity'], of), undefined, abort),
+  nodes: async (abort: AbortSignal) => (await json<Schemas['NodePage']>('GET', '/v1/nodes?limit=1000', undefined, abort)).data,
   overview: (abort: AbortSignal) => json<Overview>('GET', '/v1/overview', undefined, abort),
   /** The number of lost jobs that the store has no room for. */
   noRoom: async (abort: AbortSignal): Promise<number> => {
     if (withoutLedger) return 0;
     try {
-      return (await json<RestoreStatus>('GET', '/v1/restore', undefined, abort)).last_reconcile.no_room;
+      return (await json<Schemas['RestoreStatus']>('GET', '/v1/restore', undefined, abort)).last_reconcile.no_room;
     } catch (error) {
       withoutLedger = error instanceof ApiError && error.problem.code === 'ledger_missing';
       if (withoutLedger) return 0;
@@ -847,7 +441,7 @@ export const api = {
     }
   },
   endpoints: (query: Query, abort: AbortSignal) =>
-    json<{ data: Endpoint[]; next_cursor: string | null }>('GET', address(['v1', 'endpoints'], query), undefined, abort),
+    json<EndpointPage>('GET', address(['v1', 'endpoints'], query), undefined, abort),
   tryEndpoint: (endpoint: string) => json<Endpoint>('POST', '/v1/endpoints/try', { endpoint }),
   sendTest: (draft: TestDraft) => json<TestResult>('POST', '/v1/endpoints/test', draft),
 };

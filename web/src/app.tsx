@@ -8,7 +8,7 @@ import { Shell } from './components/shell';
 import { lazy } from './lazy';
 import { AlertsPage } from './pages/alerts';
 import { DeadPage } from './pages/dead';
-import { EndpointsPage } from './pages/endpoints';
+import { EndpointPage, EndpointsPage } from './pages/endpoints';
 import { JobPage } from './pages/job';
 import { JobsPage } from './pages/jobs';
 import { MissingPage, WrongAddressPage } from './pages/missing';
@@ -83,13 +83,15 @@ function page({ path, query }: { path: string; query: URLSearchParams }): Compon
     case 'groups':
       return groupsPage(path, second, query.has('new'));
     case 'endpoints':
-      return <EndpointsPage />;
+      return query.get('endpoint') ? <EndpointPage endpoint={query.get('endpoint') ?? ''} key={query.get('endpoint')} /> : <EndpointsPage />;
     case 'alerts':
       return query.has('new') ? alertForm(path) : <AlertsPage />;
     case 'dead':
       return <DeadPage />;
     case 'operations':
       return <OperationsPage />;
+    case 'nodes':
+      return partial(formPages, ({ NodesPage }) => <NodesPage />);
     case 'keys':
       return partial(formPages, ({ KeysPage }) => <KeysPage />);
     case 'register':

@@ -18,6 +18,7 @@ const filters: Record<string, boolean> = {
   schedule: false,
   labels: true,
   priority: false,
+  dialect: false,
   reason: false,
   due_from: false,
   due_to: false,
@@ -35,7 +36,7 @@ const ofPages: Record<string, readonly string[]> = {
   topics: ['new', 'q', 'cursor'],
   schedules: ['new', 'state', 'cursor'],
   groups: ['new', 'cursor'],
-  endpoints: ['state'],
+  endpoints: ['state', 'endpoint', 'cursor'],
   alerts: ['new'],
   register: ['group'],
 };

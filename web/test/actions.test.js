@@ -272,6 +272,7 @@ test('search and filters are in the address', async () => {
     ['labels:region:eu', '?labels=region%3Aeu', ['a']],
     ['topic:find created_from:-1h state:waiting,dead', '?topic=find&created_from=-1h&state=waiting%2Cdead', ['a', 'b']],
     ['topic:find priority:2', '?topic=find&priority=2', ['b']],
+    ['topic:find dialect:mykit', '?topic=find&dialect=mykit', []],
   ]) {
     await box.fill(typed);
     await box.press('Enter');
@@ -279,7 +280,7 @@ test('search and filters are in the address', async () => {
     await eventually(`${typed} finds ${found}`, async () => (await page.locator('td.name a').allTextContents()).sort().join() === found.join());
   }
   await page.goBack();
-  await eventually('back', async () => (await box.inputValue()) === 'topic:find created_from:-1h state:waiting state:dead');
+  await eventually('back', async () => (await box.inputValue()) === 'topic:find priority:2');
   await go('/jobs?topic=find');
   await page.locator('tr', { has: link('b') }).getByText('Priority 2').waitFor();
   assert.equal(await page.getByText('Priority 5').count(), 0, 'which most have');

@@ -29,6 +29,24 @@ test('a job with a spread', async () => {
   assert.equal((await get('jobs/herd/a')).spread, '5m');
 });
 
+test('the URL of jobs that name none', async () => {
+  await go('/topics/calm/edit');
+  await field('URL of jobs that name none').fill('nowhere');
+  await button('Save').click();
+  await wrong('URL of jobs that name none');
+  await field('URL of jobs that name none').fill(`${receiver.url}/ok`);
+  await button('Save').click();
+  await says('The topic is saved.');
+  await fact('URL of jobs that name none', `${receiver.url}/ok`);
+  await node.call('POST', '/v1/jobs', { topic: 'calm', id: 'without', delay: '1h' });
+  assert.equal((await get('jobs/calm/without')).url, `${receiver.url}/ok`);
+  await go('/topics/calm/edit');
+  await field('URL of jobs that name none').fill('');
+  await button('Save').click();
+  await says('The topic is saved.');
+  await page.getByText('No limits and no defaults.').waitFor();
+});
+
 test('a spread of the jobs of a topic', async () => {
   await go('/topics/calm/edit');
   await field('Spread over').fill('10m');
@@ -266,15 +284,47 @@ test('a preview counts the other jobs due then', async () => {
   await page.getByText('in the same second: 1, in the same minute: 2.').waitFor();
 });
 
-test('deliveries and failures of the last hour', async () => {
+test('deliveries and failures of the last hour and day: of all jobs, a topic and an endpoint', async () => {
   await node.call('POST', '/v1/jobs', { topic: 'charted', id: 'a', url: `${receiver.url}/ok` });
   await node.call('POST', '/v1/jobs', { topic: 'charted', id: 'b', url: `${receiver.url}/answer/410` });
   await settled(node, 'charted', { delivered: 1, dead: 1 });
+  const card = page.locator('#activity');
+  const shows = async (window, about) => {
+    const chart = card.getByRole('img', { name: new RegExp(`^${window}: ${about}`) });
+    for (const kind of ['delivered', 'failed']) assert.ok(Number(await chart.locator(`rect.${kind}`).last().getAttribute('height')) > 0);
+  };
   await go('/');
-  const chart = page.getByRole('img', { name: 'Deliveries and failed attempts, by minute of the last hour' });
-  const height = async (kind) => Number(await chart.locator(`rect.${kind}`).last().getAttribute('height'));
-  assert.ok((await height('delivered')) > 0);
-  assert.ok((await height('failed')) > 0);
+  await shows('Last hour', '.*attempts delivered');
+  await go('/topics/charted');
+  await shows('Last hour', '1 attempts delivered, 1 failed.');
+  await card.getByText('1 jobs became dead letters.').waitFor();
+  await button('Last day').click();
+  await shows('Last day', '1 attempts delivered, 1 failed.');
+  await card.getByText('As a table').click();
+  await card.getByText(/1 delivered, 1 failed/).last().waitFor();
+  await go('/endpoints');
+  await page.getByRole('link', { name: new URL(receiver.url).host }).click();
+  await page.getByRole('heading', { name: receiver.url, level: 1 }).waitFor();
+  await shows('Last hour', '.*attempts delivered');
+  await link('All jobs for this endpoint').click();
+  await link('b').first().waitFor();
+});
+
+test('the nodes, and what is wrong with them', async () => {
+  await go('/nodes');
+  await page.getByRole('row').filter({ hasText: 'embedded' }).getByText('Running').waitFor();
+  const { data } = await node.call('GET', '/v1/nodes');
+  const others = [
+    { ...data[0], id: 'old', version: '0.0.9', state: 'silent', ledger: 'postgres' },
+    { ...data[0], id: 'wrong', clock_ahead_ms: -4000 },
+  ];
+  await page.route('**/v1/nodes?*', (route) => route.fulfill({ json: { data: [...data, ...others], next_cursor: null } }));
+  await page.reload();
+  await page.getByText('The nodes have 2 versions.').waitFor();
+  await page.getByRole('row').filter({ hasText: 'old' }).getByText('Silent').waitFor();
+  await page.getByRole('row').filter({ hasText: 'wrong' }).getByText('4s behind').waitFor();
+  await accessible(page, 'nodes');
+  await page.unroute('**/v1/nodes?*');
 });
 
 test('a coming herd, and an alert rule for it', async () => {

@@ -58,6 +58,8 @@ const pages = [
   ['/groups/order-events/edit', 'en:Remove', 'zh:移除'],
   ['/jobs/events/e1:crm', 'order-events'],
   ['/endpoints', 'shop.example'],
+  [`/endpoints?endpoint=${encodeURIComponent('https://shop.example:443')}`, 'en:All jobs for this endpoint', 'zh:此端点的所有任务'],
+  ['/nodes', 'embedded'],
   ['/endpoints?state=open', 'en:No endpoints', 'zh:没有端点'],
   ['/dead', 'payment-notify'],
   ['/dead?topic=payment-notify', 'paid-3'],

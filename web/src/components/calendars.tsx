@@ -8,14 +8,17 @@ import { Empty, More, mostRows } from './marks';
 import { notify, notifyError } from './notices';
 import { ProblemNote } from './problem';
 
-const blank: Calendar = { name: '', version: 0, dates: [] };
+/** A calendar, or one to be. */
+type Draft = Pick<Calendar, 'name' | 'version' | 'dates'>;
+
+const blank: Draft = { name: '', version: 0, dates: [] };
 
 /** The most dates named in a row. */
 const mostDates = 6;
 
 export function Calendars() {
   const calendars = useResource('calendars', api.calendars);
-  const [editing, edit] = useState<Calendar>();
+  const [editing, edit] = useState<Draft>();
   const [deleting, remove] = useState<Calendar>();
   const all = calendars.data?.data ?? [];
   return (
@@ -89,7 +92,7 @@ function List({ calendars, edit, remove }: ListProps) {
   );
 }
 
-function Edit({ calendar, onClose }: { calendar: Calendar; onClose: () => void }) {
+function Edit({ calendar, onClose }: { calendar: Draft; onClose: () => void }) {
   const [name, setName] = useState(calendar.name);
   const [dates, setDates] = useState(calendar.dates.join('\n'));
   const save = () => {

@@ -19,6 +19,7 @@ const pages: [string, Key, IconName][] = [
   ['/dead', 'nav.dead', 'dead'],
   ['/alerts', 'nav.alerts', 'alerts'],
   ['/operations', 'nav.operations', 'operations'],
+  ['/nodes', 'nav.nodes', 'nodes'],
   ['/keys', 'nav.keys', 'keys'],
   ['/sinks', 'nav.sinks', 'sinks'],
 ];
@@ -27,7 +28,7 @@ const pages: [string, Key, IconName][] = [
 const ofDev = ['/sinks'];
 
 /** Pages that concern all topics. Keys that are restricted to some do not see them. */
-const ofAll = ['/', '/groups', '/endpoints', '/alerts', '/keys'];
+const ofAll = ['/', '/groups', '/endpoints', '/alerts', '/nodes', '/keys'];
 
 export function Shell({ children }: { children: ComponentChildren }) {
   const { path, query } = place.value;

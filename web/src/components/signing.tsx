@@ -39,7 +39,11 @@ export function Signing({ topic }: { topic: string }) {
           <li key={id}>
             <code class="mono">{id}</code>{' '}
             <span class="muted">
-              {t('signing.since')} <When at={created_at} />
+              {created_at && (
+                <>
+                  {t('signing.since')} <When at={created_at} />
+                </>
+              )}
               {ends_at && (
                 <>
                   {' · '}

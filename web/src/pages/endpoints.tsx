@@ -1,13 +1,14 @@
 import { useState } from 'preact/hooks';
 import { address, type Query } from '../address';
 import { api, endpointStates, mayChange, type Endpoint, type TestResult } from '../api';
+import { ActivityCard } from '../components/activity';
 import { Empty, Loading, Target, When } from '../components/marks';
 import { notify, notifyError } from '../components/notices';
 import { ProblemNote } from '../components/problem';
 import { SendTest, TestCard } from '../components/send-test';
 import { now, refresh, useResource } from '../live';
 import { place } from '../router';
-import { count, endpointOf, span, t, word } from '../text';
+import { count, endpointOf, span, t, word, type Key } from '../text';
 
 export function EndpointsPage() {
   const { query } = place.value;
@@ -37,6 +38,33 @@ export function EndpointsPage() {
   );
 }
 
+/** One endpoint: its circuit, and its attempts of the last hour or day. */
+export function EndpointPage({ endpoint }: { endpoint: string }) {
+  const page = useResource(address(['endpoint', endpoint]), (abort) => api.endpoints([['endpoint', endpoint]], abort));
+  const [testing, test] = useState<string>();
+  const [result, setResult] = useState<TestResult & { url: string }>();
+  return (
+    <>
+      <p class="crumb">
+        <a href="/endpoints" data-page>
+          {t('nav.endpoints')}
+        </a>
+      </p>
+      <h1>{endpoint}</h1>
+      {result && <TestCard result={result} onClose={() => setResult(undefined)} />}
+      {page.error && <ProblemNote error={page.error} />}
+      {page.data ? <Table endpoints={page.data.data} onTest={test} none="endpoint.idle" /> : !page.error && <Loading />}
+      <ActivityCard of={[['endpoint', endpoint]]} />
+      <p>
+        <a href={jobsOf(endpoint)} data-page>
+          {t('endpoint.jobs')}
+        </a>
+      </p>
+      {testing !== undefined && <SendTest first={{ url: `${endpointOf(testing)}/` }} onClose={() => test(undefined)} onResult={setResult} />}
+    </>
+  );
+}
+
 function States({ chosen }: { chosen: string | null }) {
   return (
     <nav class="tabs" aria-label={t('job.state')}>
@@ -52,8 +80,8 @@ function States({ chosen }: { chosen: string | null }) {
   );
 }
 
-function Table({ endpoints, onTest }: { endpoints: Endpoint[]; onTest: (endpoint: string) => void }) {
-  if (endpoints.length === 0) return <Empty text={t('endpoints.none')} />;
+function Table({ endpoints, onTest, none = 'endpoints.none' }: { endpoints: Endpoint[]; onTest: (endpoint: string) => void; none?: Key }) {
+  if (endpoints.length === 0) return <Empty text={t(none)} />;
   return (
     <table class="endpoints">
       <thead>
@@ -83,7 +111,7 @@ function Row({ endpoint: one, onTest }: { endpoint: Endpoint; onTest: (endpoint:
   return (
     <tr>
       <td class="name">
-        <a href={jobsOf(one.endpoint)} data-page>
+        <a href={address(['endpoints'], [['endpoint', one.endpoint]])} data-page>
           <Target url={one.endpoint} />
         </a>
       </td>

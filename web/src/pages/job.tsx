@@ -240,7 +240,7 @@ function Facts({ told: { job, ladder } }: { told: Explanation }) {
             </dd>
           </>
         )}
-        <Labels labels={job.labels} />
+        <Labels labels={job.labels ?? {}} />
         <dt>webhook-id</dt>
         <dd class="mono">{messageId(job)}</dd>
       </dl>

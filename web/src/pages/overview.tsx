@@ -1,6 +1,6 @@
 import { address, type Query } from '../address';
 import { api, states, type Overview } from '../api';
-import { AttemptsChart } from '../components/attempts-chart';
+import { ActivityCard } from '../components/activity';
 import { Bars } from '../components/bars';
 import { DueChart } from '../components/due-chart';
 import { Heatmap } from '../components/heatmap';
@@ -50,10 +50,7 @@ function Figures({ view, firing }: { view: Overview; firing: number | undefined 
         <DueChart due={view.due} />
         {view.herds.length > 0 && <Herds herds={view.herds} />}
       </section>
-      <section class="card">
-        <h2>{t('overview.attempts')}</h2>
-        <AttemptsChart recent={view.recent} />
-      </section>
+      <ActivityCard of={[]} />
       <section class="card" id="lateness">
         <h2>{t('overview.latenessOf')}</h2>
         <Heatmap recent={view.recent} />

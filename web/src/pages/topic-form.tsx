@@ -20,6 +20,7 @@ const alertTexts = ['oldest_due', 'window', 'for', 'keep_firing_for', 'repeat', 
 /** The fields of the form, as typed. */
 const blank = {
   name: '',
+  destination: '',
   capacity: '',
   rate: '',
   concurrency: '',
@@ -119,6 +120,7 @@ function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
         <Choice {...field('on_dead')} options={onDead} show={(effect) => t(`on_dead.${effect as (typeof onDead)[number]}`)} />
       </Group>
       <Group title={t('topic.defaults')} hint={t('topic.defaultsHint')}>
+        <Input {...field('destination', '/url')} wide placeholder="https://shop.example/hooks/timeout" />
         <Input {...field('steps', '/retry/steps')} wide placeholder="15s 3m 10m 30m" />
         <Input {...field('limit', '/retry/limit')} placeholder="3" />
         <Input {...field('timeout')} placeholder="10s" />
@@ -158,7 +160,7 @@ const ofAlerts = (error: ApiError | undefined, topic: string | undefined): strin
     .filter(({ pointer }) => pointer === '/alerts' || (topic !== undefined && pointer === '/topic'))
     .map(({ message }) => message);
 
-const withField = new Set<string>([...limits, ...texts, 'priority', 'retry', 'headers', 'callbacks', 'alerts']);
+const withField = new Set<string>([...limits, ...texts, 'priority', 'url', 'retry', 'headers', 'callbacks', 'alerts']);
 
 /** The settings without a field in this form, which stay. */
 const withoutField = (settings: TopicSettings | null): TopicDraft =>
@@ -174,6 +176,7 @@ function typed(settings: TopicSettings | null): Draft {
     ...Object.fromEntries([...limits, ...texts, 'priority' as const].map((name) => [name, text(settings[name])])),
     ...Object.fromEntries([...alertNumbers, ...alertTexts].map((name) => [name, text(alerts?.[name])])),
     ...typedCallbacks(settings.callbacks),
+    destination: text(settings.url),
     steps: (retry?.steps ?? []).join(' '),
     limit: text(retry?.limit),
     headers: headersText(headers),
@@ -182,13 +185,14 @@ function typed(settings: TopicSettings | null): Draft {
 
 /** The request of the form, without empty fields. */
 function asked(draft: Draft, stored: TopicSettings | null): TopicDraft {
-  const { steps, limit, headers } = draft;
+  const { destination, steps, limit, headers } = draft;
   const numbers = (names: readonly (keyof Draft)[]) => Object.fromEntries(Object.entries(givenOf(draft, names)).map(([name, value]) => [name, figure(value)]));
   const alerting = { ...numbers(alertNumbers), ...givenOf(draft, alertTexts) };
   const callbacks = callbacksOf(draft, stored?.callbacks);
   return {
     ...numbers([...limits, 'priority']),
     ...givenOf(draft, texts),
+    ...(destination.trim() ? { url: destination.trim() } : {}),
     ...(callbacks ? { callbacks } : {}),
     ...(steps.trim() || limit.trim() ? { retry: retryOf(steps, limit) } : {}),
     ...(headers.trim() ? { headers: headersOf(headers) } : {}),

@@ -1,5 +1,6 @@
 import { address } from '../address';
 import { api, callbackEvents, dueRanges, mayChange, states, thresholds, type Topic, type TopicSettings } from '../api';
+import { ActivityCard } from '../components/activity';
 import { Bars } from '../components/bars';
 import { Loading, PauseFacts, StateMark, When } from '../components/marks';
 import { notifyError } from '../components/notices';
@@ -79,6 +80,7 @@ function Details({ topic }: { topic: Topic }) {
           </a>
         </p>
       </section>
+      <ActivityCard of={[['topic', topic.name]]} />
       <div class="cards">
         <section class="card">
           <h2>{t('topic.due')}</h2>
@@ -114,6 +116,7 @@ function Settings({ settings }: { settings: TopicSettings }) {
     value === null || value === undefined || value === '' ? [] : [[label, shown(value)]];
   const set = (name: string, value: string | number | null | undefined) => fact(`setting.${name}` as Key, value);
   const facts = [
+    ...set('destination', settings.url),
     ...set('capacity', settings.capacity),
     ...set('rate', settings.rate),
     ...set('concurrency', settings.concurrency),
@@ -126,7 +129,7 @@ function Settings({ settings }: { settings: TopicSettings }) {
     ...set('priority', settings.priority),
     ...set('spread', settings.spread),
     ...callbackEvents.flatMap((event) => fact(`callbackOn.${event}`, settings.callbacks?.[event]?.url)),
-    ...fact('topic.headers', headersText(headers)),
+    ...fact('topic.headers', headersText(headers ?? {})),
   ];
   const alerting = [
     ...thresholds.flatMap((name) => set(name, alerts?.[name])),
