@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 )
 
@@ -141,28 +140,5 @@ func camelliaLoad(t *testing.T, pick func() string, meanwhile func()) {
 // TestKillCamellia: a client of camellia-delay-queue loses no message to kills of its servers.
 func TestKillCamellia(t *testing.T) {
 	t.Parallel()
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		n := startEmbedded(t, shipped, "--dialects", "camellia")
-		camelliaLoad(t, n.base, func() { killInTurn(t, n) })
-	})
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		redis := testenv.StartRedis(t, testenv.WithAOF())
-		nodes := startNodes(t, shipped, "a b", redis.URL(), append([]string{"--dialects", "camellia"}, quickTakeover...)...)
-		up := &bases{nodes: nodes}
-		camelliaLoad(t, up.pick, func() { killInTurn(t, nodes...) })
-	})
-}
-
-// killInTurn kills nodes, and starts each again at once.
-func killInTurn(t *testing.T, nodes ...*node) {
-	t.Helper()
-	var c cuts
-	for i := range sized(4, 30) {
-		pause(t, 2*time.Second)
-		n := nodes[i%len(nodes)]
-		c.kill(n)
-		n.start()
-	}
+	onEachStore(t, "camellia", func(t *testing.T, up *bases, meanwhile func()) { camelliaLoad(t, up.pick, meanwhile) })
 }

@@ -23,7 +23,7 @@ const (
 )
 
 // startWithLedger starts two nodes on a Redis, with a ledger on a server.
-func startWithLedger(t *testing.T, server *testenv.Redis) []*node {
+func startWithLedger(t *testing.T, server *testenv.Redis, flags ...string) []*node {
 	t.Helper()
 	sql, err := testenv.StartPostgres(true)
 	if err != nil {
@@ -34,7 +34,7 @@ func startWithLedger(t *testing.T, server *testenv.Redis) []*node {
 			t.Error(err)
 		}
 	})
-	return startNodes(t, shipped, "a b", server.URL(), append([]string{"--ledger-url", sql.URL("postgres")}, quickTakeover...)...)
+	return startNodes(t, shipped, "a b", server.URL(), append(append(flags, "--ledger-url", sql.URL("postgres")), quickTakeover...)...)
 }
 
 // registerAll registers n jobs of a topic, due one after the other from first

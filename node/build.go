@@ -136,7 +136,12 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 			}
 		}
 		return dispatch.Run(ctx)
-	}}, {"api", func(ctx context.Context) error { return api.Serve(ctx, ln) }}, {"operations", bulk.Run}, {"schedules", recurring.Run}, {"alerts", watch.Run}}
+	}}, {"api", func(ctx context.Context) error {
+		loads, cancel := context.WithTimeout(ctx, topicsWithin)
+		limits.Load(loads) // a job that is registered before would not have the url and the defaults of its topic
+		cancel()
+		return api.Serve(ctx, ln)
+	}}, {"operations", bulk.Run}, {"schedules", recurring.Run}, {"alerts", watch.Run}}
 	if n.ledger != nil {
 		working = append(working, part{"reconciler", n.ledger.Run})
 	}
@@ -149,6 +154,9 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.history.Run}, part{"nodes", registry.Run})
 	return [][]part{working, needed}, nil
 }
+
+// topicsWithin is how long a node that starts reads its topics before it serves: without a store, it answers 503.
+const topicsWithin = 2 * time.Second
 
 // watchDisk ends the node when the embedded store fails: it must be opened anew.
 func (n *node) watchDisk(ctx context.Context) error {
