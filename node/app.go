@@ -68,7 +68,7 @@ type node struct {
 	events  *events.Hub
 	counts  *alerts.Counts
 	recent  *recent.Recorder
-	history *schedules.History
+	runs    *schedules.RunLog
 	monitor *camellia.Monitor // nil: without the dialect
 	topics  atomic.Pointer[topics.Manager]
 	traces  *tracing.Provider // nil: nobody asks for traces

@@ -60,7 +60,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		Carry: n.carrying(),
 	}
 	if n.ledger != nil {
-		o.Journal = n.ledger
+		o.Ledger = n.ledger
 	}
 	jobs, err := scheduler.New(o)
 	if err != nil {
@@ -151,7 +151,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 			working = append(working, part{"control", func(ctx context.Context) error { return n.control(ctx, ln) }})
 		}
 	}
-	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.history.Run}, part{"nodes", registry.Run})
+	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.runs.Run}, part{"nodes", registry.Run})
 	return [][]part{working, needed}, nil
 }
 
@@ -233,7 +233,7 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispa
 
 func (n *node) newSchedules(jobs *scheduler.Scheduler, dates schedules.Calendars) (*schedules.Manager, error) {
 	o := schedules.Options{
-		Store: n.store, Jobs: jobs, Calendars: dates, History: n.history, ID: n.id, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
+		Store: n.store, Jobs: jobs, Calendars: dates, RunLog: n.runs, ID: n.id, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
 	}
 	if n.ledger != nil {
 		o.Ledger = n.ledger

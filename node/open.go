@@ -38,12 +38,12 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 	n.events = events.New(events.Options{Bus: s, Clock: n.clock, Logger: n.Logger})
 	n.counts = alerts.NewCounts(s, n.clock, n.Logger)
 	n.recent = n.newRecorder(s)
-	n.history = schedules.NewHistory(s, n.clock, n.Logger)
+	n.runs = schedules.NewRunLog(s, n.clock, n.Logger)
 	callbacks, err := metered.Callbacks(n.metrics)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	subscribers := []feed.Subscriber{n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber(), n.history.Subscriber(), callbacks}
+	subscribers := []feed.Subscriber{n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber(), n.runs.Subscriber(), callbacks}
 	if slices.Contains(n.Config.Dialects, camellia.Name) {
 		n.monitor = camellia.NewMonitor(n.clock)
 		subscribers = append(subscribers, n.monitor.Subscriber())

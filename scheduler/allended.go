@@ -88,10 +88,10 @@ func (s *Scheduler) gaveWay(ctx context.Context, of *job.Job) (bool, error) {
 	return callback.State == job.Cancelled, nil
 }
 
-// restoredMembers adds the jobs of a registration that only the journal still knows, as far as
+// restoredMembers adds the jobs of a registration that only the ledger still knows, as far as
 // the group has their members.
 func (s *Scheduler) restoredMembers(ctx context.Context, ended *job.Job, kept []job.Job) ([]job.Job, error) {
-	if s.o.Journal == nil || s.o.Groups == nil || len(kept) >= ended.Spec.Group.Size {
+	if s.o.Ledger == nil || s.o.Groups == nil || len(kept) >= ended.Spec.Group.Size {
 		return kept, nil
 	}
 	group, err := s.o.Groups.Get(ctx, ended.Spec.Group.Group)
@@ -107,7 +107,7 @@ func (s *Scheduler) restoredMembers(ctx context.Context, ended *job.Job, kept []
 		if known[key.ID] {
 			continue
 		}
-		j, _, err := s.o.Journal.RestoreJob(ctx, key)
+		j, _, err := s.o.Ledger.RestoreJob(ctx, key)
 		switch {
 		case err == nil || errors.Is(err, job.ErrFinished):
 			kept = append(kept, j)

@@ -49,11 +49,11 @@ type Options struct {
 	Groups    *groups.Manager  // nil: there are none
 	Endpoints Deliverer        // nil: calls that try or test an endpoint fail
 	Recent    *recent.Recorder // nil: no attempts are known
-	Journal   Journal          // nil: there is none
+	Ledger    Ledger           // nil: there is none
 }
 
-// Journal knows jobs that the store may have lost.
-type Journal interface {
+// Ledger knows jobs that the store may have lost.
+type Ledger interface {
 	RestoreJob(ctx context.Context, key job.Key) (j job.Job, restored bool, err error)
 }
 

@@ -351,7 +351,7 @@ func TestDerived(t *testing.T) {
 	}
 }
 
-// The journal knows finished jobs at least as long as the store, and beside
+// The ledger knows finished jobs at least as long as the store, and beside
 // Redis as long as backups of that are used, unless told otherwise.
 func TestLedgerRetention(t *testing.T) {
 	const redis = "--redis-url=redis://h"

@@ -348,7 +348,7 @@ func (m *Manager) Delete(ctx context.Context, name string, allow ...documents.Al
 		return nil
 	})
 	if err == nil {
-		err = m.o.History.forget(ctx, name)
+		err = m.o.RunLog.forget(ctx, name)
 	}
 	return err
 }

@@ -69,9 +69,9 @@ type Options struct {
 	Jobs  Jobs
 	// Calendars have the dates that schedules except by a name; nil: there are none.
 	Calendars Calendars
-	Ledger    Ledger   // nil: the store has none
-	History   *History // nil: no runs are known
-	ID        string   // of the node, unique to the process
+	Ledger    Ledger  // nil: the store has none
+	RunLog    *RunLog // nil: no runs are known
+	ID        string  // of the node, unique to the process
 	// Alone: no other node shares the store, so none has to be elected.
 	Alone bool
 	// Clock paces the work; nil is the machine's. The store's clock decides.
@@ -106,8 +106,8 @@ func New(o Options) (*Manager, error) {
 	if o.Emit == nil {
 		o.Emit = func(...events.Event) {}
 	}
-	if o.History == nil {
-		o.History = NewHistory(o.Store, o.Clock, o.Logger)
+	if o.RunLog == nil {
+		o.RunLog = NewRunLog(o.Store, o.Clock, o.Logger)
 	}
 	if o.fail == nil {
 		o.fail = func(string) error { return nil }

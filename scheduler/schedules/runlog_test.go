@@ -15,15 +15,15 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// watchedRig is a rig whose store a history observes, and a node with it.
-func watchedRig(t *testing.T) (*rig, *History, *Manager, store.Store) {
+// watchedRig is a rig whose store a log of runs observes, and a node with it.
+func watchedRig(t *testing.T) (*rig, *RunLog, *Manager, store.Store) {
 	r := newRig(t, time.Hour)
-	h := NewHistory(r.store, nil, nil)
+	h := NewRunLog(r.store, nil, nil)
 	observed := feed.Observe(r.store, h.Subscriber())
 	jobs, err := scheduler.New(scheduler.Options{Store: observed})
 	r.ok(err)
 	r.jobs.Scheduler = jobs
-	m, err := New(Options{Store: r.store, Jobs: r.jobs, ID: "a", History: h, Logger: slog.New(slog.DiscardHandler)})
+	m, err := New(Options{Store: r.store, Jobs: r.jobs, ID: "a", RunLog: h, Logger: slog.New(slog.DiscardHandler)})
 	r.ok(err)
 	return r, h, m, observed
 }
@@ -115,7 +115,7 @@ func TestRunsAreBounded(t *testing.T) {
 	}
 }
 
-// A deleted schedule leaves no history, even if its jobs end later, and gives none to another one.
+// A deleted schedule leaves no runs, even if its jobs end later, and gives none to another one.
 func TestRunsOfADeletedSchedule(t *testing.T) {
 	r, h, m, _ := watchedRig(t)
 	s := r.set(m, "s", every("1h"))
@@ -126,7 +126,7 @@ func TestRunsOfADeletedSchedule(t *testing.T) {
 	h.note(past)
 	h.write(r.ctx)
 	if _, err := h.docs.Get(r.ctx, "s"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("the history is kept: %v", err)
+		t.Errorf("the runs are kept: %v", err)
 	}
 	if _, err := m.Runs(r.ctx, "s"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("runs of no schedule: %v", err)

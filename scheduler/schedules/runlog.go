@@ -16,14 +16,14 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Bounds of the history of runs.
+// Bounds of the log of runs.
 const (
-	MaxRuns         = 100      // of a schedule; the oldest go first
-	MaxHistoryBytes = 64 << 20 // of all schedules together
+	MaxRuns     = 100      // of a schedule; the oldest go first
+	MaxRunBytes = 64 << 20 // of all schedules together
 
-	maxPending   = 10_000 // runs that a node has not written
-	writeRuns    = time.Second
-	historyLimit = 5 * time.Second // of the last writing, at shutdown
+	maxPending = 10_000 // runs that a node has not written
+	writeRuns  = time.Second
+	lastWrite  = 5 * time.Second // of the last writing, at shutdown
 )
 
 // Run is a job of a schedule that has ended. It outlives the job.
@@ -60,10 +60,10 @@ func (h *runs) add(more []Run) {
 	h.Runs = h.Runs[max(len(h.Runs)-MaxRuns, 0):]
 }
 
-// History keeps the last runs of each schedule in a document. Each node collects the ends of
+// RunLog keeps the last runs of each schedule in a document. Each node collects the ends of
 // jobs that it sees, and writes them every second: a node that is killed loses those of the last
 // second. It is safe for concurrent use.
-type History struct {
+type RunLog struct {
 	docs  *documents.Collection[runs]
 	defs  *documents.Collection[record]
 	clock job.Clock
@@ -74,22 +74,22 @@ type History struct {
 	count   int
 }
 
-// NewHistory returns a History, which writes while Run does. A nil clock is the machine's, a nil
+// NewRunLog returns a RunLog, which writes while Run does. A nil clock is the machine's, a nil
 // logger none.
-func NewHistory(s store.Documents, clock job.Clock, log *slog.Logger) *History {
+func NewRunLog(s store.Documents, clock job.Clock, log *slog.Logger) *RunLog {
 	clock = cmp.Or(clock, job.SystemClock())
-	return &History{
-		docs: documents.New(documents.Options[runs]{Store: s, Kind: "schedule_runs", Clock: clock, MaxBytes: MaxHistoryBytes}),
+	return &RunLog{
+		docs: documents.New(documents.Options[runs]{Store: s, Kind: "schedule_runs", Clock: clock, MaxBytes: MaxRunBytes}),
 		defs: collection(s, clock), clock: clock, log: cmp.Or(log, slog.New(slog.DiscardHandler)), pending: map[string][]Run{},
 	}
 }
 
 // Subscriber collects the ends of the jobs of schedules.
-func (h *History) Subscriber() feed.Subscriber {
+func (h *RunLog) Subscriber() feed.Subscriber {
 	return feed.Subscriber{Settled: h.settled, Updated: h.updated}
 }
 
-func (h *History) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
+func (h *RunLog) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
 	for s, r := range outcomes {
 		if s.Claimed == nil || s.Claimed.Spec.Occurrence == nil || !r.To.Final() {
 			continue
@@ -100,7 +100,7 @@ func (h *History) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
 	}
 }
 
-func (h *History) updated(j *job.Job, before job.State, _ job.Instant) {
+func (h *RunLog) updated(j *job.Job, before job.State, _ job.Instant) {
 	if j.Spec.Occurrence == nil || !j.State.Final() || before == j.State {
 		return
 	}
@@ -109,7 +109,7 @@ func (h *History) updated(j *job.Job, before job.State, _ job.Instant) {
 	h.note(run)
 }
 
-func (h *History) note(r Run) {
+func (h *RunLog) note(r Run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.count == maxPending {
@@ -120,18 +120,18 @@ func (h *History) note(r Run) {
 }
 
 // Run writes runs until ctx ends.
-func (h *History) Run(ctx context.Context) error {
+func (h *RunLog) Run(ctx context.Context) error {
 	for job.Sleep(ctx, h.clock, writeRuns) == nil {
 		h.write(ctx)
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), historyLimit)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
 	defer cancel()
 	h.write(last)
 	return nil
 }
 
 // write writes what is pending. What cannot be written stays so.
-func (h *History) write(ctx context.Context) {
+func (h *RunLog) write(ctx context.Context) {
 	h.mu.Lock()
 	pending := h.pending
 	h.pending, h.count = map[string][]Run{}, 0
@@ -148,8 +148,8 @@ func (h *History) write(ctx context.Context) {
 	}
 }
 
-// store adds runs to those of a schedule, unless it was deleted: then it has no history.
-func (h *History) store(ctx context.Context, name string, more []Run) error {
+// store adds runs to those of a schedule, unless it was deleted: then it has no runs.
+func (h *RunLog) store(ctx context.Context, name string, more []Run) error {
 	switch d, err := h.defs.Get(ctx, name); {
 	case errors.Is(err, store.ErrNotFound), err == nil && !d.Value.exists():
 		return h.forget(ctx, name)
@@ -163,7 +163,7 @@ func (h *History) store(ctx context.Context, name string, more []Run) error {
 	return err
 }
 
-func (h *History) forget(ctx context.Context, name string) error {
+func (h *RunLog) forget(ctx context.Context, name string) error {
 	err := h.docs.Remove(ctx, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -172,7 +172,7 @@ func (h *History) forget(ctx context.Context, name string) error {
 }
 
 // of returns the runs of a schedule, with those that this node has yet to write.
-func (h *History) of(ctx context.Context, name string) ([]Run, error) {
+func (h *RunLog) of(ctx context.Context, name string) ([]Run, error) {
 	d, err := h.docs.Get(ctx, name)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
@@ -189,7 +189,7 @@ func (m *Manager) Runs(ctx context.Context, name string) ([]Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := m.o.History.of(ctx, name)
+	all, err := m.o.RunLog.of(ctx, name)
 	// A schedule of the same name may have been deleted.
 	return slices.DeleteFunc(all, func(r Run) bool { return r.Ended < s.CreatedAt }), err
 }
