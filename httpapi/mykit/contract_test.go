@@ -3,6 +3,7 @@ package mykit_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -309,4 +310,35 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 	if status != http.StatusForbidden {
 		t.Errorf("from another site: %d %s", status, text)
 	}
+}
+
+// What an import adds to a push.
+func TestPushOnce(t *testing.T) {
+	s := newServer(t)
+	push := func(query, result, answer string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.Base+"/push"+query, strings.NewReader(`{"topic":"order","id":"o-1","delay":3600000}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+s.Token)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		if got := resp.Header.Get("Duehook-Result"); got != result || strings.TrimSpace(string(body)) != answer {
+			t.Errorf("push%s: %q %s, want %q %s", query, got, body, result, answer)
+		}
+	}
+	push("?on_conflict=once&dry_run=true", "created", ok(`"o-1"`))
+	push("?on_conflict=once", "created", ok(`"o-1"`))
+	push("?on_conflict=once", "kept", ok(`"o-1"`))
+	s.want(http.MethodGet, "/delete?jobId=o-1", "", ok("null"))
+	push("?on_conflict=once", "kept", ok(`"o-1"`))
+	push("?on_conflict=once&dry_run=true", "kept", ok(`"o-1"`))
+	push("", "created", ok(`"o-1"`))
+	push("?on_conflict=often", "", failed(`invalid_request: on_conflict must be \"reject\", \"ignore\", \"replace\", \"later\", \"sooner\", \"renew\" or \"once\"`))
 }

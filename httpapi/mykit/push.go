@@ -227,18 +227,27 @@ func (a *api) push(c *httpapi.Call) error {
 		a.Scheduler.Refuse(1, true)
 		return fail(c, fmt.Sprintf(stateFormat, httpapi.Shorten(p.ID)))
 	}
-	reg, err := a.Scheduler.Prepare(p.draft(job.InstantOf(a.Clock.Now())), scheduler.Origin{Pull: true, Traceparent: c.Traceparent(), Topics: c.Topics()})
+	draft, q := p.draft(job.InstantOf(a.Clock.Now())), c.Query()
+	if q.Has("on_conflict") {
+		draft.OnConflict = new(q.Get("on_conflict"))
+	}
+	reg, err := a.Scheduler.Prepare(draft, scheduler.Origin{Pull: true, Traceparent: c.Traceparent(), Topics: c.Topics()})
 	if err != nil {
 		a.Scheduler.Refuse(1, httpapi.AsError(err).ClientsFault())
 		return err
 	}
 	c.Target = reg.Key().String()
-	registered, err := a.Scheduler.Register(c.Context(), reg)
+	register := a.Scheduler.Register
+	if q.Get("dry_run") == "true" {
+		register = a.Scheduler.DryRun
+	}
+	registered, err := register(c.Context(), reg)
 	if err != nil {
 		return err
 	}
 	if err := scheduler.Refusal(&registered[0]); err != nil {
 		return err
 	}
+	c.Header().Set("Duehook-Result", scheduler.OutcomeNames[registered[0].Outcome])
 	return succeed(c, p.ID)
 }

@@ -89,6 +89,11 @@ func (a *app) importFrom(ctx context.Context, d *importing, args []string) error
 	}
 	defer func() { _ = source.Close() }()
 	l := a.newLoading(d, "jobs")
+	address, token, err := a.server()
+	if err != nil {
+		return err
+	}
+	l.server = moving.NewServer(address, token)
 	l.progress = func() int64 { return int64(l.done) }
 	return l.load(ctx, source.Jobs, func(err error) error {
 		if err = ofSource(err); l.done == 0 {
@@ -181,7 +186,8 @@ func (c *counter) Read(p []byte) (int, error) {
 type loading struct {
 	a        *app
 	dryRun   bool
-	batch    []client.Registration
+	server   *moving.Server
+	batch    []moving.Job
 	bytes    int
 	read     int // jobs and empty lines
 	done     int // those that are registered or refused
@@ -247,10 +253,13 @@ func (l *loading) add(ctx context.Context, j *moving.Job) error {
 		l.refuse(r, j.Err)
 		return nil
 	case !j.Empty:
-		l.batch = append(l.batch, *r)
+		l.batch = append(l.batch, *j)
 		body, _ := r.Body.(json.RawMessage)
 		const rest = 512 // of a registration
 		l.bytes += len(body) + len(r.BodyText) + len(r.BodyBytes)/3*4 + rest
+		if j.Call != nil {
+			l.bytes += len(j.Call.Body)
+		}
 	}
 	l.read++
 	if len(l.batch) < importBatch && l.bytes < importBytes {
@@ -262,16 +271,12 @@ func (l *loading) add(ctx context.Context, j *moving.Job) error {
 // flush registers what was read.
 func (l *loading) flush(ctx context.Context) error {
 	if len(l.batch) > 0 {
-		var options []client.CallOption
-		if l.dryRun {
-			options = append(options, client.DryRun())
-		}
-		results, err := l.a.client.RegisterBatch(ctx, l.batch, options...)
+		results, err := l.register(ctx)
 		if err != nil {
 			return err
 		}
 		for i := range results {
-			l.count(&l.batch[i], &results[i])
+			l.count(&l.batch[i].Registration, &results[i])
 		}
 	}
 	l.batch, l.bytes, l.done = l.batch[:0], 0, l.read
@@ -279,13 +284,36 @@ func (l *loading) flush(ctx context.Context) error {
 	return nil
 }
 
-func (l *loading) count(r *client.Registration, result *client.Result) {
-	if result.Error != nil {
-		l.refuse(r, result.Error)
+// register registers the batch, whose jobs are of one kind.
+func (l *loading) register(ctx context.Context) ([]moving.Result, error) {
+	if l.batch[0].Call != nil {
+		return l.server.Register(ctx, l.batch, l.dryRun)
+	}
+	var options []client.CallOption
+	if l.dryRun {
+		options = append(options, client.DryRun())
+	}
+	registrations := make([]client.Registration, len(l.batch))
+	for i := range l.batch {
+		registrations[i] = l.batch[i].Registration
+	}
+	answers, err := l.a.client.RegisterBatch(ctx, registrations, options...)
+	results := make([]moving.Result, len(answers))
+	for i := range answers {
+		if results[i].Created = answers[i].Result == "created"; answers[i].Error != nil {
+			results[i].Err = answers[i].Error
+		}
+	}
+	return results, err
+}
+
+func (l *loading) count(r *client.Registration, result *moving.Result) {
+	if result.Err != nil {
+		l.refuse(r, result.Err)
 		return
 	}
 	t := l.topic(r)
-	if result.Result == "created" {
+	if result.Created {
 		l.report.Created++
 		t.Created++
 	} else {

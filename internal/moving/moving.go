@@ -53,6 +53,8 @@ type Options struct {
 type Job struct {
 	// Registration registers the job. Topic, ID and At are always set.
 	Registration client.Registration
+	// Call registers the job instead, by the dialect of its original.
+	Call *Call
 	// Err is why the job cannot be registered.
 	Err error
 	// Note says what of the original is not read; such a Job has no registration.
@@ -79,6 +81,10 @@ type original struct {
 var originals = map[string]original{
 	"asynq": {
 		set: map[string]string{"sets": "scheduled,retry"}, address: "redis://127.0.0.1:6379/0", open: onRedis((*reader).asynq),
+	},
+	"mykit": {
+		set: map[string]string{"prefix": "io.mykit.delay", "name": "", "originPool": "pools"}, address: "redis://127.0.0.1:6379/0",
+		open: onRedis((*reader).mykit),
 	},
 	"camellia": {
 		set: map[string]string{"namespace": "default"}, address: "redis://127.0.0.1:6379/0", open: onRedis((*reader).camellia),

@@ -2,6 +2,9 @@ package moving_test
 
 import (
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -159,6 +162,71 @@ func TestCamellia(t *testing.T) {
 	}
 	o.Set["namespace"] = "none"
 	wantError(t, "camellia", o, moving.ErrNothing, "namespace none")
+}
+
+func TestMykit(t *testing.T) {
+	t.Parallel()
+	c, o := opened(t)
+	ms := text(now.UnixMilli())
+	do(t, c, []any{
+		"HSET", "io.mykit.delay:jobs:pools",
+		"o-1", `{"bizKey":"8812","body":"{}","buckedName":"io.mykit.delay:jobs:1","createTime":` + ms + `,"delay":60000,"id":"o-1","status":1,"topic":"order","ttl":0}`,
+		"o-2", `{"createTime":` + ms + `,"delay":1,"id":"o-2","status":3,"topic":"order"}`,
+		"o-3", "\x01",
+	})
+	o.Set = map[string]string{"name": "jobs"}
+	jobs, refused := read(t, "mykit", o)
+	j := jobs["order/o-1"]
+	const push = `{"bizKey":"8812","body":"{}","createTime":1795716000000,"delay":60000,"id":"o-1","topic":"order","ttl":0}`
+	if j.Call == nil || j.Call.Path != "/push?on_conflict=once" || string(j.Call.Body) != push || !j.Registration.At.Equal(now.Add(time.Minute)) || len(jobs) != 1 {
+		t.Errorf("%+v %+v", j.Registration, j.Call)
+	}
+	if diff := cmp.Diff(map[string]string{"default/o-3": "it is no job of mykit-delay"}, refused); diff != "" {
+		t.Error(diff)
+	}
+	o.Set = nil
+	wantError(t, "mykit", o, moving.ErrUsage, "--set name=NAME")
+	o.Set = map[string]string{"name": "none"}
+	wantError(t, "mykit", o, moving.ErrNothing, "jobs in io.mykit.delay:none:pools")
+}
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	answers := map[string]struct {
+		status       int
+		result, body string
+	}{
+		"new":     {200, "created", `{"success":true}`},
+		"known":   {200, "kept", `{"success":true}`},
+		"refused": {200, "", `{"success":false,"message":"no"}`},
+		"wrong":   {400, "", `{"message":"not so"}`},
+		"locked":  {401, "", `{"message":"a key is missing"}`},
+		"missing": {404, "", `{}`},
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		a := answers[string(body)]
+		if r.Header.Get("Authorization") != "Bearer T" || r.Method != http.MethodPost || r.URL.String() != "/push?on_conflict=once&dry_run=true" {
+			t.Errorf("%s %s, Authorization %s", r.Method, r.URL, r.Header.Get("Authorization"))
+		}
+		w.Header().Set("Duehook-Result", a.result)
+		w.WriteHeader(a.status)
+		_, _ = io.WriteString(w, a.body)
+	}))
+	defer s.Close()
+	server := moving.NewServer(s.URL, "T")
+	job := func(body string) moving.Job {
+		return moving.Job{Call: &moving.Call{Path: "/push?on_conflict=once", Body: []byte(body)}}
+	}
+	got, err := server.Register(t.Context(), []moving.Job{job("new"), job("known"), job("refused"), job("wrong")}, true)
+	if err != nil || len(got) != 4 || !got[0].Created || got[1].Created || got[1].Err != nil || got[2].Err.Error() != "no" || got[3].Err.Error() != "not so" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for body, text := range map[string]string{"locked": "401 Unauthorized: a key is missing", "missing": "--dialects mykit"} {
+		if _, err := server.Register(t.Context(), []moving.Job{job(body)}, true); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%v, want %s", err, text)
+		}
+	}
 }
 
 func TestOpenRefuses(t *testing.T) {
