@@ -120,6 +120,14 @@ func (s *Store) owing() error {
 	return nil
 }
 
+// writable returns an error while commits fail. If the last one failed, it tries another.
+func (s *Store) writable(ctx context.Context) error {
+	if err := s.owing(); err != nil || s.broken() == nil {
+		return err
+	}
+	return s.await(ctx, func(g *group) { g.probe = true })
+}
+
 // broken is the error of the last commit, nil if it succeeded.
 func (s *Store) broken() error {
 	c := s.committer

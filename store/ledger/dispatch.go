@@ -162,11 +162,11 @@ func settledBy(settlements []job.Settlement, settled []store.Settled) write {
 			g.settle(&settlements[i], &settled[i], logs[i])
 			for n := range next[i] {
 				m := &next[i][n]
-				var old *job.Job
+				var before []string
 				if m.job.Key == settlements[i].Key {
-					old = settlements[i].Job
+					before = []string{settlements[i].Job.UID}
 				}
-				g.taken(m, old)
+				g.taken(m, before)
 			}
 		}
 	}

@@ -24,11 +24,10 @@ func (g *group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
 	w := &writing{group: g, ctx: ctx, tx: tx, st: st, doubtful: g.tried}
 	first := g.nextSeq
 	for _, step := range []func() error{
-		w.lookUp, w.writeConfirms,
-		w.writeProgress,
+		w.lookUp, w.writeProgress,
 		// Ended messages free their keys before others take them.
 		w.endReplaced,
-		w.writePuts, w.writeInserts, w.writeTallies, w.writeFlows, w.delete,
+		w.writePuts, w.writeTallies, w.writeFlows, w.delete,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -62,9 +61,6 @@ func (w *writing) lookUp() error {
 			args = append(args, int64(i), c.key.Topic, c.key.ID, c.uid)
 		}
 	}
-	for i, in := range w.inserts {
-		args = append(args, int64(len(w.changes)+i), in.of.key.Topic, in.of.key.ID, in.of.uid)
-	}
 	rows, err := w.st.lookup.find(w.ctx, w.tx, args)
 	if err != nil {
 		return fmt.Errorf("look up messages: %w", err)
@@ -90,14 +86,6 @@ func (m *message) supersede(at job.Instant) {
 		m.job.State, m.job.Reason, m.job.EndedAt = job.Cancelled, reasonReplaced, at
 	}
 	m.gone, m.confirmed = at, superseded
-}
-
-// writeConfirms comes first: no other change of a job precedes its confirmation.
-func (w *writing) writeConfirms() error {
-	if err := w.st.confirm.exec(w.ctx, w.tx, w.confirms); err != nil {
-		return fmt.Errorf("confirm messages: %w", err)
-	}
-	return nil
 }
 
 // writeProgress updates messages that are not written as a whole.
@@ -126,12 +114,12 @@ func (w *writing) writeProgress() error {
 func (w *writing) endReplaced() error {
 	for _, c := range w.changes {
 		if c.replaced != 0 && c.seq != 0 && c.put == nil {
-			w.end(c.seq, c.replaced, superseded)
+			w.ends = append(w.ends, ending{c.seq, c.replaced})
 		}
 	}
 	for _, e := range w.ends {
 		at := int64(e.at)
-		if err := w.exec(sqlReplace, at, reasonReplaced, at, e.confirmed, at, e.seq); err != nil {
+		if err := w.exec(sqlReplace, at, reasonReplaced, at, superseded, at, e.seq); err != nil {
 			return fmt.Errorf("end a replaced message: %w", err)
 		}
 	}
@@ -193,13 +181,15 @@ func (c *change) anew() *message {
 		return nil
 	}
 	var m message
-	if c.put != nil {
+	switch {
+	case c.put != nil:
 		m = *c.put
-	} else {
+	case c.encoded != nil:
+		m = *c.encoded
+	default:
 		m = newMessage(*c.adopt, c.adopted)
 	}
 	m.advance(c.progress)
-	m.gone = c.gaveWay
 	if c.replaced != 0 {
 		m.supersede(c.replaced)
 	}
@@ -211,18 +201,6 @@ func (w *writing) take() int64 {
 	seq := w.nextSeq
 	w.nextSeq++
 	return seq
-}
-
-func (w *writing) writeInserts() error {
-	r := rows{added: w.st.add.room(len(w.inserts)), addedPayloads: w.st.addPayload.room(len(w.inserts))}
-	for _, in := range w.inserts {
-		if in.refused || in.of.seq != 0 {
-			continue
-		}
-		in.of.seq = w.take()
-		r.add(&in.message, in.of.seq)
-	}
-	return w.writeRows(&r)
 }
 
 func (w *writing) writeFlows() error {
@@ -244,9 +222,6 @@ func (w *writing) writeFlows() error {
 // delete deletes messages with their other rows, in the order of their keys.
 func (w *writing) delete() error {
 	var seqs []int64
-	for _, t := range w.drops {
-		seqs = append(seqs, t.seq)
-	}
 	for _, p := range w.purges {
 		old, err := w.aged(p)
 		if err != nil {
