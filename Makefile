@@ -188,7 +188,7 @@ web-soak: deps $(npm_installed) ## how fast pages are painted with 100,000 jobs
 	DUEHOOK=$(CURDIR)/build/duehook npm --prefix web run soak
 
 # One part after the other: what is measured gets the whole machine. SOAK chooses parts.
-SOAK ?= go examples bench long-e2e simulation torture model web docs dist deploy lateness
+SOAK ?= go examples clients bench long-e2e simulation torture model web docs dist deploy lateness
 
 .PHONY: soak
 soak: deps $(npm_installed) $(testrun) ## what measures, soaks or needs a quiet machine: about an hour; SOAK chooses parts
@@ -235,6 +235,18 @@ soak-fuzz: $(testrun)
 .PHONY: soak-web
 soak-web: $(testrun)
 	@$(testrun) exec web $(MAKE) --no-print-directory web-soak
+
+.PHONY: soak-clients
+soak-clients: $(testrun)
+	@$(testrun) exec clients $(MAKE) --no-print-directory clients-test
+
+# 50,000 lines, so they are not committed. That TypeScript's compile and work is part of web-test.
+.PHONY: clients-test
+clients-test: ## a Go client generated from the OpenAPI document, against a node
+	$(plain) go build -o build/duehook .
+	mkdir -p e2e/generated/api
+	go -C e2e/generated tool oapi-codegen -config generate.yaml ../../httpapi/openapi.yaml
+	DUEHOOK=$(CURDIR)/build/duehook go test -C e2e/generated -count 1 ./...
 
 .PHONY: soak-docs
 soak-docs: $(testrun)
