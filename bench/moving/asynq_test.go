@@ -26,7 +26,7 @@ func read(t *testing.T, from string, o moving.Options) (map[string]moving.Job, [
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer source.Close()
+	defer func() { _ = source.Close() }()
 	jobs, notes := map[string]moving.Job{}, []string{}
 	for j, err := range source.Jobs {
 		switch {

@@ -57,7 +57,7 @@ func read(t *testing.T, from string, o moving.Options) (jobs map[string]moving.J
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer source.Close()
+	defer func() { _ = source.Close() }()
 	jobs, refused = map[string]moving.Job{}, map[string]string{}
 	for j, err := range source.Jobs {
 		key := j.Registration.Topic + "/" + j.Registration.ID
@@ -120,7 +120,7 @@ func wantError(t *testing.T, from string, o moving.Options, reason error, text s
 	t.Helper()
 	source, err := moving.Open(t.Context(), from, o)
 	if err == nil {
-		defer source.Close()
+		defer func() { _ = source.Close() }()
 		for _, err = range source.Jobs {
 		}
 	}
