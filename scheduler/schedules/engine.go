@@ -282,9 +282,9 @@ func (m *Manager) prepare(ctx context.Context, n *entry, read reader) error {
 		return err
 	}
 	if n.form != form {
-		n.form = form
-		if n.rules, err = compiled(n.doc.Name, r, dates); err != nil {
-			m.log.Error("a schedule cannot be executed: it has invalid settings", "schedule", n.doc.Name, "error", err)
+		rules, wrong := compiled(n.doc.Name, r, dates)
+		if n.form, n.rules = form, rules; wrong != nil {
+			m.log.Error("a schedule cannot be executed: it has invalid settings", "schedule", n.doc.Name, "error", wrong)
 		}
 	}
 	n.planned = true
