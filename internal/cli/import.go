@@ -251,7 +251,7 @@ func (l *loading) add(ctx context.Context, j *moving.Job) error {
 	case j.Err != nil:
 		l.read++
 		l.refuse(r, j.Err)
-		return nil
+		return nil //nolint:nilerr // the error is that of one job, which is reported
 	case !j.Empty:
 		l.batch = append(l.batch, *j)
 		body, _ := r.Body.(json.RawMessage)
