@@ -258,12 +258,6 @@ func (c *committer) transact(ctx context.Context, g *group, durable bool) error 
 	return nil
 }
 
-// outcomeUnknown reports whether err comes from a commit that the server may have made.
-func outcomeUnknown(err error) bool {
-	var unknown *commitError
-	return errors.As(err, &unknown)
-}
-
 // commitError is a failure of a commit that the server may have made.
 type commitError struct{ cause error }
 
