@@ -271,7 +271,7 @@ func (m *Manager) prepare(ctx context.Context, n *entry, read reader) error {
 	if n.doc.Err != nil || !r.exists() {
 		n.rules = nil
 		n.plan()
-		return nil
+		return nil //nolint:nilerr // an unreadable one is left to newer nodes
 	}
 	if n.planned && len(r.Def.Except.Calendars) == 0 {
 		return nil
