@@ -19,11 +19,13 @@ type reader struct {
 	pools   *pools
 	words   *words
 	clock   job.Clock
-	find    bulk // sqlLookup
-	lookups *batch.Batcher[*lookup]
+	lookups bulk // sqlLookup
+	// registering looks up for registrations. One query at a time serves all of them: claims wait
+	// half a second for a connection at most.
+	registering *batch.Batcher[*lookup]
 }
 
-// lookup looks up the messages of keys. Concurrent lookups share a query.
+// lookup looks up the messages of keys.
 type lookup struct {
 	rows  [][]any // for lookupColumns without the index
 	found [][]*entry
@@ -54,9 +56,9 @@ func openReader(ctx context.Context, url, namespace string) (*reader, error) {
 }
 
 func (r *reader) prepare(ctx context.Context) (err error) {
-	r.find, err = prepareBulk(ctx, r.pools.read, r.words.about(sqlLookup, lookupColumns))
-	r.lookups = batch.New(batch.Options[*lookup]{
-		Workers: readers / 2, MaxCount: entryPage, Cost: func(l *lookup) (count, bytes int) { return len(l.rows), 0 },
+	r.lookups, err = prepareBulk(ctx, r.pools.read, r.words.about(sqlLookup, lookupColumns))
+	r.registering = batch.New(batch.Options[*lookup]{
+		Workers: 1, MaxCount: entryPage, Cost: func(l *lookup) (count, bytes int) { return len(l.rows), 0 },
 	}, r.answer)
 	return err
 }
@@ -69,7 +71,7 @@ func (r *reader) answer(ctx context.Context, all []*lookup) {
 			args = append(append(args, int64(len(args)/len(lookupColumns))), row...)
 		}
 	}
-	found, err := r.find.find(ctx, nil, args)
+	found, err := r.lookups.find(ctx, nil, args)
 	first := 0
 	for _, l := range all {
 		l.err, l.found = err, make([][]*entry, len(l.rows))
@@ -80,14 +82,14 @@ func (r *reader) answer(ctx context.Context, all []*lookup) {
 	}
 }
 
-// messagesOf looks up the messages of keys, in the order of keys: those of uids, the open ones, and
-// those that the store surely had last.
+// messagesOf looks up the messages of keys for a registration, in the order of keys: those of uids,
+// the open ones, and those that the store surely had last.
 func (r *reader) messagesOf(ctx context.Context, keys []job.Key, uid func(i int) string) ([][]*entry, error) {
 	l := &lookup{rows: make([][]any, len(keys))}
 	for i, key := range keys {
 		l.rows[i] = []any{key.Topic, key.ID, uid(i)}
 	}
-	if err := r.lookups.Do(ctx, l); err != nil {
+	if err := r.registering.Do(ctx, l); err != nil {
 		return nil, fmt.Errorf("look up messages: %w", unavailable(err))
 	}
 	if l.err != nil {
@@ -152,9 +154,13 @@ func (e *entry) scan(scan func(...any) error, first ...any) error {
 // entries looks up the messages of keys, in the order of keys: those of the
 // registrations that the store has, and the open ones.
 func (r *reader) entries(ctx context.Context, keys []job.Key, standings []store.Standing) (own, open []*entry, err error) {
-	found, err := r.messagesOf(ctx, keys, func(i int) string { return standings[i].UID })
+	args := make([]any, 0, len(lookupColumns)*len(keys))
+	for i := range keys {
+		args = append(args, int64(i), keys[i].Topic, keys[i].ID, standings[i].UID)
+	}
+	found, err := r.lookups.find(ctx, nil, args)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("look up messages: %w", unavailable(err))
 	}
 	own, open = make([]*entry, len(keys)), make([]*entry, len(keys))
 	for i, list := range found {
