@@ -120,7 +120,8 @@ func (a *audit) judgeSchedules(arrived map[job.Key][]receiver.Delivery) {
 		if c["fired"]+c["missed"]+c["skipped"] != want || c["failed"] != 0 || v.Version != uint64(v.CreatedAt.UnixMilli()) {
 			a.fail("schedule %s counts %v of %d occurrences; cuts: %s", name, c, want, &a.cuts)
 		}
-		if c["fired"] != came[name] {
+		// One whose registration was not answered may have come, and count as missed or skipped.
+		if c["fired"] > came[name] || came[name] > c["fired"]+c["missed"]+c["skipped"] {
 			a.lost++
 			a.fail("LOST: schedule %s fired %d times, and %d came; cuts: %s", name, c["fired"], came[name], &a.cuts)
 		}
