@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"slices"
 	"strconv"
@@ -214,16 +215,36 @@ const uidLength = 26
 // byID returns the job of a message or dead letter. The error is store.ErrNotFound if there is
 // none.
 func (a *api) byID(ctx context.Context, prefix, id string) (job.Job, error) {
-	uid, ok := strings.CutPrefix(id, prefix)
-	if !ok || len(uid) != uidLength {
+	if uid, ok := strings.CutPrefix(id, prefix); ok && len(uid) == uidLength {
+		page, err := a.Scheduler.List(ctx, store.Query{UID: uid, Limit: 1})
+		if err != nil {
+			return job.Job{}, err
+		}
+		if len(page.Jobs) > 0 && page.Jobs[0].Spec.In(Name) {
+			return page.Jobs[0], nil
+		}
+	}
+	if prefix != messagePrefix || job.CheckName(id) != nil {
 		return job.Job{}, store.ErrNotFound
 	}
-	page, err := a.Scheduler.List(ctx, store.Query{UID: uid, Limit: 1})
-	if err != nil {
-		return job.Job{}, err
+	return a.byChosenID(ctx, id)
+}
+
+// byChosenID returns the job with an id that a client chose. It looks into each topic.
+func (a *api) byChosenID(ctx context.Context, id string) (job.Job, error) {
+	for q := (store.TopicQuery{Only: own, Limit: listed}); ; {
+		page, err := a.Scheduler.Topics(ctx, q)
+		if err != nil {
+			return job.Job{}, err
+		}
+		for i := range page.Topics {
+			j, err := a.Scheduler.Get(ctx, job.Key{Topic: page.Topics[i].Stats.Topic, ID: id})
+			if err == nil && messageID(&j) == id || err != nil && !errors.Is(err, store.ErrNotFound) {
+				return j, err
+			}
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			return job.Job{}, store.ErrNotFound
+		}
 	}
-	if len(page.Jobs) == 0 || !page.Jobs[0].Spec.In(Name) {
-		return job.Job{}, store.ErrNotFound
-	}
-	return page.Jobs[0], nil
 }

@@ -23,8 +23,21 @@ const (
 	failureName    = "Upstash-Failure-Callback"
 )
 
+// The headers that are additions to the original, for moving messages and schedules here.
+const (
+	// idHeader is the id of a message or a schedule. What there is by that id stays as it is.
+	idHeader = "Duehook-Id"
+	// pausedHeader has a schedule begin paused.
+	pausedHeader = "Duehook-Paused"
+	// dryRunHeader answers as if, and changes nothing.
+	dryRunHeader = "Duehook-Dry-Run"
+	// resultHeader says what became of a message or a schedule with an id.
+	resultHeader = "Duehook-Result"
+)
+
 // settings are what the dialect keeps of a message beside the job.
 type settings struct {
+	ID         string `json:"id,omitempty"` // that the client chose
 	CallerIP   string `json:"ip,omitempty"`
 	RetryDelay string `json:"retry_delay,omitempty"` // the expression
 	Flow       *flow  `json:"flow,omitempty"`
@@ -373,6 +386,9 @@ func (m *message) readRest(h http.Header) error {
 			}
 			d.Labels[key] = strings.TrimSpace(label)
 		}
+	}
+	if m.ID = h.Get(idHeader); m.ID != "" {
+		d.ID, d.OnConflict = &m.ID, new("once")
 	}
 	m.dedup = h.Get("Upstash-Deduplication-Id")
 	if m.dedup == "" && isTrue(h.Get("Upstash-Content-Based-Deduplication")) {

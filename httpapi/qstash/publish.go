@@ -82,6 +82,9 @@ func (a *api) publishTo(c *httpapi.Call, queue string, words int) error {
 		return r.err
 	}
 	c.Target = r.messages[0].MessageID
+	if m.ID != "" {
+		c.Header().Set(resultHeader, r.outcome)
+	}
 	status := http.StatusOK
 	if r.messages[0].Deduplicated {
 		status = http.StatusAccepted
@@ -146,6 +149,7 @@ func (a *api) batch(c *httpapi.Call) error {
 type result struct {
 	messages []accepted
 	group    bool
+	outcome  string // of the last one
 	err      error
 
 	jobs int // how many are registered for it
@@ -166,6 +170,10 @@ func (r *result) add(j *job.Job, deduplicated bool) {
 func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []result {
 	results := make([]result, len(messages))
 	var regs []scheduler.Prepared
+	dryRun, register := isTrue(c.Request.Header.Get(dryRunHeader)), a.Scheduler.Register
+	if dryRun {
+		register = a.Scheduler.DryRun
+	}
 	for i, m := range messages {
 		r := &results[i]
 		if r.err = errs[i]; r.err == nil {
@@ -173,7 +181,7 @@ func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []res
 			if regs, r.err = a.prepare(c, m, regs, r); r.err == nil && len(regs) > maxBatch {
 				regs, r.err = regs[:before], refused("a batch makes at most %d messages, those of groups included", maxBatch)
 			}
-			if r.err == nil {
+			if r.err == nil && !dryRun {
 				if r.err = a.makeTopic(c.Context(), m); r.err != nil {
 					regs = regs[:before]
 				}
@@ -187,7 +195,7 @@ func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []res
 	var registered []store.Registered
 	var failed error
 	if len(regs) > 0 {
-		registered, failed = a.Scheduler.Register(c.Context(), regs...)
+		registered, failed = register(c.Context(), regs...)
 	}
 	for i, m := range messages {
 		r := &results[i]
@@ -208,6 +216,7 @@ func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []res
 
 // take adds the result of a registration. A deduplication id that is taken is no conflict.
 func (r *result) take(one *store.Registered, dedup bool) {
+	r.outcome = scheduler.OutcomeNames[one.Outcome]
 	switch err := scheduler.Refusal(one); {
 	case one.Outcome == store.Created:
 		r.add(&one.Job, false)

@@ -169,7 +169,7 @@ func unavailable(why string) routed {
 
 // headerOf are the settings of messages by the fields of the domain.
 var headerOf = map[string]string{
-	"url": "invalid destination url:", "timeout": "Upstash-Timeout (bounded by --max-timeout)", "delay": "Upstash-Delay", "at": "Upstash-Not-Before",
+	"id": idHeader, "url": "invalid destination url:", "timeout": "Upstash-Timeout (bounded by --max-timeout)", "delay": "Upstash-Delay", "at": "Upstash-Not-Before",
 	"retry": "Upstash-Retries", "labels": "Upstash-Label", "headers": "Upstash-Forward-", "method": "Upstash-Method",
 	"content_type": "Content-Type", "cron": "Upstash-Cron:", "timezone": "Upstash-Cron: the zone", "job": "the message:",
 }

@@ -2,6 +2,7 @@ package qstash
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/schedules"
 )
@@ -34,13 +36,16 @@ func (a *api) createSchedule(c *httpapi.Call) error {
 		return refused("a schedule cannot have a url group as its destination here; make one for each endpoint")
 	}
 	d := schedules.Draft{Job: &m.draft}
+	if isTrue(h.Get(pausedHeader)) {
+		d.Paused = new(true)
+	}
 	if err := readCron(h.Get("Upstash-Cron"), &d); err != nil {
 		return err
 	}
-	id := h.Get("Upstash-Schedule-Id")
-	if id == "" {
-		id = "scd_" + rand.Text()
-	}
+	once := m.ID != ""
+	id := cmp.Or(m.ID, h.Get("Upstash-Schedule-Id"), "scd_"+rand.Text())
+	m.ID, m.draft.ID, m.draft.OnConflict = "", nil, nil // those of the schedule, not of its messages
+	m.draft.Dialect = m.dialect()
 	if err := checkName("schedule", id); err != nil {
 		return err
 	}
@@ -48,18 +53,37 @@ func (a *api) createSchedule(c *httpapi.Call) error {
 	if err := a.readTopic(c.Context(), m); err != nil {
 		return err
 	}
-	if _, err := a.ownSchedule(c.Context(), id); err != nil && !isNotFound(err) {
+	_, err = a.ownSchedule(c.Context(), id)
+	switch {
+	case err == nil && once:
+		return madeSchedule(c, id, "kept")
+	case err != nil && !isNotFound(err):
 		return err
 	}
 	if _, err := a.Schedules.Preview(c.Context(), id, &d, schedules.Part{Limit: new(1)}); err != nil {
 		return err
 	}
+	if isTrue(h.Get(dryRunHeader)) {
+		return madeSchedule(c, id, "created")
+	}
 	if err := a.makeTopic(c.Context(), m); err != nil {
 		return err
 	}
-	if _, _, err := a.Schedules.Set(c.Context(), id, &d); err != nil {
+	var allow []documents.Allow
+	if once {
+		allow = append(allow, documents.Unchanged(0))
+	}
+	switch _, _, err := a.Schedules.Set(c.Context(), id, &d, allow...); {
+	case once && errors.Is(err, documents.ErrChanged):
+		return madeSchedule(c, id, "kept") // another one was faster
+	case err != nil:
 		return err
 	}
+	return madeSchedule(c, id, "created")
+}
+
+func madeSchedule(c *httpapi.Call, id, result string) error {
+	c.Header().Set(resultHeader, result)
 	return c.WriteJSON(http.StatusOK, map[string]string{"scheduleId": id})
 }
 

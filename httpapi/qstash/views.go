@@ -13,8 +13,13 @@ const (
 	dlqPrefix     = "dlq_"
 )
 
-// messageID is the id of the job's message. It depends on the uid alone.
-func messageID(j *job.Job) string { return messagePrefix + j.UID }
+// messageID is the id of the job's message: the one that the client chose, or one of the uid.
+func messageID(j *job.Job) string {
+	if id := settingsOf(j.Spec.Dialect).ID; id != "" && id == j.ID {
+		return id
+	}
+	return messagePrefix + j.UID
+}
 
 // dlqID is the id of the message as a dead letter.
 func dlqID(j *job.Job) string { return dlqPrefix + j.UID }

@@ -30,7 +30,7 @@ const (
 )
 
 // Variables are the environment variables that the commands read. They are no settings of a server.
-var Variables = []string{"DUEHOOK_URL", "DUEHOOK_TOKEN", "DUEHOOK_CONTEXT", "DUEHOOK_SECRET", "DUEHOOK_SOURCE"}
+var Variables = []string{"DUEHOOK_URL", "DUEHOOK_TOKEN", "DUEHOOK_CONTEXT", "DUEHOOK_SECRET", "DUEHOOK_SOURCE", "DUEHOOK_SOURCE_TOKEN"}
 
 // Options are what the commands need of the process.
 type Options struct {

@@ -37,10 +37,9 @@ const (
 
 // importing are the flags of an import.
 type importing struct {
-	from   string
-	skip   int
-	dryRun bool
-	set    []string
+	from string
+	skip int
+	set  []string
 	moving.Options
 }
 
@@ -63,7 +62,7 @@ others are registered. --dry-run registers nothing, and prints what would be reg
 	f.StringVar(&d.URL, "to", "", "URL for jobs without one, with {topic} and {type}; without it, the topic's settings decide")
 	f.BoolVar(&d.Pull, "pull", false, "consumers fetch the jobs")
 	f.StringArrayVar(&d.set, "set", nil, "a setting of the other system, as NAME=VALUE; repeatable")
-	f.BoolVar(&d.dryRun, "dry-run", false, "print what would be registered, and register nothing")
+	f.BoolVar(&d.DryRun, "dry-run", false, "print what would be registered, and register nothing")
 	f.IntVar(&d.skip, "skip", 0, "leave out this many lines of a file, which an earlier run has registered")
 	return cmd
 }
@@ -76,6 +75,7 @@ func (a *app) importFrom(ctx context.Context, d *importing, args []string) error
 		return usagef("a FILE and --skip are for --from %s", ofFile)
 	}
 	d.Clock, d.Address, d.Set = a.Clock, firstOf(d.Address, a.environ["DUEHOOK_SOURCE"]), map[string]string{}
+	d.Token = a.environ["DUEHOOK_SOURCE_TOKEN"]
 	for _, setting := range d.set {
 		name, value, ok := strings.Cut(setting, "=")
 		if !ok {
@@ -218,7 +218,7 @@ type importedTopic struct {
 }
 
 func (a *app) newLoading(d *importing, unit string) *loading {
-	return &loading{a: a, dryRun: d.dryRun, bar: a.newBar(unit), topics: map[string]*importedTopic{}}
+	return &loading{a: a, dryRun: d.DryRun, bar: a.newBar(unit), topics: map[string]*importedTopic{}}
 }
 
 // load registers jobs. brokenOff says how to continue after an error.
@@ -287,7 +287,7 @@ func (l *loading) flush(ctx context.Context) error {
 // register registers the batch, whose jobs are of one kind.
 func (l *loading) register(ctx context.Context) ([]moving.Result, error) {
 	if l.batch[0].Call != nil {
-		return l.server.Register(ctx, l.batch, l.dryRun)
+		return l.server.Register(ctx, l.batch)
 	}
 	var options []client.CallOption
 	if l.dryRun {

@@ -47,6 +47,8 @@ type Options struct {
 	Set     map[string]string // settings of the original
 	URL     string            // for jobs without one; empty: that of the topic's settings
 	Pull    bool              // consumers fetch the jobs
+	Token   string            // of the original's API
+	DryRun  bool              // calls register nothing
 }
 
 // Job is a job of the original.
@@ -88,6 +90,9 @@ var originals = map[string]original{
 	},
 	"camellia": {
 		set: map[string]string{"namespace": "default"}, address: "redis://127.0.0.1:6379/0", open: onRedis((*reader).camellia),
+	},
+	"qstash": {
+		set: map[string]string{"token": ""}, address: "https://qstash.upstash.io", open: openQStash,
 	},
 	"ouqiang": {
 		set: map[string]string{"bucket_name": "dq_bucket_%d", "queue_name": "dq_queue_%s"}, address: "redis://127.0.0.1:6379/1",

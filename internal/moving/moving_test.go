@@ -216,14 +216,14 @@ func TestServer(t *testing.T) {
 	defer s.Close()
 	server := moving.NewServer(s.URL, "T")
 	job := func(body string) moving.Job {
-		return moving.Job{Call: &moving.Call{Path: "/push?on_conflict=once", Body: []byte(body)}}
+		return moving.Job{Call: &moving.Call{Dialect: "mykit", Path: "/push?on_conflict=once&dry_run=true", Body: []byte(body)}}
 	}
-	got, err := server.Register(t.Context(), []moving.Job{job("new"), job("known"), job("refused"), job("wrong")}, true)
+	got, err := server.Register(t.Context(), []moving.Job{job("new"), job("known"), job("refused"), job("wrong")})
 	if err != nil || len(got) != 4 || !got[0].Created || got[1].Created || got[1].Err != nil || got[2].Err.Error() != "no" || got[3].Err.Error() != "not so" {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for body, text := range map[string]string{"locked": "401 Unauthorized: a key is missing", "missing": "--dialects mykit"} {
-		if _, err := server.Register(t.Context(), []moving.Job{job(body)}, true); err == nil || !strings.Contains(err.Error(), text) {
+		if _, err := server.Register(t.Context(), []moving.Job{job(body)}); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v, want %s", err, text)
 		}
 	}

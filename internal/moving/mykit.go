@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -31,7 +32,7 @@ func (r *reader) mykit(ctx context.Context) iter.Seq2[Job, error] {
 			}
 			for i := 0; i+1 < len(flat); i += 2 {
 				read++
-				if j, waits := mykitJob(flat[i], []byte(flat[i+1])); waits && !yield(j, nil) {
+				if j, waits := r.mykitJob(flat[i], []byte(flat[i+1])); waits && !yield(j, nil) {
 					return
 				}
 			}
@@ -43,7 +44,7 @@ func (r *reader) mykit(ctx context.Context) iter.Seq2[Job, error] {
 }
 
 // mykitJob has a job of the pool pushed, as its client would; false: it has ended.
-func mykitJob(id string, data []byte) (Job, bool) {
+func (r *reader) mykitJob(id string, data []byte) (Job, bool) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil {
 		return Job{Registration: client.Registration{Topic: "default", ID: id}, Err: errors.New("it is no job of mykit-delay")}, true
@@ -58,7 +59,10 @@ func mykitJob(id string, data []byte) (Job, bool) {
 	delete(members, "status")
 	delete(members, "buckedName")
 	body, err := json.Marshal(members)
-	j.Call, j.Err = &Call{Path: "/push?on_conflict=once", Body: body}, err
+	j.Call, j.Err = &Call{Dialect: "mykit", Path: "/push?on_conflict=once", Header: http.Header{"Content-Type": {"application/json"}}, Body: body}, err
+	if r.DryRun {
+		j.Call.Path += "&dry_run=true"
+	}
 	return j, true
 }
 

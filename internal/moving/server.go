@@ -1,23 +1,29 @@
 package moving
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-retryablehttp"
 	"golang.org/x/sync/errgroup"
 )
 
-// Call is a call of a dialect of duehook that registers a job: a POST of JSON.
+// Call is a POST that registers a job by a dialect of duehook. It names Duehook-Result in its answer.
 type Call struct {
-	Path string // with a query
-	Body []byte
+	Dialect string
+	Path    string // with a query
+	Header  http.Header
+	Body    []byte
+	// Queue has calls of the same name made one after the other; empty: in any order.
+	Queue string
 }
 
 // Server is the duehook that gets the jobs.
@@ -28,10 +34,19 @@ type Server struct {
 
 // NewServer returns the server at an address. The token may be empty.
 func NewServer(address, token string) *Server {
+	return &Server{strings.TrimRight(address, "/"), token, newHTTP()}
+}
+
+// newHTTP returns a client that repeats calls, as the answers ask for within bounds.
+func newHTTP() *retryablehttp.Client {
 	c := retryablehttp.NewClient()
 	c.Logger, c.ErrorHandler = nil, retryablehttp.PassthroughErrorHandler
+	c.HTTPClient.Timeout = patience
 	c.HTTPClient.Transport.(*http.Transport).MaxIdleConnsPerHost = atOnce
-	return &Server{strings.TrimRight(address, "/"), token, c}
+	c.Backoff = func(least, most time.Duration, attempt int, resp *http.Response) time.Duration {
+		return min(retryablehttp.DefaultBackoff(least, most, attempt, resp), patience)
+	}
+	return c
 }
 
 // Result is what became of a job.
@@ -45,33 +60,44 @@ const (
 	atOnce = 16
 	// maxAnswer bounds an answer, in bytes.
 	maxAnswer = 1 << 20
+	// patience bounds a call, and the pause that an answer asks for.
+	patience = time.Minute
 )
 
-// Register makes the calls of jobs. Calls that fail for a while are repeated. In a dry run the server
-// registers nothing.
-func (s *Server) Register(ctx context.Context, jobs []Job, dryRun bool) ([]Result, error) {
+// Register makes the calls of jobs. Calls that fail for a while are repeated.
+func (s *Server) Register(ctx context.Context, jobs []Job) ([]Result, error) {
 	results := make([]Result, len(jobs))
+	inTurn, queues := [][]int{}, map[string]int{}
+	for i := range jobs {
+		queue := jobs[i].Call.Queue
+		at, known := queues[queue]
+		if !known || queue == "" {
+			at, inTurn = len(inTurn), append(inTurn, nil)
+			queues[queue] = at
+		}
+		inTurn[at] = append(inTurn[at], i)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
-	for i := range jobs {
+	for _, turns := range inTurn {
 		group.Go(func() (err error) {
-			results[i], err = s.call(ctx, jobs[i].Call, dryRun)
-			return err
+			for _, i := range turns {
+				if results[i], err = s.call(ctx, jobs[i].Call); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 	}
 	return results, group.Wait()
 }
 
-func (s *Server) call(ctx context.Context, k *Call, dryRun bool) (Result, error) {
-	path := k.Path
-	if dryRun {
-		path += "&dry_run=true"
-	}
-	r, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, s.address+path, bytes.NewReader(k.Body))
+func (s *Server) call(ctx context.Context, k *Call) (Result, error) {
+	r, err := retryablehttp.NewRequestWithContext(ctx, http.MethodPost, s.address+k.Path, k.Body)
 	if err != nil {
-		return Result{}, err
+		return Result{Err: err}, nil // the job has a URL that cannot be called
 	}
-	r.Header.Set("Content-Type", "application/json")
+	maps.Copy(r.Header, k.Header)
 	if s.token != "" {
 		r.Header.Set("Authorization", "Bearer "+s.token)
 	}
@@ -84,19 +110,17 @@ func (s *Server) call(ctx context.Context, k *Call, dryRun bool) (Result, error)
 	if err != nil {
 		return Result{}, failf(ErrUnreachable, "duehook cannot be reached: %v", err)
 	}
-	var answer struct {
-		Success bool
-		Message string
-	}
+	var answer struct{ Message, Error string }
 	_ = json.Unmarshal(data, &answer) // a proxy's answer is not JSON
+	result, text := resp.Header.Get("Duehook-Result"), cmp.Or(answer.Message, answer.Error)
 	switch code := resp.StatusCode; {
-	case code == http.StatusOK && answer.Success:
-		return Result{Created: resp.Header.Get("Duehook-Result") == "created"}, nil
-	case code == http.StatusOK, code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge:
-		return Result{Err: errors.New(answer.Message)}, nil
+	case code < http.StatusMultipleChoices && result != "":
+		return Result{Created: result == "created"}, nil
+	case code == http.StatusOK && text != "", code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge:
+		return Result{Err: errors.New(text)}, nil
 	case code == http.StatusNotFound:
-		return Result{}, errors.New("the server does not speak the dialect: start it with --dialects mykit")
+		return Result{}, fmt.Errorf("the server does not speak the dialect: start it with --dialects %s", k.Dialect)
 	default:
-		return Result{}, fmt.Errorf("the server answers %s: %s", resp.Status, answer.Message)
+		return Result{}, fmt.Errorf("the server answers %s: %s", resp.Status, text)
 	}
 }
