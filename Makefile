@@ -76,18 +76,20 @@ $(goreleaser):
 $(cyclonedx):
 	GOBIN=$(CURDIR)/.tools/bin $(plain) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)
 
-# Two parts at a time, since many tests wait more than they work. A third one saturates two
-# cores for minutes, and then the SQL servers of tests miss the 4 s in which they must answer.
+# First the real processes alone: their faults and deadlines take a machine that answers. Then two
+# parts at a time, since many tests wait more than they work. A third one saturates two cores for
+# minutes, and then the SQL servers of tests miss the 4 s in which they must answer.
 # All parts run to their end, so that one run shows everything that is broken.
 .PHONY: test
 test: deps $(npm_installed) $(testrun) ## all tests, models and the dashboard; installs what they need if it is missing
 	@rm -rf build/tests
-	@status=0; $(MAKE) --no-print-directory --keep-going --jobs 2 $(test_parts) || status=1; \
+	@status=0; $(MAKE) --no-print-directory test-e2e || status=1; \
+	$(MAKE) --no-print-directory --keep-going --jobs 2 $(test_parts) || status=1; \
 	$(testrun) summary ./... || status=1; \
 	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED) || status=1; \
 	exit $$status
 
-test_parts := test-packages test-e2e test-web test-covered test-model test-bench
+test_parts := test-packages test-web test-covered test-model test-bench
 covered := $(foreach room,$(COVERED),./$(room)/...)
 
 # What soaks, measures or needs a quiet machine has a name of its own, for `make soak`.
