@@ -120,14 +120,6 @@ func (s *Store) owing() error {
 	return nil
 }
 
-// writable returns an error while commits fail. If the last one failed, it tries another.
-func (s *Store) writable(ctx context.Context) error {
-	if err := s.owing(); err != nil || s.broken() == nil {
-		return err
-	}
-	return s.await(ctx, func(g *group) { g.probe = true })
-}
-
 // broken is the error of the last commit, nil if it succeeded.
 func (s *Store) broken() error {
 	c := s.committer
@@ -256,6 +248,12 @@ func (c *committer) transact(ctx context.Context, g *group, durable bool) error 
 		return &commitError{err}
 	}
 	return nil
+}
+
+// outcomeUnknown reports whether err comes from a commit that the server may have made.
+func outcomeUnknown(err error) bool {
+	var unknown *commitError
+	return errors.As(err, &unknown)
 }
 
 // commitError is a failure of a commit that the server may have made.

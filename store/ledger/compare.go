@@ -31,9 +31,13 @@ const (
 	MissingInLedger Difference = "missing_in_ledger"
 )
 
-// laterThan reports whether e was registered later than the store's job.
+// laterThan reports whether e was registered later than the store's job. The time of an
+// unconfirmed message is its node's.
 func laterThan(e *entry, s *store.Standing) bool {
-	if e.created != s.CreatedAt {
+	switch {
+	case e.confirmed == unconfirmed:
+		return s.State.Final()
+	case e.created != s.CreatedAt:
 		return e.created > s.CreatedAt
 	}
 	return e.uid > s.UID
@@ -80,7 +84,10 @@ func judged(s *store.Standing, own, open *entry) (Difference, *entry) {
 // job. A message is also superseded if its registration reached the store after another
 // one of the key.
 func ended(e *entry, s *store.Standing) bool {
-	if e.confirmed == superseded && (e.followed || e.state == job.Cancelled) {
+	switch {
+	case e.confirmed == unconfirmed: // it was withdrawn
+		return false
+	case e.confirmed == superseded && (e.followed || e.state == job.Cancelled):
 		return e.followed
 	}
 	return e.version >= s.Version

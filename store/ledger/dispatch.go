@@ -162,11 +162,11 @@ func settledBy(settlements []job.Settlement, settled []store.Settled) write {
 			g.settle(&settlements[i], &settled[i], logs[i])
 			for n := range next[i] {
 				m := &next[i][n]
-				var before []string
+				var old *job.Job
 				if m.job.Key == settlements[i].Key {
-					before = []string{settlements[i].Job.UID}
+					old = settlements[i].Job
 				}
-				g.taken(m, before)
+				g.taken(m, old)
 			}
 		}
 	}

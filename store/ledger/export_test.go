@@ -12,6 +12,9 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
+// HeadStart is how late a job may be after a crash in the wrong moment.
+const HeadStart = headStart
+
 // EmptyLedger returns the URL of an empty ledger for tests of this package itself.
 var EmptyLedger func(t testing.TB) string
 

@@ -97,7 +97,6 @@ func TestWritesFail(t *testing.T) {
 			unavailable(t, "Ping", r.Ping(t.Context()))
 			unavailable(t, "Ping", r.Ping(t.Context()))
 			r.ReadOnly(false)
-			noError(t, "Flush", r.Flush())
 			noError(t, "Ping", r.Ping(t.Context()))
 			noError(t, "Ping", r.Ping(t.Context()))
 		},
@@ -154,8 +153,7 @@ func TestFailuresAreLoggedOnce(t *testing.T) {
 			unavailable(t, "Register", err)
 		}
 		r.ReadOnly(false)
-		noError(t, "Flush", r.Flush())
-		r.RegisterAs(store.Same, reg("a", 0))
+		r.Add(reg("a", 0))
 		noError(t, "Close", r.Close())
 		equal(t, "errors", strings.Count(out.String(), "level=ERROR"), 1)
 		equal(t, "lines that say it is over", strings.Count(out.String(), "can be written again"), 1)

@@ -13,8 +13,9 @@ const maxTargets = 1 << 16
 
 // Values of the column confirmed.
 const (
-	confirmed  int64 = 1
-	superseded int64 = 2 // the store had another registration of the key later
+	unconfirmed int64 = iota // the store may lack the job; its times are the node's
+	confirmed
+	superseded // the store had another registration of the key later
 )
 
 // target is a message that a group changes. The committer remembers it from the carrying
@@ -32,7 +33,6 @@ type change struct {
 	*target
 	put       *message    // the whole message is written
 	adopt     *job.Job    // written if the ledger lacks the job
-	encoded   *message    // of adopt; nil: it is made when it is written
 	adopted   job.Instant // when the store had adopt
 	progress  *progress   // what changed after put or adopt
 	log       []flowRow   // entries missing in the ledger are written
@@ -40,12 +40,14 @@ type change struct {
 	tally     *tally      // what was counted; nil: nothing
 	repeated  []settlement
 	replaced  job.Instant // when another registration replaced the job
+	gaveWay   job.Instant // when an unconfirmed registration replaced the job
 	settled   bool        // later groups need not remember the target
 
 	// Facts that order the registrations of its key:
-	before []string // uids of registrations known to be earlier
-	whole  bool     // put is all that its version is, so it may overwrite that, unless it undid an end
-	holds  bool     // the store has it, even if the ledger has it as replaced
+	before    []string    // uids of registrations known to be earlier
+	whole     bool        // put is all that its version is, so it may overwrite that, unless it undid an end
+	holds     bool        // the store has it, even if the ledger has it as replaced
+	withdrawn job.Instant // when it was withdrawn; the store may still show it
 
 	// The outcome of resolve:
 	own       *entry      // its message, if looked up
@@ -55,25 +57,31 @@ type change struct {
 }
 
 // group collects the changes of many callers for one transaction. Changes of one
-// registration are added in the order in which the store made them.
+// registration are added in the order in which the store made them. An insertion is
+// committed before the store has the job, so no change concerns a message that the
+// same group inserts.
 type group struct {
 	changes []*change // in the order in which keys were first named
+	inserts []*intake // new registrations that the store does not have yet
 
-	known   map[job.Key]*target
-	nextSeq int64
-	host    string
-	latest  map[job.Key]*change
-	ends    []ending
-	flows   []flowRow
-	purges  []*purge
-	probe   bool
-	tried   bool // an earlier commit of some of it failed, or its reply was lost
+	known    map[job.Key]*target
+	nextSeq  int64
+	host     string
+	latest   map[job.Key]*change
+	ends     []ending
+	confirms []any
+	flows    []flowRow
+	drops    []*target
+	purges   []*purge
+	probe    bool
+	tried    bool // an earlier commit of some of it failed, or its reply was lost
 }
 
-// ending is the end of a message that another registration replaced.
+// ending is the end of a message.
 type ending struct {
-	seq int64
-	at  job.Instant
+	seq       int64
+	at        job.Instant
+	confirmed int64
 }
 
 // settlement is a settlement that may have been written before.
@@ -120,17 +128,35 @@ func (c *change) matches(uid string) bool {
 	return uid == "" || c.uid == uid
 }
 
+// insert adds a registration that the store does not have yet. Its row of flow names the
+// node.
+func (g *group) insert(in *intake) {
+	in.of, in.refused = &target{key: in.reg.Key, uid: in.reg.UID}, false
+	g.inserts = append(g.inserts, in)
+	g.registered(in.of, in.message.at)
+}
+
 func (g *group) registered(of *target, at job.Instant) {
 	g.flows = append(g.flows, flowRow{of: of, at: at, to: job.Waiting})
 }
 
-// taken adds a registration that the store made. before are the uids of registrations of the key
-// that the store had earlier.
-func (g *group) taken(m *message, before []string) {
+// taken adds a registration that the store made first. old is the job whose place it took,
+// or nil.
+func (g *group) taken(m *message, old *job.Job) {
 	c := g.of(m.job.Key, m.job.UID)
-	c.adopt, c.encoded, c.adopted, c.before = &m.job, m, m.at, before
+	c.adopt, c.adopted = &m.job, m.at
 	c.settled = true // other nodes may change the job
+	if old != nil {
+		c.before = []string{old.UID}
+	}
 	g.registered(c.target, m.at)
+}
+
+// took writes the times that the store gave to a registration. Other nodes may have ended
+// it or its predecessor meanwhile.
+func (g *group) took(j *job.Job, at job.Instant, before []string) {
+	c := g.of(j.Key, j.UID)
+	c.adopt, c.adopted, c.before, c.settled = j, at, before, true // as in taken
 }
 
 // replace ends a message that a new one replaces. old is the store's job.
@@ -142,6 +168,12 @@ func (g *group) replace(old *job.Job, at job.Instant) {
 			of: c.target, at: at, from: int64(old.State), to: job.Cancelled, reason: reasonReplaced,
 		})
 	}
+}
+
+// withdraw ends a registration in doubt, until the store shows that it accepted it.
+func (g *group) withdraw(key job.Key, uid string, at job.Instant) {
+	c := g.of(key, uid)
+	c.withdrawn, c.settled = at, true
 }
 
 // updated writes a job after an update.
@@ -167,6 +199,17 @@ func (g *group) showed(m *message) *change {
 	return c
 }
 
+// end closes a message, with a new value of confirmed.
+func (g *group) end(seq int64, at job.Instant, confirmed int64) {
+	g.ends = append(g.ends, ending{seq, at, confirmed})
+}
+
+// confirm writes the store's times of a registration.
+func (g *group) confirm(seq int64, j *job.Job) {
+	g.confirms = append(g.confirms, seq, int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt),
+		int64(j.NextAt), int64(j.Token), int64(j.Version), int64(j.CreatedAt))
+}
+
 // carried writes that a job was carried.
 func (g *group) carried(c *store.Carried, by string, at job.Instant) {
 	g.flows = append(g.flows, flowRow{
@@ -182,7 +225,7 @@ func (g *group) claimed(c *store.Claimed, by string) {
 		return
 	}
 	ch.token, ch.by, ch.settled = j.Token, by, false
-	ch.adopt, ch.encoded, ch.adopted = j, nil, c.Now
+	ch.adopt, ch.adopted = j, c.Now
 	ch.progress = progressOf(j, job.Running, c.Now)
 	g.flows = append(g.flows, flowRow{
 		of: ch.target, at: c.Now, from: int64(c.From), to: job.Running, attempt: j.Attempts + 1, actor: by,
@@ -238,5 +281,8 @@ func (g *group) committed() {
 		} else {
 			g.known[c.key] = c.target
 		}
+	}
+	for _, in := range g.inserts {
+		delete(g.known, in.of.key)
 	}
 }

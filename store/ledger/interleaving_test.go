@@ -37,6 +37,9 @@ type caller interface {
 	step(x *explorer, w *world, me, alternative int) (caller, error)
 	alternatives() int // zero: it has been answered
 	acknowledged() bool
+	// mayBring reports whether the call is about to register uid, as far as the
+	// client knows: it was neither acknowledged nor refused.
+	mayBring(uid string) bool
 	String() string
 }
 
@@ -161,7 +164,7 @@ func (x *explorer) check(w *world, entries []entry) {
 		}
 	}
 	live := w.job != nil && (!w.job.State.Final() || w.job.State == job.Dead)
-	if live && (w.alive < 0 || w.calls[w.alive].acknowledged()) && (open == nil || open.uid != w.job.UID) {
+	if live && (w.alive < 0 || w.calls[w.alive].acknowledged()) && !x.restores(w, open) {
 		x.fail("an acknowledged job would be lost with the store: it has %s, the ledger %+v", describe(w.job), entries)
 	}
 	if live && w.job.State != job.Dead && own != nil {
@@ -183,6 +186,16 @@ func (x *explorer) check(w *world, entries []entry) {
 	}
 }
 
+// restores reports whether a store that is lost now gets its job back, or a
+// registration in its place that is on its way and was not refused.
+func (x *explorer) restores(w *world, open *entry) bool {
+	if open == nil {
+		return false
+	}
+	return open.uid == w.job.UID ||
+		slices.ContainsFunc(w.calls, func(c caller) bool { return c.mayBring(open.uid) })
+}
+
 // checkClaim fails the test if a claim, or a change by a client, would take the
 // job for one that the ledger has further, and undo it.
 func (x *explorer) checkClaim(w *world, own, open *entry, entries []entry) {
@@ -190,7 +203,7 @@ func (x *explorer) checkClaim(w *world, own, open *entry, entries []entry) {
 	standing := store.StandingOf(w.job)
 	if own.confirmed == superseded {
 		own.followed = slices.ContainsFunc(entries, func(e entry) bool {
-			return e.uid != own.uid && e.confirmed != superseded && laterThan(&e, &standing)
+			return e.uid != own.uid && e.confirmed != unconfirmed && laterThan(&e, &standing)
 		})
 	}
 	if d, _ := judged(&standing, own, open); d == FinishedInLedger || d == BehindInStore {
@@ -204,8 +217,11 @@ type registration struct {
 	reg   store.Registration
 	at    string // the step that comes; empty: it was answered
 	in    *intake
+	tries int
 	acked bool
-	again string // the uid that the client's second try gets
+	// again is the uid that the client's second try gets, if it comes to the same
+	// node, for which the first is in doubt.
+	again, inDoubt string
 }
 
 func registerCall(uid string, policy job.OnConflict) registration {
@@ -235,91 +251,92 @@ func alternatives(at string) int {
 	return 1
 }
 
+func (r registration) mayBring(uid string) bool {
+	taken := r.at == "confirm" && r.in.result.Outcome == store.Created
+	return !r.acked && (uid == r.reg.UID && (r.at == "store" || taken) || uid == r.inDoubt)
+}
+
 func (r registration) String() string {
-	s := fmt.Sprintf("%s, %s", r.name, r.at)
+	s := fmt.Sprintf("%s, %s %d%s", r.name, r.at, r.tries, r.inDoubt)
 	if r.at == "" || r.in == nil {
 		return s
 	}
-	return s + fmt.Sprint(" over ", describe(r.in.old), r.in.late, r.in.before, r.in.result.Outcome, describe(&r.in.result.Job))
+	s += fmt.Sprint(" over ", describe(r.in.old), r.in.result.Outcome, describe(&r.in.result.Job))
+	if r.in.of != nil {
+		s += fmt.Sprint(r.in.before)
+	}
+	return s
 }
 
 func (r registration) step(x *explorer, w *world, me, alternative int) (caller, error) {
 	if r.in != nil { // it is shared with other orders
 		in := *r.in
+		if in.of != nil {
+			of := *in.of
+			in.of = &of
+		}
 		r.in = &in
 	}
 	var err error
 	switch r.at {
 	case "judge":
 		r.judge(w)
-	case "compare":
-		err = r.compare(x)
+	case "accept":
+		err = r.accept(x)
+	case "adopt":
+		err = r.adopt(x)
 	case "store":
 		if alternative != 2 { // the call gets there
-			r.store(w, me)
+			err = r.store(w, me)
 		}
 		if alternative != 0 {
-			r.reg.UID, r.at, r.again = r.again, "judge", ""
+			r.inDoubt, r.reg.UID = r.reg.UID, r.again
+			r.at, r.again, r.acked = "judge", "", false
 		}
-	case "write":
-		r.at, r.acked = "", true
-		r.in.message = newMessage(r.in.result.Job, stillNow)
-		err = x.commit(func(g *group) { r.in.created(g) })
-	case "look":
-		err = r.look(x)
-	case "rewrite":
-		r.at, r.acked = "", true
-		m := newMessage(r.in.result.Job, stillNow)
-		err = x.commit(func(g *group) { g.rewritten(&m).holds = true })
+	case "confirm":
+		err = x.commit(func(g *group) { r.in.confirm(g, stillNow) })
+		r.acked, r.at = r.in.result.Outcome == store.Created, ""
 	}
 	return r, err
 }
 
 func (r *registration) judge(w *world) {
-	r.in, r.at = &intake{reg: r.reg, result: store.Registered{Outcome: store.Created}}, "compare"
-	if w.job != nil {
-		r.in.meet(*w.job)
+	r.in, r.at = &intake{reg: r.reg, inDoubt: r.inDoubt}, "accept"
+	if w.job == nil {
+		return
 	}
-	r.goOn()
+	r.in.meet(*w.job)
+	switch {
+	case r.in.result.Outcome != store.Created && r.inDoubt != "":
+		r.at = "adopt"
+	case r.in.result.Outcome != store.Created:
+		r.at = ""
+	case r.in.replaces:
+		r.at = "store"
+	}
 }
 
-// goOn decides what follows from an outcome.
-func (r *registration) goOn() {
-	switch r.in.result.Outcome {
-	case store.Created:
-	case store.Same:
-		r.at = "look"
-	default:
+func (r *registration) adopt(x *explorer) error {
+	r.in.message = newMessage(*r.in.old, stillNow)
+	r.acked, r.at = r.in.result.Outcome == store.Same, ""
+	return x.commit(func(g *group) { r.in.adopt(g, stillNow) })
+}
+
+func (r *registration) accept(x *explorer) error {
+	r.in.prepare(stillNow)
+	err := x.commit(func(g *group) { r.in.accept(g) })
+	if !r.in.refused {
+		r.at = "store"
+		return err
+	}
+	r.at = "judge"
+	if r.tries++; r.tries == 2 {
 		r.at = ""
 	}
-}
-
-// compare judges again if the store is behind. It loses nothing in these tests, so it catches up.
-func (r *registration) compare(x *explorer) error {
-	rows, err := x.lookUp(r.in.uid())
-	r.at = "store"
-	if ahead, _ := r.in.look(rows); ahead != nil {
-		r.at = "judge"
-	}
 	return err
 }
 
-// look finds out whether the ledger has the job that is acknowledged.
-func (r *registration) look(x *explorer) error {
-	rows, err := x.lookUp(r.in.result.Job.UID)
-	r.at, r.acked = "", true
-	if pickOwn(rows, r.in.result.Job.UID) == nil {
-		r.at, r.acked = "rewrite", false
-	}
-	return err
-}
-
-func (x *explorer) lookUp(uid string) ([]*entry, error) {
-	found, err := x.s.st.lookup.find(context.Background(), x.tx, []any{int64(0), onlyKey.Topic, onlyKey.ID, uid})
-	return found[0], err
-}
-
-func (r *registration) store(w *world, me int) {
+func (r *registration) store(w *world, me int) error {
 	j := r.reg.Job(stillNow)
 	r.in.result = store.Registered{Outcome: store.Created}
 	if w.job != nil {
@@ -327,11 +344,14 @@ func (r *registration) store(w *world, me int) {
 		j = r.reg.Over(w.job, stillNow)
 		j.Token = w.job.Token
 	}
-	r.at = "write"
-	if r.in.result.Outcome == store.Created {
+	created := r.in.result.Outcome == store.Created
+	if created {
 		w.job, w.alive, r.in.result.Job = &j, me, j
 	}
-	r.goOn()
+	contested := r.in.answered(stillNow)
+	r.at = "confirm"
+	r.acked = created && !contested
+	return nil
 }
 
 // update is a call of Update.
@@ -350,8 +370,9 @@ func updating(name string, change func(*job.Job, job.Instant) error) update {
 	return update{name: name, change: change, at: "store"}
 }
 
-func (u update) acknowledged() bool { return u.acked }
-func (u update) alternatives() int  { return alternatives(u.at) }
+func (u update) acknowledged() bool   { return u.acked }
+func (u update) mayBring(string) bool { return false }
+func (u update) alternatives() int    { return alternatives(u.at) }
 
 func (u update) String() string {
 	if u.at == "" {
@@ -422,7 +443,8 @@ type run struct {
 
 func running(to job.State) run { return run{to: to, at: "claim"} }
 
-func (r run) acknowledged() bool { return false }
+func (r run) acknowledged() bool   { return false }
+func (r run) mayBring(string) bool { return false }
 
 // A claim need not be in the ledger when the job is settled.
 func (r run) alternatives() int {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/encoding"
@@ -19,17 +18,7 @@ type reader struct {
 	pools   *pools
 	words   *words
 	clock   job.Clock
-	lookups bulk // sqlLookup
-	// registering looks up for registrations. One query at a time serves all of them: claims wait
-	// half a second for a connection at most.
-	registering *batch.Batcher[*lookup]
-}
-
-// lookup looks up the messages of keys.
-type lookup struct {
-	rows  [][]any // for lookupColumns without the index
-	found [][]*entry
-	err   error
+	lookups bulk
 }
 
 // openReader opens an existing ledger for reading.
@@ -56,46 +45,8 @@ func openReader(ctx context.Context, url, namespace string) (*reader, error) {
 }
 
 func (r *reader) prepare(ctx context.Context) (err error) {
-	r.lookups, err = prepareBulk(ctx, r.pools.read, r.words.about(sqlLookup, lookupColumns))
-	r.registering = batch.New(batch.Options[*lookup]{
-		Workers: 1, MaxCount: entryPage, Cost: func(l *lookup) (count, bytes int) { return len(l.rows), 0 },
-	}, r.answer)
+	r.lookups, err = prepareBulk(ctx, r.pools.read, r.words.about(sqlLookup(""), lookupColumns))
 	return err
-}
-
-// answer answers lookups with one query.
-func (r *reader) answer(ctx context.Context, all []*lookup) {
-	var args []any
-	for _, l := range all {
-		for _, row := range l.rows {
-			args = append(append(args, int64(len(args)/len(lookupColumns))), row...)
-		}
-	}
-	found, err := r.lookups.find(ctx, nil, args)
-	first := 0
-	for _, l := range all {
-		l.err, l.found = err, make([][]*entry, len(l.rows))
-		for i := range l.found {
-			l.found[i] = found[first+i]
-		}
-		first += len(l.rows)
-	}
-}
-
-// messagesOf looks up the messages of keys for a registration, in the order of keys: those of uids,
-// the open ones, and those that the store surely had last.
-func (r *reader) messagesOf(ctx context.Context, keys []job.Key, uid func(i int) string) ([][]*entry, error) {
-	l := &lookup{rows: make([][]any, len(keys))}
-	for i, key := range keys {
-		l.rows[i] = []any{key.Topic, key.ID, uid(i)}
-	}
-	if err := r.registering.Do(ctx, l); err != nil {
-		return nil, fmt.Errorf("look up messages: %w", unavailable(err))
-	}
-	if l.err != nil {
-		return nil, fmt.Errorf("look up messages: %w", unavailable(l.err))
-	}
-	return l.found, nil
 }
 
 func (r *reader) close() error { return r.pools.close() }
@@ -128,15 +79,21 @@ const (
 	// What entry.scan reads.
 	entryColumns = `m.seq, m.topic, m.id, m.uid, m.created, m.status, m.version, m.token, m.next_at, m.expires,
 		m.confirmed, CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END, coalesce(m.done_at, 0)`
+	// sqlFollowed counts the messages of a key that were registered later than a
+	// job of the store, by the store's time. Parameters: topic, id, uid, created, created, uid.
+	sqlFollowed = `SELECT count(*) FROM message WHERE topic = ? AND id = ? AND uid <> ? AND confirmed > 0
+		AND (created > ? OR created = ? AND uid > ?)`
 	// sqlLatest reads the open message of a key, or else the latest.
 	sqlLatest = `SELECT ` + entryColumns + ` FROM message m WHERE m.topic = ? AND m.id = ?
 		ORDER BY CASE WHEN m.done_at IS NULL THEN 0 ELSE 1 END, m.seq DESC LIMIT 1`
 )
 
-// sqlLookup finds messages of keys: that of the uid, or all without a uid; the open one; and those
-// that the store surely had last. v.i is the index of the key.
-const sqlLookup = "SELECT v.i, " + entryColumns + ` FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
-	WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL OR m.confirmed = 1 ORDER BY m.seq`
+// sqlLookup finds messages of keys: that of the uid, or all without a uid; and the open one.
+// The condition more adds others. v.i is the index of the key.
+func sqlLookup(more string) string {
+	return "SELECT v.i, " + entryColumns + ` FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
+		WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL` + more + " ORDER BY m.seq"
+}
 
 func (e *entry) scan(scan func(...any) error, first ...any) error {
 	var next, expires job.Instant
@@ -158,11 +115,8 @@ func (r *reader) entries(ctx context.Context, keys []job.Key, standings []store.
 	for i := range keys {
 		args = append(args, int64(i), keys[i].Topic, keys[i].ID, standings[i].UID)
 	}
-	found, err := r.lookups.find(ctx, nil, args)
-	if err != nil {
-		return nil, nil, fmt.Errorf("look up messages: %w", unavailable(err))
-	}
 	own, open = make([]*entry, len(keys)), make([]*entry, len(keys))
+	found, err := r.lookups.find(ctx, nil, args)
 	for i, list := range found {
 		for _, e := range list {
 			if e.bad == nil && e.uid == standings[i].UID {
@@ -173,10 +127,13 @@ func (r *reader) entries(ctx context.Context, keys []job.Key, standings []store.
 			}
 		}
 	}
-	for i, e := range own {
-		if e != nil && e.confirmed == superseded {
-			e.followed = slices.ContainsFunc(found[i], func(f *entry) bool { return f.confirmed != superseded && laterThan(f, &standings[i]) })
+	for i := range keys {
+		if e := own[i]; err == nil && e != nil && e.confirmed == superseded {
+			e.followed, err = r.followed(ctx, keys[i], &standings[i])
 		}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("look up messages: %w", unavailable(err))
 	}
 	return own, open, nil
 }
@@ -216,6 +173,13 @@ func pickOwn(list []*entry, uid string) (own *entry) {
 		}
 	}
 	return own
+}
+
+func (r *reader) followed(ctx context.Context, key job.Key, j *store.Standing) (bool, error) {
+	var n int
+	err := r.pools.read.QueryRowContext(ctx, r.words.bind(sqlFollowed),
+		key.Topic, key.ID, j.UID, int64(j.CreatedAt), int64(j.CreatedAt), j.UID).Scan(&n)
+	return n > 0, err
 }
 
 // entryPage is how many messages OpenEntries returns at most.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,15 +16,16 @@ import (
 )
 
 // rowsPerRegistration is how many rows a registration writes: message, payload, flow,
-// and the end of the job that it replaces.
+// and the confirmation. One that replaces another writes as many.
 const rowsPerRegistration = 4
 
-// registerTries bounds how often the store is put right before a registration.
-const registerTries = 5
+// conflictPauses are how long a call waits for another node's registration or settlement
+// of the same key, which either the store or the ledger does not have yet.
+var conflictPauses = []time.Duration{
+	5 * time.Millisecond, 20 * time.Millisecond, 75 * time.Millisecond, 200 * time.Millisecond, 700 * time.Millisecond,
+}
 
-// Register writes jobs to the store, and answers once they are committed to the ledger. While
-// commits fail it refuses. A job with the key that the store has lost, or has in an older version,
-// is put right first: it decides about the registration.
+// Register writes jobs to the ledger, then to the store. While commits fail it refuses.
 func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
 	results := make([]store.Registered, len(regs))
 	for _, round := range rules.KeysApart(regs) {
@@ -47,168 +49,262 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 		return err
 	}
 	defer c.end()
-	for try, undecided := 0, intakes; len(undecided) > 0; try++ {
-		if try == registerTries {
-			return fmt.Errorf("%w: the ledger has a job %s that the store lacks", store.ErrUnavailable, undecided[0].reg.Key)
-		}
-		if err := s.judge(ctx, undecided); err != nil {
+	for try := 0; ; try++ {
+		if err := s.takeIn(ctx, c, intakes); err != nil {
 			return err
 		}
-		if undecided, err = s.compareFirst(ctx, undecided); err != nil {
+		var again []int
+		var refused []*intake
+		for i, in := range intakes {
+			if results[round[i]] = in.result; in.again {
+				results[round[i]].Outcome = store.Same
+			}
+			if in.refused {
+				again, refused = append(again, round[i]), append(refused, in)
+			}
+		}
+		if len(again) == 0 {
+			return nil
+		}
+		if err := s.waitForOthers(ctx, refused, try); err != nil {
 			return err
 		}
+		round, intakes = again, refused
 	}
-	if err := s.takeIn(ctx, c, intakes); err != nil {
+}
+
+// waitForOthers prepares the next try of registrations that the ledger refused. It restores
+// ended jobs that the store has lost before their time, because clients seem to repeat
+// their registrations: those must get that job, not another. Then it waits for other nodes.
+func (s *Store) waitForOthers(ctx context.Context, refused []*intake, try int) error {
+	var seqs []int64
+	for _, in := range refused {
+		next := intake{reg: in.reg, asks: in.asks}
+		if in.lost != 0 {
+			seqs = append(seqs, in.lost)
+			next.asks = 0
+		}
+		*in = next
+	}
+	err := s.messages(ctx, seqs, func(messages []stored, bad []unreadable) error {
+		s.reportUnreadable(bad)
+		return s.recallEnded(ctx, messages)
+	})
+	if err != nil {
 		return err
 	}
-	for i, in := range intakes {
-		results[round[i]] = in.result
+	if try == len(conflictPauses) {
+		return fmt.Errorf("%w: the ledger has a job %s that the store lacks", store.ErrUnavailable, refused[0].reg.Key)
 	}
-	return nil
+	return job.Sleep(ctx, s.o.Clock, conflictPauses[try])
+}
+
+// takeIn judges registrations, adopts the jobs whose registration the ledger may lack, and
+// registers the new jobs.
+func (s *Store) takeIn(ctx context.Context, c *call, intakes []*intake) error {
+	judging, judged := errgroup.WithContext(ctx)
+	judging.SetLimit(judges)
+	for _, in := range intakes {
+		judging.Go(func() error { return s.judge(judged, in) })
+	}
+	if err := judging.Wait(); err != nil {
+		return err
+	}
+	taken := make([]*intake, 0, len(intakes))
+	var adopted, same []*intake
+	for _, in := range intakes {
+		switch {
+		case in.result.Outcome == store.Created:
+			taken = append(taken, in)
+		case in.inDoubt != "":
+			adopted = append(adopted, in)
+		case in.result.Outcome == store.Same:
+			same = append(same, in)
+		}
+	}
+	lacking, err := s.unwritten(ctx, same)
+	if err != nil {
+		return err
+	}
+	if err := s.adopt(c, append(adopted, lacking...)); err != nil {
+		return err
+	}
+	return s.create(ctx, c, taken)
 }
 
 // judges is how many registrations are judged at a time: each costs a round trip.
 const judges = 16
 
-// judge decides the outcomes of registrations, as far as the store's jobs do.
-func (s *Store) judge(ctx context.Context, intakes []*intake) error {
-	judging, ctx := errgroup.WithContext(ctx)
-	judging.SetLimit(judges)
-	for _, in := range intakes {
-		judging.Go(func() error {
-			old, err := s.inner.Get(ctx, in.reg.Key)
-			switch {
-			case errors.Is(err, store.ErrNotFound):
-				in.old, in.result = nil, store.Registered{Outcome: store.Created}
-			case err != nil:
-				return err
-			default:
-				in.meet(old)
-			}
-			return nil
-		})
-	}
-	return judging.Wait()
-}
-
-// compareFirst compares the keys of new jobs with the ledger, and puts the store right. It returns
-// the registrations to be judged again. A job that has ended and that the store has lost before its
-// time comes back as well if the client seems to repeat its call: the client must get that job, not
-// another.
-func (s *Store) compareFirst(ctx context.Context, intakes []*intake) (again []*intake, err error) {
-	taken := outcomes(intakes, store.Created)
-	if len(taken) == 0 {
-		return nil, nil
-	}
-	keys := make([]job.Key, len(taken))
-	for i, in := range taken {
-		keys[i] = in.reg.Key
-	}
-	rows, err := s.messagesOf(ctx, keys, func(i int) string { return taken[i].uid() })
-	if err != nil {
-		return nil, err
-	}
-	var ahead []finding
-	var ended []int64
-	for i, in := range taken {
-		f, lost := in.look(rows[i])
-		switch {
-		case f != nil && f.entry.bad != nil:
-			return nil, s.cannotRead(f.entry.unreadable())
-		case f != nil:
-			again, ahead = append(again, in), append(ahead, *f)
-		case lost != 0:
-			again, ended, in.asks = append(again, in), append(ended, lost), 0
-		}
-	}
-	if len(ahead) > 0 {
-		if _, err := s.putAhead(ctx, ahead); err != nil {
-			return nil, err
-		}
-	}
-	return again, s.messages(ctx, ended, func(messages []stored, bad []unreadable) error {
-		s.reportUnreadable(bad)
-		return s.recallEnded(ctx, messages)
-	})
-}
-
-// outcomes are the registrations with an outcome.
-func outcomes(intakes []*intake, is store.RegisterOutcome) []*intake {
-	return slices.DeleteFunc(slices.Clone(intakes), func(in *intake) bool { return in.result.Outcome != is })
-}
-
-// takeIn registers new jobs in the store, and writes to the ledger what it lacks of jobs that are
-// acknowledged.
-func (s *Store) takeIn(ctx context.Context, c *call, intakes []*intake) error {
-	if err := s.create(ctx, outcomes(intakes, store.Created)); err != nil {
+// judge decides the outcome of a registration. While the call holds the key, no other
+// call of this process changes it.
+func (s *Store) judge(ctx context.Context, in *intake) error {
+	in.inDoubt = s.inDoubt.uid(in.reg.Key)
+	old, err := s.inner.Get(ctx, in.reg.Key)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		in.result = store.Registered{Outcome: store.Created}
+		return nil
+	case err != nil:
 		return err
 	}
-	taken := outcomes(intakes, store.Created)
-	lacking, err := s.unwritten(ctx, outcomes(intakes, store.Same))
-	if err != nil || len(taken)+len(lacking) == 0 {
-		return err
-	}
-	if len(taken) == 0 {
-		if err := s.writable(ctx); err != nil {
-			return err
-		}
-	}
-	w := write{rows: rowsPerRegistration * (len(taken) + len(lacking)), owed: true, add: func(g *group) {
-		for _, in := range taken {
-			in.created(g)
-		}
-		for _, in := range lacking { // another node may have written later changes
-			g.rewritten(&in.message).holds = true
-		}
-	}}
-	for _, in := range slices.Concat(taken, lacking) {
-		in.message = newMessage(in.result.Job, in.result.Job.UpdatedAt)
-		w.bytes += in.message.size()
-	}
-	done := c.submit(w)
-	c.free()
-	return <-done
+	in.meet(old)
+	return nil
 }
 
-// create registers new jobs in the store. While commits fail it refuses.
-func (s *Store) create(ctx context.Context, taken []*intake) error {
+// create registers new jobs.
+func (s *Store) create(ctx context.Context, c *call, taken []*intake) error {
 	if len(taken) == 0 {
 		return nil
 	}
-	if err := s.writable(ctx); err != nil {
+	if err := s.accept(c, taken); err != nil {
 		return err
+	}
+	taken = slices.DeleteFunc(taken, func(in *intake) bool { return in.refused })
+	if len(taken) == 0 {
+		return nil
 	}
 	regs := make([]store.Registration, len(taken))
 	for i, in := range taken {
 		regs[i] = in.reg
 	}
-	results, err := s.inner.Register(ctx, regs)
+	// A committed registration must reach the store, even if the caller leaves.
+	results, err := s.inner.Register(context.WithoutCancel(ctx), regs)
+	s.noteDoubt(taken, err != nil)
 	if err != nil {
 		return err
 	}
 	for i, in := range taken {
 		in.result = results[i]
+		if in.again = in.result.Outcome == store.Same && in.result.Job.UID == in.reg.UID; in.again {
+			in.result.Outcome = store.Created
+		}
 	}
-	return nil
+	return s.confirm(c, taken)
+}
+
+func (s *Store) noteDoubt(taken []*intake, is bool) {
+	for _, in := range taken {
+		s.inDoubt.set(in.reg.Key, in.reg.UID, is)
+	}
+}
+
+// accept commits the registrations whose key is free. If a registration replaces an
+// unfinished job, the store gets it first: two unfinished messages of one key would not
+// show which was acknowledged.
+func (s *Store) accept(c *call, taken []*intake) error {
+	if err := s.owing(); err != nil {
+		return err
+	}
+	now := job.InstantOf(s.o.Clock.Now())
+	fresh, bytes := make([]*intake, 0, len(taken)), int64(0)
+	for _, in := range taken {
+		if !in.replaces {
+			in.prepare(now)
+			fresh, bytes = append(fresh, in), bytes+in.message.size()
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	err := c.commit(write{rows: 3 * len(fresh), bytes: bytes, add: func(g *group) {
+		for _, in := range fresh {
+			in.accept(g)
+		}
+	}})
+	if outcomeUnknown(err) {
+		s.noteDoubt(fresh, true)
+	}
+	return err
+}
+
+// confirm writes the results of registrations. It waits for the commit if one must.
+func (s *Store) confirm(c *call, taken []*intake) error {
+	now := job.InstantOf(s.o.Clock.Now())
+	wait := false
+	w := write{rows: len(taken), owed: true, add: func(g *group) {
+		for _, in := range taken {
+			in.confirm(g, now)
+		}
+	}}
+	for _, in := range taken {
+		wait = in.answered(now) || wait
+		w.bytes += in.message.size()
+	}
+	if !wait {
+		s.committer.enqueue(c.entry(w))
+		return nil
+	}
+	return c.commit(w)
+}
+
+// adopt writes jobs that have the keys of registrations. The ledger may lack them,
+// because the answer of an earlier registration was lost.
+func (s *Store) adopt(c *call, adopted []*intake) error {
+	if len(adopted) == 0 {
+		return nil
+	}
+	now := job.InstantOf(s.o.Clock.Now())
+	w := write{rows: 2 * len(adopted), add: func(g *group) {
+		for _, in := range adopted {
+			in.adopt(g, now)
+		}
+	}}
+	for _, in := range adopted {
+		in.message = newMessage(*in.old, now)
+		w.bytes += in.message.size()
+	}
+	err := c.commit(w)
+	if err == nil {
+		s.noteDoubt(adopted, false)
+	}
+	return err
 }
 
 // unwritten returns the registrations whose job the ledger lacks. The first answer was lost, and
-// this one acknowledges the job: its node may have died before the ledger had it.
+// this one acknowledges the job: its node may have died after the store replaced another job by it.
 func (s *Store) unwritten(ctx context.Context, same []*intake) (lacking []*intake, err error) {
 	if len(same) == 0 {
 		return nil, nil
 	}
 	keys, standings := make([]job.Key, len(same)), make([]store.Standing, len(same))
 	for i, in := range same {
-		keys[i], standings[i] = in.reg.Key, store.StandingOf(&in.result.Job)
+		keys[i], standings[i] = in.reg.Key, store.StandingOf(in.old)
 	}
 	own, _, err := s.entries(ctx, keys, standings)
 	for i, in := range same {
-		if err == nil && own[i] == nil {
+		if err == nil && (own[i] == nil || own[i].confirmed == unconfirmed && !own[i].open) {
 			lacking = append(lacking, in)
 		}
 	}
 	return lacking, err
+}
+
+// inDoubt are the registrations without a known outcome, by key: they may be committed,
+// and the store may have them.
+type inDoubt struct {
+	mu   sync.Mutex
+	uids map[job.Key]string
+}
+
+// uid returns the uid of the registration of key that is in doubt; empty for none.
+func (d *inDoubt) uid(key job.Key) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.uids[key]
+}
+
+// set notes whether the registration of a key is in doubt.
+func (d *inDoubt) set(key job.Key, uid string, is bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case !is:
+		delete(d.uids, key)
+	case d.uids == nil:
+		d.uids = map[job.Key]string{key: uid}
+	default:
+		d.uids[key] = uid
+	}
 }
 
 // clockSlack is by how much the clocks of this node and of the store may differ
@@ -241,91 +337,4 @@ func (s *Store) recallEnded(ctx context.Context, messages []stored) error {
 	n, err := s.restoreSpread(context.WithoutCancel(ctx), ended)
 	s.metrics.add(store.RestoreReport{Restored: n})
 	return err
-}
-
-// intake is a registration in progress.
-type intake struct {
-	reg    store.Registration
-	result store.Registered
-	old    *job.Job // has the key; nil: the key is free
-
-	// asks: the client may repeat a job that ended at this time or later and that the
-	// store has lost. Zero: it does not.
-	asks job.Instant
-
-	before  []string // uids of registrations that the store surely had before this one
-	late    bool     // the ledger lacks the end of old
-	message message
-}
-
-// meet decides the outcome if old has the key.
-func (in *intake) meet(old job.Job) {
-	in.old, in.result = &old, store.Registered{Outcome: rules.Against(&in.reg, &old), Job: old}
-}
-
-// uid is that of old, otherwise that of the registration.
-func (in *intake) uid() string {
-	if in.old != nil {
-		return in.old.UID
-	}
-	return in.reg.UID
-}
-
-// look compares the ledger's messages of the key with what the store had. ahead is a job that the
-// store has lost or has in an older version. lost is the seq of a job that has ended and that the
-// store has lost before its time, or zero.
-func (in *intake) look(rows []*entry) (ahead *finding, lost int64) {
-	var standing store.Standing
-	if in.old != nil {
-		standing = store.StandingOf(in.old)
-	}
-	in.before, in.late = nil, in.old != nil && in.old.State.Final()
-	for _, f := range rows {
-		in.late = in.late && (f.uid != in.old.UID || f.version < in.old.Version)
-		if f.uid != in.reg.UID {
-			in.before = append(in.before, f.uid)
-		}
-		if !f.open {
-			continue
-		}
-		found := finding{against(f, &standing), in.reg.Key, f, standing}
-		if f.bad != nil || found.putsForward() {
-			return &found, 0
-		}
-	}
-	if in.asks != 0 && in.old == nil {
-		lost = lastEnded(rows, in.asks)
-	}
-	return nil, lost
-}
-
-// lastEnded is the seq of the job that the store is known to have had last, if that has
-// ended since then.
-func lastEnded(rows []*entry, since job.Instant) (seq int64) {
-	var last *entry
-	for _, f := range rows {
-		if f.confirmed != superseded && !f.open && (last == nil || f.created > last.created) {
-			last = f
-		}
-	}
-	if last == nil || last.done < since {
-		return 0
-	}
-	return last.seq
-}
-
-// created writes the new job, and the end of the one in whose place it is.
-func (in *intake) created(g *group) {
-	before := slices.Clip(in.before)
-	if in.old != nil {
-		before = append(before, in.old.UID)
-		switch {
-		case !in.old.State.Final():
-			g.replace(in.old, in.result.Job.CreatedAt)
-		case in.late: // the node that settled it has not written its end yet
-			m := newMessage(*in.old, in.old.EndedAt)
-			g.showed(&m).settled = true
-		}
-	}
-	g.taken(&in.message, before)
 }

@@ -185,6 +185,7 @@ func (s *Store) restoreSpread(ctx context.Context, jobs []store.RestoredJob) (in
 // catchUp writes the store's version of jobs to the ledger, with the attempts missing
 // there. It returns the number of jobs.
 func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, error) {
+	now := job.InstantOf(s.o.Clock.Now())
 	var caught int64
 	for len(found) > 0 {
 		var jobs []record
@@ -199,14 +200,14 @@ func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, e
 				continue
 			}
 			first := len(jobs)
-			r := newRecord(j, log)
+			r := newRecord(j, log, now)
 			if j.Spec.Count != nil {
 				if r.countKeys, err = s.inner.CountKeys(ctx, &j); err != nil {
 					continue
 				}
 			}
 			jobs = append(jobs, r)
-			jobs = append(jobs, s.callbacksOf(ctx, &j, log)...)
+			jobs = append(jobs, s.callbacksOf(ctx, &j, log, now)...)
 			for i := range jobs[first:] {
 				rows += rowsPerRepair + len(jobs[first+i].log) + len(jobs[first+i].countKeys)
 				bytes += jobs[first+i].message.size()
@@ -233,7 +234,7 @@ func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, e
 // callbacksOf are the callbacks of a job that the store has. The ledger gets them together
 // with the outcome that they report: it would not repeat that outcome if they were lost. It may
 // have missed a replay, too. log has the attempts of the job.
-func (s *Store) callbacksOf(ctx context.Context, j *job.Job, log []job.Attempt) (records []record) {
+func (s *Store) callbacksOf(ctx context.Context, j *job.Job, log []job.Attempt, now job.Instant) (records []record) {
 	keys := append(j.EarlierCallbackKeys(log), j.CallbackKeys()...)
 	if len(keys) == 0 {
 		return nil
@@ -251,7 +252,7 @@ func (s *Store) callbacksOf(ctx context.Context, j *job.Job, log []job.Attempt) 
 			continue
 		}
 		if log, err := store.Attempts(ctx, s.inner, key); err == nil {
-			records = append(records, newRecord(callback, log))
+			records = append(records, newRecord(callback, log, now))
 		}
 	}
 	return records

@@ -28,15 +28,18 @@ func (c *candidate) follows(o *candidate) bool {
 }
 
 // rivalry holds the registrations of one key. At most one of them may be restored: the
-// last one known to have been in the store, unless its job has ended.
+// last one known to have been in the store, unless its job has ended. An unconfirmed one
+// counts as the last until the store shows another.
 type rivalry struct {
 	rows    []*entry
 	changes []*change // that show the store's job, now or earlier
 	last    candidate
+	winner  *change // the change of the last registration; nil: only the ledger has it
 }
 
 // resolve decides which changes of the group are written. rows[i] are the ledger's messages
-// of the key of changes[i]. It sets the seq of each change whose message exists.
+// of the key of changes[i], and rows[len(changes)+i] those of the key of inserts[i]. It sets
+// the seq of each change whose message exists.
 func (g *group) resolve(rows map[int][]*entry) {
 	for i, c := range g.changes {
 		c.own = pickOwn(rows[i], c.uid)
@@ -45,6 +48,9 @@ func (g *group) resolve(rows map[int][]*entry) {
 	rivalries := rivalriesOf(g.changes, rows)
 	for _, c := range g.changes {
 		g.resolveChange(c)
+	}
+	for i, in := range g.inserts {
+		in.resolve(g, rows[len(g.changes)+i], rivalries[in.reg.Key])
 	}
 	for _, c := range g.changes {
 		if r := rivalries[c.key]; r != nil && r.changes[0] == c { // once, in a fixed order
@@ -92,7 +98,7 @@ func (r *rivalry) know(f *entry) {
 func (r *rivalry) decide() {
 	for _, f := range r.rows {
 		c := candidate{uid: f.uid, created: f.created}
-		if f.confirmed != superseded && (r.last.uid == "" || c.follows(&r.last)) {
+		if f.confirmed == confirmed && (r.last.uid == "" || c.follows(&r.last)) {
 			r.last = c
 		}
 	}
@@ -103,7 +109,7 @@ func (r *rivalry) decide() {
 			overtaken = true
 		}
 		if me.uid == r.last.uid || !overtaken {
-			r.last = me
+			r.last, r.winner = me, c
 		}
 	}
 	for _, c := range r.changes {
@@ -112,13 +118,26 @@ func (r *rivalry) decide() {
 	}
 }
 
-// endLosers ends the other messages of the key.
+// endLosers ends the other messages of the key. An unconfirmed one is only withdrawn: the
+// store may still accept it, and a later change then shows it.
 func (g *group) endLosers(r *rivalry) {
 	for _, f := range r.rows {
-		if f.uid != r.last.uid && f.confirmed != superseded && !r.rewrites(f) {
-			g.ends = append(g.ends, ending{f.seq, r.last.created})
+		if f.uid == r.last.uid || f.confirmed == superseded || r.rewrites(f) {
+			continue
 		}
+		to := superseded
+		if f.confirmed == unconfirmed {
+			if to = unconfirmed; !f.open || r.winner == nil || !r.winner.opens() {
+				continue
+			}
+		}
+		g.end(f.seq, r.last.created, to)
 	}
+}
+
+// ends reports whether a message belongs to an earlier registration.
+func (r *rivalry) ends(f *entry) bool {
+	return r.winner != nil && f.confirmed == confirmed && f.uid != r.last.uid
 }
 
 // rewrites reports whether a message is rewritten.
@@ -134,6 +153,18 @@ func (c *change) shows() *job.Job {
 	return c.adopt
 }
 
+// opens reports whether the change writes a message that may be restored.
+func (c *change) opens() bool {
+	if c.beaten || c.replaced != 0 || c.gaveWay != 0 || c.put == nil && c.seq != 0 {
+		return false
+	}
+	state, ended := c.shows().State, c.shows().EndedAt
+	if p := c.progress; p != nil && p.version > c.shows().Version {
+		state, ended = p.state, p.endedAt
+	}
+	return doneAt(state, ended) == nil
+}
+
 // resolveChange decides which parts of a change are written, given the ledger's version.
 func (g *group) resolveChange(c *change) {
 	own := c.own
@@ -141,19 +172,29 @@ func (g *group) resolveChange(c *change) {
 		return
 	}
 	c.seq, c.uid = own.seq, own.uid
+	if c.withdrawn != 0 && own.confirmed == unconfirmed && own.open {
+		g.end(own.seq, c.withdrawn, unconfirmed)
+	}
 	if c.put != nil && c.late() {
 		c.put, c.overtaken = nil, !c.beaten
 	}
-	if c.put == nil && c.adopt != nil && c.reopens() {
+	switch {
+	case c.put != nil || c.adopt == nil:
+	case c.reopens():
 		m := newMessage(*c.adopt, c.adopted)
 		c.put = &m
+	case own.confirmed == unconfirmed: // its node died, or got no answer to its commit
+		g.confirm(own.seq, c.adopt)
 	}
 }
 
 // reopens reports whether a job of the store is written again because it has ended in the
-// ledger: its replay is not written to the ledger yet.
+// ledger: its replay is not written to the ledger yet, or it was withdrawn.
 func (c *change) reopens() bool {
-	if c.own.confirmed == superseded {
+	switch c.own.confirmed {
+	case unconfirmed:
+		return !c.own.open || c.beaten
+	case superseded:
 		return !c.beaten
 	}
 	return !c.own.open && !c.beaten && c.own.version < c.adopt.Version
@@ -165,8 +206,65 @@ func (c *change) late() bool {
 	switch {
 	case c.own.confirmed == superseded:
 		return c.beaten
-	case c.whole && (c.own.open || c.put.job.State.Final()):
+	case c.own.confirmed == unconfirmed, c.whole && (c.own.open || c.put.job.State.Final()):
 		return c.own.version > version
 	}
 	return c.own.version >= version
+}
+
+// resolve decides whether the registration may be added. It is refused if the key has an
+// open message, unless it replaces that job and the job has not changed since.
+func (in *intake) resolve(g *group, rows []*entry, r *rivalry) {
+	in.before, in.lost = nil, 0
+	for _, f := range rows {
+		if f.uid == in.of.uid {
+			in.of.seq = f.seq // another node's claim wrote it first
+			continue
+		}
+		if f.confirmed != unconfirmed {
+			in.before = append(in.before, f.uid)
+		}
+	}
+	if in.of.seq != 0 {
+		return
+	}
+	ends := len(g.ends)
+	for _, f := range rows {
+		switch {
+		case !f.open || r != nil && (r.rewrites(f) || r.ends(f)):
+		case in.mayFollow(f.uid, f.version): // the store may still change that job
+			g.end(f.seq, in.message.at, f.confirmed)
+		default:
+			in.refused = true
+		}
+	}
+	if r != nil && r.winner != nil && r.winner.opens() {
+		j := r.winner.shows()
+		in.refused = in.refused || !in.mayFollow(j.UID, j.Version)
+		if !in.refused {
+			r.winner.gaveWay = in.message.at
+		}
+	}
+	if in.asks != 0 && in.old == nil && !in.refused {
+		in.lost = lastEnded(rows, in.asks)
+		in.refused = in.lost != 0
+	}
+	if in.refused {
+		g.ends = g.ends[:ends]
+	}
+}
+
+// lastEnded is the seq of the job that the store is known to have had last, if that has
+// ended since then.
+func lastEnded(rows []*entry, since job.Instant) (seq int64) {
+	var last *entry
+	for _, f := range rows {
+		if f.confirmed == confirmed && !f.open && (last == nil || f.created > last.created) {
+			last = f
+		}
+	}
+	if last == nil || last.done < since {
+		return 0
+	}
+	return last.seq
 }

@@ -30,9 +30,9 @@ type record struct {
 	countKeys []string // that were counted
 }
 
-// newRecord makes the record of a job.
-func newRecord(j job.Job, log []job.Attempt) record {
-	return record{message: newMessage(j, j.UpdatedAt), log: logRows(log, j.State)}
+// newRecord makes the record of a job at an instant.
+func newRecord(j job.Job, log []job.Attempt, at job.Instant) record {
+	return record{message: newMessage(j, at), log: logRows(log, j.State)}
 }
 
 func encodeSpec(s job.Spec) []byte {

@@ -172,7 +172,13 @@ func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again,
 	var behind *behindError
 	switch {
 	case errors.As(failed, &behind):
-		put, err := s.putAhead(ctx, []finding{behind.finding})
+		done, bad, err := s.putForward(context.WithoutCancel(ctx), []finding{behind.finding})
+		s.reportUnreadable(bad)
+		put = done.Repaired > 0 || len(bad) > 0
+		if put {
+			done.Conflicts = 1
+			s.metrics.add(done)
+		}
 		return true, put, err
 	case errors.Is(failed, store.ErrNotFound):
 		_, restored, err := s.RestoreJob(ctx, key)
@@ -182,19 +188,6 @@ func (s *Store) putRight(ctx context.Context, key job.Key, failed error) (again,
 		return restored, true, err
 	}
 	return false, false, nil
-}
-
-// putAhead updates the store with the ledger's version of jobs, and reports whether that did
-// anything or cannot succeed.
-func (s *Store) putAhead(ctx context.Context, found []finding) (put bool, err error) {
-	done, bad, err := s.putForward(context.WithoutCancel(ctx), found)
-	s.reportUnreadable(bad)
-	done.Conflicts = done.Repaired
-	s.metrics.add(done)
-	if err == nil && done.NoRoom > 0 {
-		err = store.ErrFull
-	}
-	return done.Restored+done.Repaired > 0 || len(bad) > 0, err
 }
 
 // current fails with a behindError if the ledger has the job further than the
@@ -253,7 +246,7 @@ func (s *Store) kept(ctx context.Context, c *call, changed *job.Job, written *ch
 			return nil
 		}
 		// A later version by another node lacks the change.
-		m := newMessage(j, j.UpdatedAt)
+		m := newMessage(j, job.InstantOf(s.o.Clock.Now()))
 		err = c.commit(write{rows: rowsPerRepair, bytes: m.size(), owed: true, add: func(g *group) {
 			written = g.rewritten(&m)
 		}})

@@ -24,10 +24,11 @@ func (g *group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
 	w := &writing{group: g, ctx: ctx, tx: tx, st: st, doubtful: g.tried}
 	first := g.nextSeq
 	for _, step := range []func() error{
-		w.lookUp, w.writeProgress,
+		w.lookUp, w.writeConfirms,
+		w.writeProgress,
 		// Ended messages free their keys before others take them.
 		w.endReplaced,
-		w.writePuts, w.writeTallies, w.writeFlows, w.delete,
+		w.writePuts, w.writeInserts, w.writeTallies, w.writeFlows, w.delete,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -61,6 +62,9 @@ func (w *writing) lookUp() error {
 			args = append(args, int64(i), c.key.Topic, c.key.ID, c.uid)
 		}
 	}
+	for i, in := range w.inserts {
+		args = append(args, int64(len(w.changes)+i), in.of.key.Topic, in.of.key.ID, in.of.uid)
+	}
 	rows, err := w.st.lookup.find(w.ctx, w.tx, args)
 	if err != nil {
 		return fmt.Errorf("look up messages: %w", err)
@@ -86,6 +90,14 @@ func (m *message) supersede(at job.Instant) {
 		m.job.State, m.job.Reason, m.job.EndedAt = job.Cancelled, reasonReplaced, at
 	}
 	m.gone, m.confirmed = at, superseded
+}
+
+// writeConfirms comes first: no other change of a job precedes its confirmation.
+func (w *writing) writeConfirms() error {
+	if err := w.st.confirm.exec(w.ctx, w.tx, w.confirms); err != nil {
+		return fmt.Errorf("confirm messages: %w", err)
+	}
+	return nil
 }
 
 // writeProgress updates messages that are not written as a whole.
@@ -114,12 +126,12 @@ func (w *writing) writeProgress() error {
 func (w *writing) endReplaced() error {
 	for _, c := range w.changes {
 		if c.replaced != 0 && c.seq != 0 && c.put == nil {
-			w.ends = append(w.ends, ending{c.seq, c.replaced})
+			w.end(c.seq, c.replaced, superseded)
 		}
 	}
 	for _, e := range w.ends {
 		at := int64(e.at)
-		if err := w.exec(sqlReplace, at, reasonReplaced, at, superseded, at, e.seq); err != nil {
+		if err := w.exec(sqlReplace, at, reasonReplaced, at, e.confirmed, at, e.seq); err != nil {
 			return fmt.Errorf("end a replaced message: %w", err)
 		}
 	}
@@ -181,15 +193,13 @@ func (c *change) anew() *message {
 		return nil
 	}
 	var m message
-	switch {
-	case c.put != nil:
+	if c.put != nil {
 		m = *c.put
-	case c.encoded != nil:
-		m = *c.encoded
-	default:
+	} else {
 		m = newMessage(*c.adopt, c.adopted)
 	}
 	m.advance(c.progress)
+	m.gone = c.gaveWay
 	if c.replaced != 0 {
 		m.supersede(c.replaced)
 	}
@@ -201,6 +211,18 @@ func (w *writing) take() int64 {
 	seq := w.nextSeq
 	w.nextSeq++
 	return seq
+}
+
+func (w *writing) writeInserts() error {
+	r := rows{added: w.st.add.room(len(w.inserts)), addedPayloads: w.st.addPayload.room(len(w.inserts))}
+	for _, in := range w.inserts {
+		if in.refused || in.of.seq != 0 {
+			continue
+		}
+		in.of.seq = w.take()
+		r.add(&in.message, in.of.seq)
+	}
+	return w.writeRows(&r)
 }
 
 func (w *writing) writeFlows() error {
@@ -222,6 +244,9 @@ func (w *writing) writeFlows() error {
 // delete deletes messages with their other rows, in the order of their keys.
 func (w *writing) delete() error {
 	var seqs []int64
+	for _, t := range w.drops {
+		seqs = append(seqs, t.seq)
+	}
 	for _, p := range w.purges {
 		old, err := w.aged(p)
 		if err != nil {

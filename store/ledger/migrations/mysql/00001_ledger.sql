@@ -47,7 +47,8 @@ CREATE TABLE IF NOT EXISTS message (
     -- dead letter.
     done_at   BIGINT,
     updated   BIGINT  NOT NULL,
-    -- 1, or 2: the store had another registration of the key later.
+    -- 0: the store may not have it, and its times are the node's. 1: its times are the
+    -- store's. 2: the store had another registration of the key later.
     confirmed BIGINT  NOT NULL,
     -- There is no index of a part of the rows; in this column the others are NULL.
     open_id   VARCHAR(128) GENERATED ALWAYS AS (CASE WHEN done_at IS NULL THEN id END) VIRTUAL,

@@ -45,7 +45,8 @@ CREATE TABLE message (
     -- dead letter.
     done_at   BIGINT,
     updated   BIGINT  NOT NULL,
-    -- 1, or 2: the store had another registration of the key later.
+    -- 0: the store may not have it, and its times are the node's. 1: its times are the
+    -- store's. 2: the store had another registration of the key later.
     confirmed BIGINT  NOT NULL
 );
 CREATE INDEX message_key ON message (topic, id);
