@@ -27,7 +27,7 @@ func TestClusterUnderLoad(t *testing.T) {
 	up := &bases{nodes: nodes}
 	over := sized(18*time.Second, time.Minute)
 	l := &load{topic: "cluster", url: r.URL(), jobs: int(over.Seconds()) * perSecond(), over: over, maxDelay: time.Second, pick: up.pick}
-	trickle := startTrickle(t, nodes[0].base(), 2*over)
+	tr := startTrickle(t, nodes[0].base(), 2*over)
 	wait := l.start(t, rnd)
 
 	var c cuts
@@ -47,10 +47,10 @@ func TestClusterUnderLoad(t *testing.T) {
 		}
 	})
 	pause(t, time.Second)
-	takeover(t, &c, "master killed", trickle, nodes, replicas[1:2], masters[1].Kill)
+	takeover(t, &c, "master killed", tr, nodes, replicas[1:2], masters[1].Kill)
 	masters[1].Start() // it knows its cluster, and learns that it was replaced
 	awaitReplica(t, masters[1])
-	takeover(t, &c, "master frozen", trickle, nodes, replicas[2:], masters[2].Pause)
+	takeover(t, &c, "master frozen", tr, nodes, replicas[2:], masters[2].Pause)
 	c.during("old master awake", false, func() {
 		masters[2].Resume()
 		awaitReplica(t, masters[2])

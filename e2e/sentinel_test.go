@@ -26,16 +26,16 @@ func TestSentinelUnderLoad(t *testing.T) {
 	up := &bases{nodes: nodes}
 	over := sized(18*time.Second, time.Minute)
 	l := &load{topic: "sentinel", url: r.URL(), jobs: int(over.Seconds()) * perSecond(), over: over, maxDelay: time.Second, pick: up.pick}
-	trickle := startTrickle(t, nodes[0].base(), 2*over)
+	tr := startTrickle(t, nodes[0].base(), 2*over)
 	wait := l.start(t, rnd)
 
 	var c cuts
 	pause(t, 2*time.Second)
-	at := 1 + takeover(t, &c, "master killed", trickle, nodes, servers[1:], master.Kill)
+	at := 1 + takeover(t, &c, "master killed", tr, nodes, servers[1:], master.Kill)
 	frozen := servers[at]
 	follow(t, master, frozen)
 	awaitAgreement(t, sentinels, frozen)
-	takeover(t, &c, "master frozen", trickle, nodes, without(servers, frozen), frozen.Pause)
+	takeover(t, &c, "master frozen", tr, nodes, without(servers, frozen), frozen.Pause)
 	c.during("old master awake", false, func() {
 		frozen.Resume()
 		awaitReplica(t, frozen)
