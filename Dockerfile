@@ -2,7 +2,8 @@
 # docs/docker.md names the versions. "--platform=linux" is the platform of the
 # builder: binaries for others are cross-compiled, not emulated.
 FROM --platform=linux golang:1.26-bookworm AS modules
-ENV CGO_ENABLED=0
+# The image has no time zones; with the tag, the binary has them for TZ, which logs follow.
+ENV CGO_ENABLED=0 GOFLAGS="-trimpath -tags=timetzdata"
 WORKDIR /src
 COPY go.mod go.sum ./
 COPY client/go.mod client/
@@ -19,14 +20,14 @@ FROM modules AS build
 ARG TARGETARCH
 ENV GOOS=linux GOARCH=${TARGETARCH}
 COPY --from=imports /imports /imports
-RUN xargs go build -trimpath </imports
+RUN xargs go build </imports
 COPY . .
 ARG VERSION
-RUN go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /out/duehook . \
-    && mkdir /out/data
+RUN go build -ldflags "-s -w -X main.version=${VERSION}" -o /out/duehook . \
+    && mkdir /out/data /out/tmp
 
-# Static: no shell, no package manager; CA certificates and a user that is not root.
-FROM gcr.io/distroless/static-debian12:nonroot
+# The binary is static and needs CA certificates only: no shell, no package manager.
+FROM scratch
 ARG VERSION
 ARG REVISION
 LABEL org.opencontainers.image.title="duehook" \
@@ -36,9 +37,12 @@ LABEL org.opencontainers.image.title="duehook" \
     org.opencontainers.image.licenses="MIT" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}"
+COPY --from=modules /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/duehook /usr/local/bin/duehook
 # A new volume mounted here takes over the owner, so that duehook can write.
 COPY --from=build --chown=65532:65532 /out/data /data
+COPY --from=build --chown=65532:65532 /out/tmp /tmp
+USER 65532:65532
 # "docker stop" kills after 10 seconds: a grace of 8 leaves time to close the store.
 ENV DUEHOOK_ADDR=:7788 DUEHOOK_DATA_DIR=/data DUEHOOK_GRACE=8s
 VOLUME /data
