@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Destination is the URL of a callback, or PullQueue. Check defines the valid URLs.
+// Destination is the URL of a delivery, or PullQueue. Check defines the valid URLs.
 type Destination string
 
 // Endpoint is the scheme://host:port of the destination: the unit of circuits and

@@ -100,7 +100,7 @@ func labelMap(list []Label) map[string]string {
 	return m
 }
 
-// Body is the body of a callback in the form in which the client gave it. The content of
+// Body is the body of a job in the form in which the client gave it. The content of
 // the form BodyJSON is one JSON value in UTF-8; the front checks it.
 type Body struct {
 	Form    BodyForm
@@ -109,7 +109,7 @@ type Body struct {
 
 // Limits are the settings that limit drafts.
 type Limits struct {
-	MaxBody    int           // bytes of the callback's body
+	MaxBody    int           // bytes of the job's body
 	MaxTimeout time.Duration // of one attempt
 	MaxRounds  int           // how often a receiver may arm a job again; negative: never
 }

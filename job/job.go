@@ -24,7 +24,7 @@ func ParseKey(s string) (Key, error) {
 	return Key{Topic: topic, ID: id}, nil
 }
 
-// Header is one request header of a callback.
+// Header is one request header of a delivery.
 type Header struct {
 	Name  string
 	Value string
@@ -125,7 +125,7 @@ func (s *Spec) HTTPMethod() string {
 	return cmp.Or(s.Method, Methods[0])
 }
 
-// Job is a registered callback with its state and its last attempt. The log of its
+// Job is a registered delivery with its state and its last attempt. The log of its
 // other attempts is stored separately.
 type Job struct {
 	Key

@@ -16,7 +16,7 @@ import (
 // Config is every setting, checked.
 type Config struct {
 	Addr    string        // where the API listens, host:port
-	MaxBody int           // bytes of a callback's body
+	MaxBody int           // bytes of a job's body
 	Grace   time.Duration // for requests in flight to finish at shutdown
 	// DrainDelay is how long the API accepts requests after readiness ended.
 	DrainDelay time.Duration
