@@ -37,9 +37,6 @@ func scale(ctx context.Context, r *runner) (res *result, err error) {
 	}()
 	for _, name := range r.among(contender.Duehook, contender.Embedded) {
 		for _, waiting := range r.Size.Waiting {
-			if name == contender.Embedded && waiting > r.Size.MaxEmbedded {
-				continue
-			}
 			s := &scaled{name: name, waiting: waiting}
 			if s.Contender, err = r.contend(ctx, name, r.setup); err != nil {
 				return nil, err
