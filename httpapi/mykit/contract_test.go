@@ -312,7 +312,7 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 	}
 }
 
-// What an import adds to a push.
+// TestPushOnce: with ?on_conflict=once, an import can be repeated and tried as a dry run.
 func TestPushOnce(t *testing.T) {
 	s := newServer(t)
 	push := func(query, result, answer string) {

@@ -231,7 +231,7 @@ func TestRetry(t *testing.T) {
 	s.want(404, "POST", "/v2/dlq/retry/"+id, "", "")
 }
 
-// What cancels in the background is refused, since there is nothing to ask for its progress.
+// The server refuses to cancel in the background: no call reports its progress.
 func TestAsyncIsRefused(t *testing.T) {
 	s := newServer(t)
 	s.want(200, "POST", "/v2/publish/R/paid", "Upstash-Delay: 1h", "")

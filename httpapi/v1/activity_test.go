@@ -11,7 +11,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// attemptOf tells of an attempt at a job of a topic that began now.
+// attemptOf records an attempt that began now, at a job of the topic.
 func (a *api) attemptOf(topic, endpoint string, kind job.OutcomeKind) {
 	now := job.InstantOf(a.clock.Now())
 	o := job.Outcome{Kind: kind, After: time.Minute, Attempt: &job.Attempt{StartedAt: now}}

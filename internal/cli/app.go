@@ -195,8 +195,8 @@ func (t *teeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// ExitCode prints an error and returns the exit code for it. JSON is the problem document of the
-// server, or one with the code of what went wrong on this side.
+// ExitCode prints an error and returns its exit code. With jsonOutput it prints the problem document
+// of the server, or one of its own for an error on this side.
 func ExitCode(err error, jsonOutput bool, w io.Writer) int {
 	if err == nil {
 		return ExitOK

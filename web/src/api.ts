@@ -127,7 +127,7 @@ export interface Stored {
 export type BulkAction = Schemas['Action'];
 export const bulkActions = ['replay', 'run', 'reschedule', 'cancel', 'discard'] as const satisfies readonly BulkAction[];
 
-/** A filter as typed, or as an operation has it. */
+/** The filter of the search box or of an operation. */
 export interface BulkFilter extends Partial<Omit<Schemas['AppliedFilter'], 'state' | 'priority'>> {
   state?: string[];
   priority?: number | string;

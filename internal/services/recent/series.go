@@ -28,7 +28,7 @@ var Windows = [...]Window{{"1h", time.Minute, 60}, {"24h", 15 * time.Minute, 96}
 
 func (w *Window) slot(at job.Instant) int64 { return int64(at) / w.Step.Milliseconds() }
 
-// What a series counts in each step.
+// The counts of each step of a series.
 const (
 	countDelivered = iota // attempts that delivered
 	countFailed           // attempts that failed
