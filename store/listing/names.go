@@ -218,7 +218,8 @@ func behind(name string) string {
 }
 
 // Endpoints returns a page, by name, of the endpoints with unfinished jobs, an open or
-// half-open circuit, or a ramp. Its work is bounded by the page and by the number of circuits.
+// half-open circuit, or a ramp. Jobs that consumers fetch have none. Its work is bounded by the page
+// and by the number of circuits.
 func Endpoints(ctx context.Context, src store.Reader, q store.EndpointQuery) (store.EndpointPage, error) {
 	var page store.EndpointPage
 	circuits, now, err := circuitsOf(ctx, src)
@@ -252,7 +253,7 @@ func endpointNames(ctx context.Context, src store.Reader, q *store.EndpointQuery
 		also: slices.AppendSeq(slices.Clone(q.Also), maps.Keys(circuits)), from: behind(from), limit: q.Limit, chunk: q.Limit + 1,
 		matches: func(name string) bool {
 			g := circuits[name]
-			return len(q.States) == 0 || slices.Contains(q.States, g.State())
+			return name != string(job.PullQueue) && (len(q.States) == 0 || slices.Contains(q.States, g.State()))
 		},
 	}
 	if !wantsClosed(q) {

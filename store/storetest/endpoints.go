@@ -50,6 +50,7 @@ func endpointsCounted(f *fixture) {
 		f.register(store.Created, many("t", n+1, url, func(r *store.Registration) { r.Key.ID += endpointNamed(n)[7:10] })...)
 		f.register(store.Created, many("u", 2, url, delay(long), func(r *store.Registration) { r.Key.ID += endpointNamed(n)[7:10] })...)
 	}
+	f.add(reg("t", "fetched", pulled))
 	all := make([]endpointLine, 5)
 	for n := range all {
 		all[n] = endpointLine{Endpoint: endpointNamed(n), Waiting: int64(n + 3)}

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
-import { openPage, within } from './lib/browser.js';
+import { fits, narrow, openPage, wide, within } from './lib/browser.js';
 import { startNode } from './lib/node.js';
 import { startReceiver } from './lib/receiver.js';
 import { startSuite } from './lib/suite.js';
@@ -417,6 +417,14 @@ test('a topic is paused, drained and resumed', async () => {
     await page.locator('.toolbar .state').filter({ hasText: says }).waitFor();
     assert.equal(await status(), want);
   }
+  const until = new Date(Date.now() + 26 * 3_600_000).toISOString();
+  await node.call('POST', '/v1/topics/steered/pause', { until, note: 'the warehouse moves, and nobody is there to answer until Monday' });
+  await page.locator('.toolbar').getByText('until Monday').waitFor();
+  for (const viewport of [narrow, { width: 1366, height: 860 }]) {
+    await page.setViewportSize(viewport);
+    await fits(page, 'a topic that is paused with a note');
+  }
+  await page.setViewportSize(wide);
 });
 
 test('a topic is set up, changed and reset', async () => {

@@ -39,15 +39,17 @@ function Standing({ topic: { name, state, paused, draining } }: { topic: Topic }
   };
   return (
     <div class="toolbar">
-      <p class={`state topic-${state}`}>
-        <i class="dot" aria-hidden="true" />
-        {t(`topic.${state}`)}
+      <p>
+        <span class={`state topic-${state}`}>
+          <i class="dot" aria-hidden="true" />
+          {t(`topic.${state}`)}
+        </span>
         {pause && (
-          <>
+          <span class="muted">
             {' · '}
             <When at={pause.since} />
             <PauseFacts pause={pause} />
-          </>
+          </span>
         )}
       </p>
       {mayChange.value && (
