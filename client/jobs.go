@@ -35,7 +35,7 @@ type JobFilter struct {
 // JobQuery is a list of jobs.
 type JobQuery struct {
 	JobFilter
-	Order string `query:"order"` // due, -due, created or -created; needs a topic and one state
+	Order string `query:"order"` // due, -due, created or -created; needs one state
 	Paging
 }
 

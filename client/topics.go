@@ -67,11 +67,12 @@ type Thresholds struct {
 
 // TopicQuery is a list of topics.
 type TopicQuery struct {
-	Q string `query:"q"` // a part of the name
+	Q     string `query:"q"`     // a part of the name
+	Order string `query:"order"` // "-unfinished": at most 100 topics, those with the most unfinished jobs first; else by name
 	Paging
 }
 
-// Topics lists topics by name.
+// Topics lists topics, by name unless the query has an order.
 func (c *Client) Topics(ctx context.Context, q TopicQuery) iter.Seq2[Topic, error] {
 	return all[Topic](ctx, c, q, "v1", "topics")
 }

@@ -180,14 +180,14 @@ var refusedParameters = []struct {
 }{
 	{store.ErrBadCursor, FieldError{"?cursor", "was not issued by this listing; start without it, and keep the other parameters the same on every page"}},
 	{store.ErrBadOrder, BadOrder},
-	{store.ErrTooManyToSort, FieldError{"?order", fmt.Sprintf("needs a smaller listing: at most %d jobs (the unfinished jobs of the topic, "+
-		"its dead letters, or its other ended jobs) with %d MiB, bodies included, and %d endpoints can be sorted. Narrow it with ?endpoint= or "+
-		"?priority=, or leave out the order. due and -due of waiting or retrying jobs have only the limit of endpoints",
+	{store.ErrTooManyToSort, FieldError{"?order", fmt.Sprintf("needs a smaller listing: at most %d jobs (all that are unfinished, all "+
+		"dead letters, or all others that ended) with %d MiB, bodies included, in %d lanes can be sorted. Narrow it with ?topic=, ?endpoint= or "+
+		"?priority=, or leave out the order. due and -due of waiting or retrying jobs have only the limit of lanes",
 		listing.MaxSorted, listing.MaxSortedBytes>>20, listing.MaxSortedGroups)}},
 }
 
 // BadOrder is the error for an order that the store does not have.
-var BadOrder = FieldError{"?order", "must be one of due, -due, created and -created, with ?topic= and one ?state="}
+var BadOrder = FieldError{"?order", "must be one of due, -due, created and -created, with one ?state="}
 
 // AsError is the one map from errors to codes. An error that it does not know is
 // internal; the client does not learn its cause.

@@ -64,12 +64,12 @@ func (q *Query) Within(t Times) bool {
 		t.Created >= q.CreatedFrom && (q.CreatedTo == 0 || t.Created < q.CreatedTo)
 }
 
-// Order is an order of the jobs of one topic and one state.
+// Order is an order of the jobs of one state.
 type Order string
 
 // The orders. "due" sorts by the time of Query.DueFrom; waiting jobs are due when they
 // next need attention, which may be the end of their TTL. Jobs of the same time are sorted
-// by id. An order with a "-" is reversed.
+// by topic/id. An order with a "-" is reversed.
 const (
 	OrderDue         Order = "due"
 	OrderDueBack     Order = "-due"
@@ -83,7 +83,7 @@ var Orders = []Order{OrderDue, OrderDueBack, OrderCreated, OrderCreatedBack}
 // Errors of a listing in an order.
 var (
 	// ErrBadOrder: the order is unknown, or the query does not allow it.
-	ErrBadOrder = errors.New("an order is one of due, -due, created and -created, for jobs of one topic and one state")
+	ErrBadOrder = errors.New("an order is one of due, -due, created and -created, for jobs of one state")
 	// ErrTooManyToSort: no index has the order, and sorting would take too much work.
 	ErrTooManyToSort = errors.New("too many jobs to sort for a page")
 )

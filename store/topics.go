@@ -28,8 +28,8 @@ type TopicQuery struct {
 	Only  job.TopicSet // restricts the query to topics; empty: all
 	// Busiest sorts topics by their unfinished jobs, the most first; otherwise they are
 	// sorted by name. It selects topics with unfinished jobs only, in one page of at most
-	// 100. In a store of more than 100 topics it may miss topics with few waiting jobs,
-	// and swap topics of which one has less than twice as many as the other.
+	// 100, without a cursor. With more than 100 matching topics it may miss topics with few
+	// waiting jobs, and swap topics of which one has less than twice as many as the other.
 	Busiest bool
 	// Also are topics to list even if they hold no job.
 	Also   []string

@@ -343,7 +343,7 @@ func badTargets(one string) []badCall {
 		"due_from=": "?due_from", "due_from=now": "?due_from", "due_from=2026-01-01": "?due_from", "due_to=176725800": "?due_to", "due_to=17672580000": "?due_to", "due_to=0x6955a000": "?due_to", "due_to=Infinity": "?due_to", "due_to=2026-01-01T09:00:00": "?due_to",
 		"created_from=": "?created_from", "created_from=now": "?created_from", "created_to=1767258000.5": "?created_to",
 		"topic=t&id=": "?id", "topic=t&id=a%20b": "?id", "topic=t&id=a&id=b": "?id",
-		"order=": "?order", "order=due": "?order", "topic=t&order=due": "?order", "state=dead&order=due": "?order",
+		"order=": "?order", "order=due": "?order", "topic=t&order=due": "?order",
 		"topic=t&state=dead&order=ended": "?order", "topic=t&state=dead&state=waiting&order=created": "?order",
 		"uid=": "?uid", "uid=a": "?uid", "uid=01KDWCJ2M0000000000000000U": "?uid", "uid=81KDWCJ2M00000000000000000": "?uid",
 		"limit=": "?limit", "limit=0": "?limit", "limit=-1": "?limit", "limit=1001": "?limit", "limit=ten": "?limit",

@@ -20,6 +20,7 @@ import (
 type params struct {
 	store.Query
 	part     string // of a topic's name
+	busiest  bool   // topics with the most unfinished jobs first
 	dryRun   bool
 	circuits []store.CircuitState
 	types    []events.Type
@@ -106,6 +107,11 @@ var (
 	operationQuery = []parameter{limitParam, afterParam}
 	topicQuery     = []parameter{
 		single("q", func(q *params, e *wire.Errors, at, v string) { q.part = asName(e, at, v) }),
+		single("order", func(q *params, e *wire.Errors, at, v string) {
+			if q.busiest = v == "-unfinished"; !q.busiest {
+				e.Add(at, "must be -unfinished, or absent for the order of names")
+			}
+		}),
 		limitParam, cursorParam,
 	}
 	endpointQuery = []parameter{

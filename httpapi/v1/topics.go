@@ -64,7 +64,9 @@ func setFigure[T int | float64](into *T, f wire.Field, value *T) {
 
 // listTopics answers GET /v1/topics: a page of topics with jobs or settings.
 func (s *API) listTopics(r *request) (jsonout.View, error) {
-	page, err := s.Scheduler.Topics(r.Context(), store.TopicQuery{Part: r.query.part, Only: r.Topics(), Limit: r.query.Limit, Cursor: r.query.Cursor})
+	page, err := s.Scheduler.Topics(r.Context(), store.TopicQuery{
+		Part: r.query.part, Only: r.Topics(), Busiest: r.query.busiest, Limit: r.query.Limit, Cursor: r.query.Cursor,
+	})
 	return pageOf(page.Topics, writeTopic, page.Next), err
 }
 

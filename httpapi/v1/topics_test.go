@@ -2,6 +2,7 @@ package v1
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -170,4 +171,31 @@ func TestTopicURL(t *testing.T) {
 		}
 	}
 	a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs", `{"topic":"u","id":"a"}`)
+}
+
+func TestBusiestTopicsComeFirst(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/topics/idle", `{"rate":50}`)
+	for i, topic := range []string{"a", "c", "c", "c", "b", "b"} {
+		a.want(201, "POST", "/v1/jobs", fmt.Sprintf(`{"url":"https://shop.example/hook","topic":%q,"id":"%d","delay":60}`, topic, i))
+	}
+	names := func(query string) (names []string) {
+		page := a.want(200, "GET", "/v1/topics?order=-unfinished"+query, "")
+		if page["next_cursor"] != nil {
+			t.Errorf("%q has another page", query)
+		}
+		for _, v := range page["data"].([]any) {
+			names = append(names, v.(map[string]any)["name"].(string))
+		}
+		return names
+	}
+	if diff := cmp.Diff([]string{"c", "b", "a"}, names("")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"b"}, names("&q=B")); diff != "" {
+		t.Error(diff)
+	}
+	for _, query := range []string{"order=unfinished", "order=", "order=-unfinished&cursor=dCBj"} {
+		a.wantProblem(httpapi.CodeInvalidRequest, "GET", "/v1/topics?"+query, "")
+	}
 }

@@ -101,7 +101,7 @@ func (a *app) list() *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&q.Order, "order", "", "due, -due, created or -created; needs a topic and one state")
+	cmd.Flags().StringVar(&q.Order, "order", "", "due, -due, created or -created; needs one state")
 	cmd.Flags().IntVar(&limit, "limit", limit, "the most jobs to list")
 	return cmd
 }

@@ -100,7 +100,7 @@ func (c *eventCounts) take() map[string]int {
 // topTopic is a line of the first page.
 type topTopic struct {
 	client.Topic
-	due  int           // up to topDue
+	due  int           // up to topDue; negative: unknown
 	late time.Duration // of the job that is longest due, among those that were counted
 	rate float64       // attempts per second; negative: unknown
 }
@@ -159,7 +159,7 @@ func (m *topModel) tick() tea.Cmd {
 
 // read reads what the page shows.
 func (m *topModel) read() tea.Cmd {
-	topic, id, state := m.topic, m.id, topTabs[m.tab]
+	topic, id, state, row, lines := m.topic, m.id, topTabs[m.tab], m.row, m.lines()
 	now := m.a.Clock.Now()
 	since := now.Sub(m.readAt)
 	if topic == "" {
@@ -178,7 +178,7 @@ func (m *topModel) read() tea.Cmd {
 			page, err := m.a.client.JobPage(ctx, q)
 			return topJobs{topic, state, page.Data}, err
 		}
-		topics, err := m.readTopics(ctx, since)
+		topics, err := m.readTopics(ctx, since, row, lines)
 		return topTopics(topics), err
 	})
 }
@@ -196,22 +196,18 @@ func (m *topModel) call(do func(context.Context) (tea.Msg, error)) tea.Cmd {
 	}
 }
 
-// readTopics reads the busiest topics, with the due jobs of those that fit on the page.
-func (m *topModel) readTopics(ctx context.Context, since time.Duration) ([]topTopic, error) {
-	var topics []topTopic
-	for t, err := range m.a.client.Topics(ctx, client.TopicQuery{Paging: client.Paging{Limit: topPage}}) {
-		if err != nil {
-			return nil, err
-		}
-		if topics = append(topics, topTopic{Topic: t, rate: -1}); len(topics) == topPage {
-			break
-		}
+// readTopics reads the topics, the busiest first, with the due jobs of those on the lines around a
+// row.
+func (m *topModel) readTopics(ctx context.Context, since time.Duration, row, lines int) ([]topTopic, error) {
+	topics, err := m.everyTopic(ctx)
+	if err != nil {
+		return nil, err
 	}
 	slices.SortFunc(topics, func(a, b topTopic) int {
 		return cmp.Or(cmp.Compare(b.waiting()+b.inFlight(), a.waiting()+a.inFlight()), cmp.Compare(a.Name, b.Name))
 	})
-	topics = topics[:min(len(topics), m.lines())]
 	rates := m.counts.take()
+	first := firstLine(row, lines, len(topics))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(topCalls)
 	for i := range topics {
@@ -219,12 +215,35 @@ func (m *topModel) readTopics(ctx context.Context, since time.Duration) ([]topTo
 		if rates != nil && since > 0 && since < time.Minute {
 			t.rate = float64(rates[t.Name]) / since.Seconds()
 		}
-		if t.waiting() == 0 {
-			continue
+		switch {
+		case t.waiting() == 0:
+			t.due = 0
+		case i >= first && i < first+lines:
+			group.Go(func() error { return m.countDue(ctx, t) })
 		}
-		group.Go(func() error { return m.countDue(ctx, t) })
 	}
 	return topics, group.Wait()
+}
+
+// everyTopic reads the busiest topics and, up to topPage, those of the first names.
+func (m *topModel) everyTopic(ctx context.Context) ([]topTopic, error) {
+	var topics []topTopic
+	known := map[string]bool{}
+	for _, q := range []client.TopicQuery{{Order: mostUnfinished}, {Paging: client.Paging{Limit: topPage}}} {
+		for t, err := range m.a.client.Topics(ctx, q) {
+			if err != nil {
+				return nil, err
+			}
+			if !known[t.Name] {
+				known[t.Name] = true
+				topics = append(topics, topTopic{Topic: t, due: -1, rate: -1})
+			}
+			if len(topics) == topPage {
+				break
+			}
+		}
+	}
+	return topics, nil
 }
 
 // countDue counts the jobs of a topic that are due and wait.
@@ -450,13 +469,20 @@ func (m *topModel) title() string {
 	for i := range m.topics {
 		waiting, flying, dead = waiting+m.topics[i].waiting(), flying+m.topics[i].inFlight(), dead+m.topics[i].States[client.StateDead]
 	}
-	return fmt.Sprintf("duehook  %d topics  %d waiting  %d in flight  %d dead", len(m.topics), waiting, flying, dead)
+	more := ""
+	if len(m.topics) == topPage {
+		more = "+"
+	}
+	return fmt.Sprintf("duehook  %d%s topics  %d waiting  %d in flight  %d dead", len(m.topics), more, waiting, flying, dead)
 }
+
+// firstLine is the first of n rows that are drawn on some lines, so that a row is among them.
+func firstLine(row, lines, n int) int { return max(min(row-lines+1, n-lines), 0) }
 
 // list draws the lines around the selected one.
 func (m *topModel) list(n int, header string, row func(i int) string) []string {
 	lines := []string{header}
-	first := max(min(m.row-m.lines()+1, n-m.lines()), 0)
+	first := firstLine(m.row, m.lines(), n)
 	for i := first; i < min(first+m.lines(), n); i++ {
 		mark := "  "
 		if i == m.row {
@@ -475,7 +501,10 @@ const topicHeader = "TOPIC                    STATE     WAITING   DUE   LATE  FL
 func (m *topModel) topicRow(i int) string {
 	t := &m.topics[i]
 	due, late, rate := strconv.Itoa(t.due), "-", "-"
-	if t.due == topDue {
+	switch t.due {
+	case -1:
+		due = "-"
+	case topDue:
 		due += "+"
 	}
 	if t.late >= time.Second {

@@ -14,11 +14,14 @@ import (
 )
 
 func (a *app) topics() *cobra.Command {
-	q, limit := client.TopicQuery{}, 100
+	q, limit, busiest := client.TopicQuery{}, 100, false
 	cmd := &cobra.Command{
 		Use: "topics [PART]", Short: "List topics with their jobs by state", Args: cobra.MaximumNArgs(1),
 		RunE: a.connected(func(ctx context.Context, args []string) error {
 			q.Q = strings.Join(args, "")
+			if busiest {
+				q.Order = mostUnfinished
+			}
 			return table(a, a.client.Topics(ctx, q), limit, "TOPIC STATE WAITING READY RUNNING RETRYING DEAD", func(t client.Topic) []string {
 				row := []string{t.Name, t.State}
 				for _, s := range []client.State{client.StateWaiting, client.StateReady, client.StateRunning, client.StateRetrying, client.StateDead} {
@@ -29,8 +32,12 @@ func (a *app) topics() *cobra.Command {
 		}),
 	}
 	cmd.Flags().IntVar(&limit, "limit", limit, "the most topics to list")
+	cmd.Flags().BoolVar(&busiest, "busiest", false, "list up to 100 topics with unfinished jobs, the most jobs first")
 	return cmd
 }
+
+// mostUnfinished is the order of topics by their unfinished jobs.
+const mostUnfinished = "-unfinished"
 
 // parent is a command that only has others.
 func parent(use, short string, commands ...*cobra.Command) *cobra.Command {

@@ -368,7 +368,7 @@ func decodeCursor(q filter) (place, error) {
 	if c.Filter != filter {
 		return place{}, fmt.Errorf("%w: it belongs to another filter", store.ErrBadCursor)
 	}
-	if c.Index.Name == "" || !slices.Contains(q.kinds(), c.Index.Kind) {
+	if c.Index.Name == "" && q.Order == "" || !slices.Contains(q.kinds(), c.Index.Kind) {
 		return place{}, fmt.Errorf("%w: it has no valid position", store.ErrBadCursor)
 	}
 	return c.place, nil

@@ -27,7 +27,7 @@ func CutGroupIndex(name string) (groupID string, ok bool) { return strings.CutPr
 // topics.
 func Topics(ctx context.Context, src store.Reader, q store.TopicQuery) (store.TopicPage, error) {
 	if q.Busiest {
-		return busiest(ctx, src, q.Limit)
+		return busiest(ctx, src, q)
 	}
 	names, next, err := topicNames(ctx, src, &q)
 	if err != nil {
@@ -52,20 +52,30 @@ func topicNames(ctx context.Context, src store.Reader, q *store.TopicQuery) ([]s
 	if q.Topic != "" {
 		return []string{q.Topic}, "", nil
 	}
-	part := strings.ToLower(q.Part)
 	walk := nameWalk{next: merged(src, store.NameQuery{Kind: store.TopicNames}), also: q.Also, from: behind(from), limit: q.Limit, chunk: q.Limit + 1}
-	if part != "" || len(q.Only) > 0 {
+	if q.Part != "" || len(q.Only) > 0 {
 		walk.chunk = nameChunk
-		walk.matches = func(name string) bool { return q.Only.Has(name) && strings.Contains(strings.ToLower(name), part) }
+		walk.matches = topicMatch(q)
 	}
 	names, last, err := walk.page(ctx)
 	return names, encodeName(topicCursor, last), err
 }
 
+// topicMatch reports whether q may select a topic.
+func topicMatch(q *store.TopicQuery) func(name string) bool {
+	part := strings.ToLower(q.Part)
+	return func(name string) bool { return q.Only.Has(name) && strings.Contains(strings.ToLower(name), part) }
+}
+
 // busiest returns the topics with the most unfinished jobs. Most jobs of a topic wait, evenly
 // spread over the shards, so one of the busiest topics is among the busiest of some shard.
-func busiest(ctx context.Context, src store.Reader, n int) (store.TopicPage, error) {
-	names, err := merged(src, store.NameQuery{Kind: store.TopicNames})(ctx, "", busyCandidates)
+func busiest(ctx context.Context, src store.Reader, q store.TopicQuery) (store.TopicPage, error) {
+	if q.Cursor != "" {
+		return store.TopicPage{}, errOtherListing
+	}
+	first := q
+	first.Limit, first.Also = busyCandidates, nil
+	names, _, err := topicNames(ctx, src, &first)
 	if err != nil {
 		return store.TopicPage{}, err
 	}
@@ -73,7 +83,8 @@ func busiest(ctx context.Context, src store.Reader, n int) (store.TopicPage, err
 	if err != nil {
 		return store.TopicPage{}, err
 	}
-	names = append(names, busy...)
+	matches := topicMatch(&q)
+	names = append(names, slices.DeleteFunc(busy, func(name string) bool { return !matches(name) })...)
 	slices.Sort(names)
 	names = slices.Compact(names)
 	counts, err := topicCounts(ctx, src, names)
@@ -87,7 +98,7 @@ func busiest(ctx context.Context, src store.Reader, n int) (store.TopicPage, err
 		}
 	}
 	slices.SortStableFunc(page.Topics, func(a, b store.TopicStats) int { return cmp.Compare(b.Unfinished(), a.Unfinished()) })
-	page.Topics = page.Topics[:min(n, len(page.Topics))]
+	page.Topics = page.Topics[:min(q.Limit, busyCandidates, len(page.Topics))]
 	return page, nil
 }
 

@@ -15,12 +15,12 @@ import (
 const (
 	MaxSorted       = 10_000    // jobs
 	MaxSortedBytes  = 256 << 20 // of their records, bodies included
-	MaxSortedGroups = 500       // lanes or groups of dead letters
+	MaxSortedGroups = 2_000     // lanes, groups of dead letters, or topics with other ended jobs, of each shard
 )
 
 // checkOrder refuses an order of what cannot be listed in it.
 func (q *filter) checkOrder() error {
-	if q.Order != "" && (!slices.Contains(store.Orders, q.Order) || q.Topic == "" || len(q.States) != 1) {
+	if q.Order != "" && (!slices.Contains(store.Orders, q.Order) || len(q.States) != 1) {
 		return store.ErrBadOrder
 	}
 	return nil
@@ -43,11 +43,37 @@ func (q *filter) before(a, b store.Position) bool {
 	return a.Compare(b) < 0
 }
 
-// candidate is an entry that may be one of a page, with its position in the order.
+// candidate is an entry that may be one of a page, with its position in the order: the ID is the
+// whole key, since jobs of several topics may share an id and a time.
 type candidate struct {
 	seg   store.Index
 	entry store.Entry
 	at    store.Position
+}
+
+// inOrder is the position in the order of a job with a score.
+func inOrder(seg store.Index, score float64, id string) store.Position {
+	return store.Position{Score: score, ID: job.Key{Topic: job.TopicOfLane(seg.Name), ID: id}.String()}
+}
+
+// behindNames comes after every name.
+const behindNames = "\xff"
+
+// inSegment is where the jobs of a segment that are not before a position in the order begin.
+func inSegment(seg store.Index, at *store.Position) *store.Position {
+	if at == nil {
+		return nil
+	}
+	topic := inOrder(seg, 0, "").ID
+	id, same := strings.CutPrefix(at.ID, topic)
+	switch {
+	case same:
+	case topic < at.ID:
+		id = behindNames
+	default:
+		id = ""
+	}
+	return &store.Position{Score: at.Score, ID: id}
 }
 
 // candidates returns them in their order, at most n at a time, and none at the end.
@@ -197,7 +223,7 @@ func (w *walk) sorted(ctx context.Context, segments []store.Index, after *store.
 				return nil, err
 			}
 			for i, t := range found.Times {
-				if at, wanted := w.position(t, entries[i].ID); wanted && (after == nil || w.q.before(*after, at)) {
+				if at, wanted := w.position(seg, t, entries[i].ID); wanted && (after == nil || w.q.before(*after, at)) {
 					list = append(list, candidate{seg, entries[i], at})
 				}
 			}
@@ -217,8 +243,8 @@ func (w *walk) sorted(ctx context.Context, segments []store.Index, after *store.
 }
 
 // position is the position of a job with some times in the order, if they match the filter.
-func (w *walk) position(t store.Times, id string) (store.Position, bool) {
-	at := store.Position{Score: float64(t.Due), ID: id}
+func (w *walk) position(seg store.Index, t store.Times, id string) (store.Position, bool) {
+	at := inOrder(seg, float64(t.Due), id)
 	if w.q.Order == store.OrderCreated || w.q.Order == store.OrderCreatedBack {
 		at.Score = float64(t.Created)
 	}
@@ -264,7 +290,8 @@ type merge struct {
 type run struct {
 	seg     store.Index
 	after   *store.Position // of the last entry fetched
-	entries []store.Entry   // fetched and not taken
+	reached *store.Position // the same in the order
+	entries []candidate     // fetched and not taken
 	chunk   int
 	fetched bool // at least once
 	done    bool // to the end
@@ -277,7 +304,7 @@ func newMerge(w *walk, segments []store.Index, after *store.Position) *merge {
 	m := &merge{w: w}
 	for _, seg := range segments {
 		chunk := min(max(leastChunk, 2*w.missing()/len(segments)), maxChunk)
-		m.runs = append(m.runs, &run{seg: seg, after: after, chunk: chunk})
+		m.runs = append(m.runs, &run{seg: seg, after: inSegment(seg, after), chunk: chunk})
 	}
 	return m
 }
@@ -292,7 +319,7 @@ func (m *merge) take(ctx context.Context, n int) ([]candidate, error) {
 		if r == nil {
 			break
 		}
-		batch = append(batch, candidate{r.seg, r.entries[0], r.entries[0].Position})
+		batch = append(batch, r.entries[0])
 		r.entries = r.entries[1:]
 	}
 	return batch, nil
@@ -306,10 +333,10 @@ func (m *merge) first(ctx context.Context, found int) (*run, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case behind == nil, first != nil && m.w.q.before(first.entries[0].Position, *behind.after):
+		case behind == nil, first != nil && m.w.q.before(first.entries[0].at, *behind.reached):
 			return first, nil
 		case m.w.spent(found):
-			m.w.last.After = behind.after
+			m.w.last.After = behind.reached
 			return nil, nil
 		}
 		if err := m.fetch(ctx, behind); err != nil {
@@ -331,10 +358,10 @@ func (m *merge) look(ctx context.Context) (first, behind *run, err error) {
 		}
 		switch {
 		case len(r.entries) > 0:
-			if first == nil || q.before(r.entries[0].Position, first.entries[0].Position) {
+			if first == nil || q.before(r.entries[0].at, first.entries[0].at) {
 				first = r
 			}
-		case !r.done && (behind == nil || q.before(*r.after, *behind.after)):
+		case !r.done && (behind == nil || q.before(*r.reached, *behind.reached)):
 			behind = r
 		}
 	}
@@ -351,10 +378,12 @@ func (m *merge) fetch(ctx context.Context, r *run) error {
 	r.fetched, r.done = true, len(entries) < r.chunk
 	if n := len(entries); n > 0 {
 		r.after = &entries[n-1].Position
+		reached := inOrder(r.seg, r.after.Score, r.after.ID)
+		r.reached = &reached
 	}
 	for _, e := range entries {
 		if m.w.q.wantsEntry(e) {
-			r.entries = append(r.entries, e)
+			r.entries = append(r.entries, candidate{r.seg, e, inOrder(r.seg, e.Score, e.ID)})
 		}
 	}
 	r.chunk = min(2*r.chunk, maxChunk)

@@ -22,7 +22,7 @@ func sorted(jobs []job.Job, q store.Query) []string {
 		if strings.HasSuffix(string(q.Order), "created") {
 			of, than = a.CreatedAt, b.CreatedAt
 		}
-		return cmp.Or(cmp.Compare(of, than), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(of, than), cmp.Compare(a.Key.String(), b.Key.String()))
 	})
 	return inOrder(list)
 }
@@ -133,11 +133,26 @@ var orderCases = []testCase{
 			}
 		}
 	}},
-	{name: "order/is one that there is, of one topic and state", options: Options{}, run: func(f *fixture) {
+	{name: "order/of all topics", options: Options{Retention: long, Shards: 2}, run: func(f *fixture) {
+		all := f.populate(330)
+		for _, topic := range []string{"t1", "t1-b", "t", "u"} { // jobs that share an id and a time
+			all = append(all, f.add(reg(topic, "same", dueAt(all[len(all)-1].CreatedAt.Add(3*long/2)))))
+		}
+		for _, state := range job.States {
+			for _, order := range store.Orders {
+				for _, limit := range []int{1, 7, 1_000} {
+					q := store.Query{States: stateOf(state), Order: order, Limit: limit}
+					equal(f, describe(q)+" order "+string(order), inOrder(f.list(q)), sorted(all, q))
+				}
+			}
+		}
+		q := store.Query{States: stateOf(job.Waiting), Order: store.OrderDue, Only: job.TopicSet{"t1-*", "u"}, Limit: 1}
+		equal(f, "of some topics", inOrder(f.list(q)), sorted(all, q))
+	}},
+	{name: "order/is one that there is, of one state", options: Options{}, run: func(f *fixture) {
 		for _, q := range []store.Query{
 			{Order: "due"},
 			{Order: "due", Topic: "t"},
-			{Order: "due", States: stateOf(job.Dead)},
 			{Order: "ended", Topic: "t", States: stateOf(job.Dead)},
 			{Order: "-created", Topic: "t", States: stateOf(job.Dead, job.Waiting)},
 		} {

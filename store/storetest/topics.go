@@ -25,7 +25,13 @@ type busyTopic struct {
 
 func (f *fixture) busiest(n int) []busyTopic {
 	f.Helper()
-	page, err := f.Topics(f.ctx, store.TopicQuery{Busiest: true, Limit: n})
+	return f.busiestOf(store.TopicQuery{Limit: n})
+}
+
+func (f *fixture) busiestOf(q store.TopicQuery) []busyTopic {
+	f.Helper()
+	q.Busiest = true
+	page, err := f.Topics(f.ctx, q)
 	f.noError("Topics", err)
 	equal(f, "the page after the busiest", page.Next, "")
 	var busy []busyTopic
@@ -103,6 +109,10 @@ var topicCases = []testCase{
 		}
 		f.register(store.Created, many("due", 5)...)
 		equal(f, "busiest", f.busiest(3), []busyTopic{{"t11", 12}, {"t10", 11}, {"t09", 10}})
+		equal(f, "with a part of the name", f.busiestOf(store.TopicQuery{Part: "T0", Limit: 2}), []busyTopic{{"t09", 10}, {"t08", 9}})
+		equal(f, "of some topics", f.busiestOf(store.TopicQuery{Only: job.TopicSet{"t03", "due"}, Limit: 10}), []busyTopic{{"due", 5}, {"t03", 4}})
+		_, err := f.Topics(f.ctx, store.TopicQuery{Busiest: true, Limit: 1, Cursor: base64.RawURLEncoding.EncodeToString([]byte("t t03"))})
+		f.isError("a cursor", err, store.ErrBadCursor)
 		for _, c := range f.take()[:2] {
 			f.settle(store.Applied, delivered(c))
 		}

@@ -33,7 +33,7 @@ const times = ['due_from', 'due_to', 'created_from', 'created_to'];
 const ofPages: Record<string, readonly string[]> = {
   jobs: ['order', 'cursor'],
   dead: ['cursor'],
-  topics: ['new', 'q', 'cursor'],
+  topics: ['new', 'q', 'order', 'cursor'],
   schedules: ['new', 'state', 'cursor'],
   groups: ['new', 'cursor'],
   endpoints: ['state', 'endpoint', 'cursor'],
@@ -63,7 +63,7 @@ export function filterOf(query: URLSearchParams): Query {
   });
 }
 
-/** A filter as typed in the search box. */
+/** The filter as the text of the search box. */
 export const written = (filter: Query): string => filter.map(([name, value]) => `${name}:${value}`).join(' ');
 
 /** A filter for the API: relative times such as 1h become due times. */

@@ -8,7 +8,7 @@ import { startReceiver } from './lib/receiver.js';
 import { startSuite } from './lib/suite.js';
 import { eventually, settled } from './lib/wait.js';
 
-const { node, receiver, browser, page, go, button, link, field, says } = await startSuite(['--retry-steps', '1h,2h']);
+const { node, receiver, browser, page, go, button, link, choice, field, says } = await startSuite(['--retry-steps', '1h,2h']);
 
 const register = (job) => node.call('POST', '/v1/jobs', job);
 const stateOf = async (topic, id) => (await node.call('GET', `/v1/jobs/${topic}/${id}`)).state;
@@ -220,7 +220,7 @@ test('names in other scripts', async () => {
   await page.getByRole('heading', { name: 'Settings of 订单' }).waitFor();
 });
 
-test('the jobs of a topic and a state are sorted', async () => {
+test('the jobs of a state are sorted', async () => {
   for (const [id, delay] of Object.entries({ a: '2h', b: '1h', c: '3h' })) await register({ topic: 'sort', id, url: `${receiver.url}/ok`, delay });
   const order = field('Order');
   const shows = (ids) =>
@@ -241,6 +241,12 @@ test('the jobs of a topic and a state are sorted', async () => {
     await shows(ids);
   }
   await page.waitForURL('**/jobs?topic=sort&state=waiting&order=-created');
+  // Of several topics, too.
+  await register({ topic: 'another-sort', id: 'd', biz_key: 'sorted', url: `${receiver.url}/ok`, delay: '90m' });
+  for (const id of ['e', 'f']) await register({ topic: 'sort', id, biz_key: 'sorted', url: `${receiver.url}/ok`, delay: id === 'e' ? '1h' : '2h' });
+  await go('/jobs?biz_key=sorted&state=waiting');
+  await order.selectOption('Due last');
+  await shows('fde');
   await go('/jobs?order=due');
   await page.getByRole('alert').filter({ hasText: 'order' }).waitFor();
   await order.selectOption('By time on each page');
@@ -588,6 +594,28 @@ test('pages follow each other', async () => {
   assert.equal(new Set([...first, ...(await ids())]).size, 60);
   await page.getByRole('link', { name: 'First page' }).click();
   await eventually('the first again', async () => (await ids()).length === 50);
+});
+
+test('the topics with the most unfinished jobs come first', async () => {
+  const jobs = ['rank-a', 'rank-b', 'rank-b', 'rank-b', 'rank-c', 'rank-c'].map((topic, i) => ({ topic, id: `r${i}`, url: `${receiver.url}/ok`, delay: '1h' }));
+  await node.call('POST', '/v1/jobs/batch', { jobs });
+  await go('/topics?q=rank-');
+  const shows = (names) => eventually(`the topics are ${names}`, async () => (await page.locator('td.name a').allTextContents()).join(' ') === names);
+  await shows('rank-a rank-b rank-c');
+  await choice('Order').selectOption('Most unfinished jobs first');
+  await page.waitForURL('**/topics?q=rank-&order=-unfinished');
+  await shows('rank-b rank-c rank-a');
+  await choice('Order').selectOption('By name');
+  await shows('rank-a rank-b rank-c');
+  // Many more topics than one page in this order has.
+  await page.route('**/v1/topics?order=-unfinished', async (route) => {
+    const answer = await route.fetch();
+    const { data } = await answer.json();
+    await route.fulfill({ response: answer, json: { data: Array.from({ length: 100 }, (_, i) => ({ ...data[0], name: `many-${i}` })), next_cursor: null } });
+  });
+  await go('/topics?order=-unfinished');
+  await page.getByText('These are the 100 topics with the most unfinished jobs.').waitFor();
+  await page.unrouteAll({ behavior: 'wait' });
 });
 
 test('dead letters are replayed', async () => {

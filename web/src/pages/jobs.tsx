@@ -98,11 +98,14 @@ function SearchBox({ filter }: { filter: Query }) {
 /** The part of a topic's name typed so far. */
 const topicIn = (typed: string): string => /(?:^|\s)topic:([\p{L}\p{Nd}._:@-][\p{L}\p{M}\p{Nd}\u200C._:@-]*)$/u.exec(typed)?.[1] ?? '';
 
-/** The API sorts the jobs of one topic and one state only. */
-const sortable = (filter: Query): boolean => ['topic', 'state'].every((wanted) => filter.filter(([name]) => name === wanted).length === 1);
+/** The API sorts the jobs of one state only. */
+const sortable = (filter: Query): boolean => filter.filter(([name]) => name === 'state').length === 1;
 
-/** An index has these jobs in the order in which they are due. */
-const indexed = (filter: Query): boolean => sortable(filter) && filter.some(([name, value]) => name === 'state' && (value === 'waiting' || value === 'retrying'));
+/** An index has these jobs in the order in which they are due. Those of all topics may be in too many lanes to sort. */
+const indexed = (filter: Query): boolean =>
+  sortable(filter) &&
+  filter.some(([name]) => name === 'topic') &&
+  filter.some(([name, value]) => name === 'state' && (value === 'waiting' || value === 'retrying'));
 
 /** The jobs of a page by time: unfinished ones that are due first, then those that ended last. */
 const byTime = (jobs: Job[]): Job[] => jobs.toSorted((a, b) => rank(a) - rank(b));

@@ -10,43 +10,58 @@ import { count, t } from '../text';
 /** The pause after typing before a search, in ms. */
 const typingMs = 250;
 
-/** The query of a page of topics, for the API and the address. */
-const asking = (find: string, cursor: string | null): Query =>
-  [['q', find] as const, ['cursor', cursor ?? ''] as const].filter(([, value]) => value);
+/** The order by unfinished jobs, which has one page. */
+const busiest = '-unfinished';
+const mostBusy = 100;
 
-const at = (find: string, cursor: string | null = null): string => address(['topics'], asking(find, cursor));
+interface Asked {
+  find: string;
+  order: string;
+}
+
+/** The query of a page of topics, for the API and the address. */
+const asking = ({ find, order }: Asked, cursor: string | null): Query =>
+  [['q', find] as const, ['order', order] as const, ['cursor', cursor ?? ''] as const].filter(([, value]) => value);
+
+const at = (asked: Asked, cursor: string | null = null): string => address(['topics'], asking(asked, cursor));
 
 export function TopicsPage() {
   const { query } = place.value;
-  const find = query.get('q') ?? '';
+  const asked = { find: query.get('q') ?? '', order: query.get('order') ?? '' };
   const cursor = query.get('cursor');
-  const topics = useResource(at(find, cursor), (abort) => api.topics(asking(find, cursor), abort));
+  const topics = useResource(at(asked, cursor), (abort) => api.topics(asking(asked, cursor), abort));
   return (
     <>
       <h1>{t('nav.topics')}</h1>
       <div class="toolbar">
-        <Find find={find} />
-        {mayChange.value && (
-          <a class="button" href="/topics?new" data-page>
-            {t('topic.new')}
-          </a>
-        )}
+        <Find {...asked} />
+        <div class="actions">
+          <select aria-label={t('topics.order')} value={asked.order} onChange={(e) => navigate(at({ ...asked, order: e.currentTarget.value }))}>
+            <option value="">{t('topics.byName')}</option>
+            <option value={busiest}>{t('topics.byJobs')}</option>
+          </select>
+          {mayChange.value && (
+            <a class="button" href="/topics?new" data-page>
+              {t('topic.new')}
+            </a>
+          )}
+        </div>
       </div>
       {topics.error && <ProblemNote error={topics.error} />}
-      {topics.data ? <Found page={topics.data} find={find} first={cursor !== null} /> : !topics.error && <Loading />}
+      {topics.data ? <Found page={topics.data} asked={asked} first={cursor !== null} /> : !topics.error && <Loading />}
     </>
   );
 }
 
 /** Searches while one types. */
-function Find({ find }: { find: string }) {
+function Find({ find, order }: Asked) {
   const [typed, type] = useState(find);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   useEffect(() => () => clearTimeout(timer.current), []);
   const search = (wanted: string) => {
     type(wanted);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => navigate(at(wanted.trim())), typingMs);
+    timer.current = setTimeout(() => navigate(at({ find: wanted.trim(), order })), typingMs);
   };
   return (
     <input
@@ -62,26 +77,27 @@ function Find({ find }: { find: string }) {
 
 interface FoundProps {
   page: TopicPage;
-  find: string;
+  asked: Asked;
   /** The current page is not the first. */
   first: boolean;
 }
 
 /** A page of topics. With very many names, a search has examined only a part. */
-function Found({ page: { data: topics, next_cursor: next }, find, first }: FoundProps) {
-  const none = next ? 'topics.notYet' : find ? 'topics.noMatch' : 'topics.none';
+function Found({ page: { data: topics, next_cursor: next }, asked, first }: FoundProps) {
+  const none = next ? 'topics.notYet' : asked.find ? 'topics.noMatch' : asked.order ? 'topics.noJobs' : 'topics.none';
   return (
     <>
       {topics.length > 0 ? <Table topics={topics} /> : <Empty text={t(none)} />}
+      {asked.order && topics.length >= mostBusy && <p class="muted">{t('topics.mostBusy', { n: count(mostBusy) })}</p>}
       {(first || next) && (
         <nav class="pager" aria-label={t('jobs.pages')}>
           {first && (
-            <a class="button" href={at(find)} data-page>
+            <a class="button" href={at(asked)} data-page>
               {t('jobs.first')}
             </a>
           )}
           {next && (
-            <a class="button" href={at(find, next)} data-page>
+            <a class="button" href={at(asked, next)} data-page>
               {t('jobs.next')}
             </a>
           )}
