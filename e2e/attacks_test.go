@@ -113,7 +113,7 @@ var attacks = []attack{
 		},
 	},
 	{
-		name: "occurrences ahead", deliver: failing, gave: attackBody, keeps: 100,
+		name: "occurrences with a jitter", deliver: failing, gave: attackBody, keeps: 100,
 		begin: func(t *testing.T, base, victims, _ string) {
 			for _, jitter := range []string{"24h", "1000s"} { // the former is refused
 				answer, err := call(t.Context(), "PUT", base+"/v1/schedules/attack", nil, map[string]any{

@@ -132,8 +132,7 @@ type decider struct {
 // decide counts what surely is missed, and looks at the other occurrences one by one.
 func (d *decider) decide() {
 	d.past()
-	horizon := d.horizon(d.f.Now)
-	list := slices.Collect(d.undecided(d.s, horizon))
+	list := slices.Collect(d.undecided(d.s, d.f.Now))
 	late := len(d.out.Steps) > 0 || slices.ContainsFunc(list, d.isLate)
 	fires := map[int64]bool{}
 	if late {
@@ -184,14 +183,12 @@ func (d *decider) judge(o occurrence, late, chosen bool) {
 		d.count(Step{Turn: o.Turn, Outcome: Skipped, ByHand: true, Count: 1})
 	case chosen:
 		d.fire(o.Turn, true)
-	case late && d.Misfire.Policy == FireOnce && d.isDue(o), d.isLate(o):
+	case late && d.Misfire.Policy == FireOnce, d.isLate(o):
 		d.count(Step{Turn: o.Turn, Outcome: Missed, Count: 1})
 	default:
 		d.fire(o.Turn, false)
 	}
 }
-
-func (d *decider) isDue(o occurrence) bool { return !o.due.After(d.f.Now) }
 
 func (d *decider) isLate(o occurrence) bool { return d.f.Now.Sub(o.due) > d.Misfire.Grace }
 
@@ -210,15 +207,11 @@ func (d *decider) mayFireLate() int {
 }
 
 // chooseLate returns the times of the latest occurrences within the window that fire although
-// some are late: as many late ones as the limit allows, or one that is due.
+// some are late: as many late ones as the limit allows, or the one latest of all.
 func (d *decider) chooseLate(list []occurrence) map[int64]bool {
-	left, may := d.mayFireLate(), d.isLate
-	if d.Misfire.Policy == FireOnce {
-		may = d.isDue
-	}
-	fires := map[int64]bool{}
+	left, fires := d.mayFireLate(), map[int64]bool{}
 	for _, o := range slices.Backward(list) {
-		if left > 0 && may(o) && d.inWindow(o.Time) && !d.Skipped(o.Time) {
+		if left > 0 && (d.isLate(o) || d.Misfire.Policy == FireOnce) && d.inWindow(o.Time) && !d.Skipped(o.Time) {
 			fires[o.Time.Unix()] = true
 			left--
 		}

@@ -113,29 +113,3 @@ func (t *Timetable) wasExcepted(p *point) bool {
 func exceptedDay(day, at int64, x *Exception) point {
 	return point{at: at, local: day * daySeconds, omitted: Excepted, calendar: x.Calendar}
 }
-
-// exceptionalPoints are everyPoints with their local times. They pass over days of exceptions.
-func (t *Timetable) exceptionalPoints(begin int64, yield func(point) bool) {
-	var offset, until int64
-	until, told := math.MinInt64, int64(math.MinInt64)
-	at := t.atOrAfter(begin)
-	for {
-		if at >= until {
-			offset, until = t.offsetAt(at)
-		}
-		day := floorDiv(at+offset, daySeconds)
-		x := t.excepts(day)
-		switch {
-		case x == nil:
-			if !yield(point{at: at, local: at + offset}) {
-				return
-			}
-			at += int64(t.Every / time.Second)
-			continue
-		case told != day && !yield(exceptedDay(day, at, x)):
-			return
-		}
-		told = day
-		at = max(at+int64(t.Every/time.Second), t.atOrAfter(min((day+1)*daySeconds-offset, until)))
-	}
-}

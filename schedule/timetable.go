@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -220,16 +221,28 @@ func ceil(t time.Time) int64 {
 	return t.Unix()
 }
 
-// everyPoints yields anchor + k × every.
+// everyPoints yields anchor + k × every. It passes over days of exceptions.
 func (t *Timetable) everyPoints(begin int64, _ func() int64) iter.Seq[point] {
 	return func(yield func(point) bool) {
-		if len(t.except)+len(t.former) > 0 {
-			t.exceptionalPoints(begin, yield)
-			return
-		}
-		at := t.atOrAfter(begin)
-		for yield(point{at: at}) {
-			at += int64(t.Every / time.Second)
+		offset, until, told := int64(0), int64(math.MinInt64), int64(math.MinInt64)
+		for at := t.atOrAfter(begin); ; {
+			if at >= until {
+				offset, until = t.offsetAt(at)
+			}
+			day := floorDiv(at+offset, daySeconds)
+			x := t.excepts(day)
+			switch {
+			case x == nil:
+				if !yield(point{at: at, local: at + offset}) {
+					return
+				}
+				at += int64(t.Every / time.Second)
+				continue
+			case told != day && !yield(exceptedDay(day, at, x)):
+				return
+			}
+			told = day
+			at = max(at+int64(t.Every/time.Second), t.atOrAfter(min((day+1)*daySeconds-offset, until)))
 		}
 	}
 }

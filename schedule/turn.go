@@ -5,15 +5,9 @@ import (
 	"time"
 )
 
-const (
-	// Ahead is how long before its turn an occurrence may be decided, with Allow.
-	Ahead = 2 * time.Second
-	// lookAhead is how long before a turn the next look is.
-	lookAhead = 1500 * time.Millisecond
-	// MaxPending is how many occurrences the jitter of a schedule may span. Each look examines
-	// that many.
-	MaxPending = 1000
-)
+// MaxPending is how many occurrences the jitter of a schedule may span. Each look examines
+// that many.
+const MaxPending = 1000
 
 // Turn is the place of an occurrence in the order of decisions.
 type Turn struct {
@@ -40,14 +34,6 @@ type occurrence struct {
 
 func (r *Rules) due(at time.Time) time.Time { return Due(r.Name, at, r.Jitter) }
 
-// horizon is up to which time turns may be decided now.
-func (r *Rules) horizon(now time.Time) time.Time {
-	if r.Overlap == Allow {
-		return now.Add(Ahead)
-	}
-	return now
-}
-
 // turns yields the occurrences with after < T <= until, in the order of T. Turns follow from
 // the timetable, so no occurrence has a state while it waits for its jitter.
 func (r *Rules) turns(since, after, until time.Time) iter.Seq[occurrence] {
@@ -66,12 +52,11 @@ func (r *Rules) turns(since, after, until time.Time) iter.Seq[occurrence] {
 	}
 }
 
-// undecided yields the undecided occurrences whose turn comes up to the horizon, in the
-// order of T.
-func (r *Rules) undecided(s State, horizon time.Time) iter.Seq[occurrence] {
+// undecided yields the undecided occurrences whose turn has come, in the order of T.
+func (r *Rules) undecided(s State, now time.Time) iter.Seq[occurrence] {
 	return func(yield func(occurrence) bool) {
-		for o := range r.turns(s.Since, r.first(s), horizon) {
-			if o.Compare(s.Done) > 0 && !o.At.After(horizon) && !yield(o) {
+		for o := range r.turns(s.Since, r.first(s), now) {
+			if o.Compare(s.Done) > 0 && !o.At.After(now) && !yield(o) {
 				return
 			}
 		}
@@ -83,8 +68,9 @@ func (r *Rules) first(s State) time.Time {
 	return later(s.Since, s.Done.At.Add(-r.Jitter-time.Second))
 }
 
-// NextTurn returns the turn of the next undecided occurrence; false if none is to come.
-func (r *Rules) NextTurn(s State) (next Turn, ok bool) {
+// Next returns the turn of the next undecided occurrence, without regard to a queued one; false
+// if none is to come.
+func (r *Rules) Next(s State) (next Turn, ok bool) {
 	if r.Remaining(s.Fired) == 0 {
 		return Turn{}, false
 	}
@@ -105,16 +91,6 @@ func (r *Rules) Pending(s State, at time.Time) bool {
 		return o.Time.Equal(at) && o.Compare(s.Done) > 0
 	}
 	return false
-}
-
-// Next returns when to look again after a decision, without regard to a queued
-// occurrence; false if there is nothing to come.
-func (r *Rules) Next(s State) (time.Time, bool) {
-	next, ok := r.NextTurn(s)
-	if ok && r.Overlap == Allow {
-		next.At = next.At.Add(-lookAhead)
-	}
-	return next.At, ok
 }
 
 // Undecided counts the undecided occurrences T <= until.
@@ -140,15 +116,4 @@ func earlier(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// Registered yields the decided occurrences whose turn comes after an instant.
-func (r *Rules) Registered(s State, after time.Time) iter.Seq[Turn] {
-	return func(yield func(Turn) bool) {
-		for o := range r.turns(s.Since, after.Add(-r.Jitter-time.Second), s.Done.At) {
-			if o.At.After(after) && o.Compare(s.Done) <= 0 && !yield(o.Turn) {
-				return
-			}
-		}
-	}
 }

@@ -161,7 +161,7 @@ func (a *api) scheduleView(ctx context.Context, s *schedules.Schedule) (schedule
 		v.NextScheduleTime = next[0].Time.UnixMilli()
 	}
 	last := s.Last
-	if last == nil || last.UID == "" || last.Outcome == schedules.Planned {
+	if last == nil || last.UID == "" {
 		return v, nil
 	}
 	v.LastScheduleTime = int64(max(last.DueAt, last.Time))

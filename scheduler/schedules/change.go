@@ -26,10 +26,7 @@ type alteration struct {
 	rec     *record
 	events  []events.Event
 	created bool
-	// withdraw selects the occurrences whose jobs are cancelled if they are not due; nil: none.
-	withdraw func(at time.Time) bool
-	compile  compiler
-	was      record
+	compile compiler
 }
 
 // Set makes or replaces a schedule. Errors of this and the following calls: a
@@ -108,17 +105,12 @@ func (a *alteration) create(def Definition, d *Draft) error {
 // maxOpen bounds the latest occurrences that are looked up when jobs may no longer overlap.
 const maxOpen = 100
 
-// replace gives the schedule another definition. Registered occurrences stay, except those
-// that the new timetable does not have.
+// replace gives the schedule another definition. Registered occurrences stay.
 func (a *alteration) replace(ctx context.Context, def Definition, rules *schedule.Rules) error {
 	r := a.rec
 	old, err := a.compile(ctx, a.name, r)
 	if err != nil {
 		return err
-	}
-	cut, moves := a.now, def.moves(&r.Def)
-	if moves { // the new form could not find their jobs
-		cut = max(cut, r.Done.At)
 	}
 	switch {
 	case old.Overlap != schedule.Allow && rules.Overlap == schedule.Allow:
@@ -128,45 +120,13 @@ func (a *alteration) replace(ctx context.Context, def Definition, rules *schedul
 			r.Open = append(r.Open, job.Key{Topic: r.Def.Topic(), ID: schedule.ID(a.name, t)})
 		}
 	}
-	if r.Pause == nil {
-		a.take(old, func(at time.Time) bool {
-			return at.After(a.now.Time()) && (!rules.Table.Has(at) || moves && at.After(cut.Time()))
-		})
-		if !def.sameTimes(&r.Def) {
-			a.skip(old, cut, ReasonChanged)
-			r.Since = cut
-		}
-		a.cut(cut)
+	if r.Pause == nil && !def.sameTimes(&r.Def) {
+		a.skip(old, ReasonChanged)
+		r.Since = a.now
 	}
 	r.Def = def
 	a.changed(events.ScheduleChanged)
 	return nil
-}
-
-// cut makes the occurrences after an instant undecided again. Jobs that stay are found when
-// they are registered again.
-func (a *alteration) cut(at job.Instant) {
-	r := a.rec
-	if r.Done.At > at {
-		r.Done = upTo(at)
-	}
-}
-
-// take takes registered occurrences back, of which gone reports those. Their jobs are cancelled
-// after the change.
-func (a *alteration) take(rules *schedule.Rules, gone func(at time.Time) bool) {
-	if a.withdraw = gone; rules.Overlap != schedule.Allow {
-		return
-	}
-	for t := range rules.Registered(a.rec.state(), a.now.Time()) {
-		if !gone(t.Time) {
-			continue
-		}
-		a.rec.Fired = max(a.rec.Fired-1, 0)
-		if !t.Time.After(a.now.Time()) { // it is an occurrence all the same
-			a.skipped(a.now, 1, ReasonPaused)
-		}
-	}
 }
 
 // changed notes a change, and reports it if it has a type.
@@ -179,10 +139,10 @@ func (a *alteration) changed(t events.Type) {
 	}
 }
 
-// skip counts the undecided occurrences T <= at, which the schedule no longer has.
-func (a *alteration) skip(rules *schedule.Rules, at job.Instant, reason string) {
-	if n := rules.Undecided(a.rec.state(), at.Time()); n > 0 && rules.Remaining(a.rec.Fired) > 0 {
-		a.skipped(at, n, reason)
+// skip counts the undecided occurrences so far, which the schedule no longer has.
+func (a *alteration) skip(rules *schedule.Rules, reason string) {
+	if n := rules.Undecided(a.rec.state(), a.now.Time()); n > 0 && rules.Remaining(a.rec.Fired) > 0 {
+		a.skipped(a.now, n, reason)
 	}
 }
 
@@ -241,13 +201,11 @@ func (a *alteration) pause(ctx context.Context, p job.Pause) error {
 	if err != nil {
 		return err
 	}
-	a.skip(rules, a.now, ReasonPaused)
+	a.skip(rules, ReasonPaused)
 	if r.Queued != nil {
 		a.skipped(r.Queued.Time, 1, ReasonPaused)
 		r.Queued = nil
 	}
-	a.take(rules, func(time.Time) bool { return true })
-	a.cut(a.now)
 	p.Since = a.now
 	r.Pause = &p
 	a.changed(events.SchedulePaused)
@@ -255,7 +213,6 @@ func (a *alteration) pause(ctx context.Context, p job.Pause) error {
 }
 
 func (a *alteration) resume() error {
-	a.cut(a.now)
 	a.rec.resume(a.now)
 	a.emit(events.ScheduleResumed)
 	return nil
@@ -317,9 +274,6 @@ func (a *alteration) pendingSkips(rules *schedule.Rules) (left []job.Instant) {
 // toSkip is the occurrence that a call means. Error: documents.ErrKept if it is skipped already.
 func (a *alteration) toSkip(rules *schedule.Rules, at *time.Time) (t time.Time, err error) {
 	after := a.now.Time()
-	if rules.Overlap == schedule.Allow {
-		after = after.Add(schedule.Ahead) // those before may be registered
-	}
 	if at == nil {
 		for t := range rules.Table.Between(after, after.AddDate(schedule.Horizon, 0, 0)) {
 			if !rules.Skipped(t) && rules.Pending(a.rec.state(), t) {
@@ -343,7 +297,6 @@ func (a *alteration) toSkip(rules *schedule.Rules, at *time.Time) (t time.Time, 
 func (m *Manager) Delete(ctx context.Context, name string, allow ...documents.Allow) error {
 	err := m.changeExisting(ctx, name, allow, func(a *alteration) error {
 		a.emit(events.ScheduleDeleted)
-		a.withdraw = func(time.Time) bool { return true }
 		*a.rec = record{UID: a.rec.UID, Version: a.rec.Version + 1, DeletedAt: a.now}
 		return nil
 	})
@@ -362,8 +315,7 @@ func (m *Manager) changeExisting(ctx context.Context, name string, allow []docum
 // changing is Change or Update of a collection.
 type changing func(ctx context.Context, name string, change func(d *document) error, allow ...documents.Allow) (document, error)
 
-// change changes a schedule: alter alters the present version, and may be called again. Then
-// it cancels the jobs that the change withdraws.
+// change changes a schedule: alter alters the present version, and may be called again.
 func (m *Manager) change(ctx context.Context, by changing, name string, allow []documents.Allow, alter func(a *alteration) error) (a *alteration, err error) {
 	var kept error
 	_, err = by(ctx, name, func(d *document) error {
@@ -378,7 +330,6 @@ func (m *Manager) change(ctx context.Context, by changing, name string, allow []
 		if err := m.docs.Allowed(d, allow); err != nil { // of the schedule as it is now
 			return err
 		}
-		a.was = d.Value
 		if kept = alter(a); kept != nil {
 			return kept
 		}
@@ -391,57 +342,6 @@ func (m *Manager) change(ctx context.Context, by changing, name string, allow []
 		return a, err
 	}
 	m.announce(ctx, name)
-	if err := m.o.fail("after change"); err != nil {
-		return a, err
-	}
-	m.withdraw(ctx, a)
 	m.o.Emit(a.events...)
 	return a, nil
-}
-
-// withdraw cancels jobs of occurrences that were registered just before a change, each in one
-// call. One whose attempt has begun stays, as do all if this node dies now.
-func (m *Manager) withdraw(ctx context.Context, a *alteration) {
-	if a.withdraw == nil || a.was.Def.Overlap != schedule.Allow || a.was.Pause != nil {
-		return
-	}
-	rules, err := a.compile(ctx, a.name, &a.was)
-	if err != nil {
-		return
-	}
-	// A node may have registered occurrences after this one read the schedule.
-	state := a.was.state()
-	state.Done = schedule.UpTo(a.now.Time().Add(schedule.Ahead + time.Second))
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	for t := range rules.Registered(state, a.now.Time()) {
-		if !a.withdraw(t.Time) {
-			continue
-		}
-		if err := m.cancel(limited, a, t); err != nil {
-			m.log.WarnContext(ctx, "a registered occurrence was not withdrawn", "schedule", a.name, "error", err)
-		}
-	}
-}
-
-var errStays = errors.New("the job stays")
-
-// cancel cancels the job of an occurrence to which nothing happened yet.
-func (m *Manager) cancel(ctx context.Context, a *alteration, t schedule.Turn) error {
-	key := job.Key{Topic: a.was.Def.Topic(), ID: schedule.ID(a.name, t.Time)}
-	uid := uidOf(a.was.UID, a.was.Version, job.InstantOf(t.Time), key)
-	_, err := m.o.Jobs.Update(ctx, key, func(j *job.Job, now job.Instant) error {
-		if j.First() != store.OrderUID(uid, j.Topic, j.Spec.OrderKey) || j.Token > 0 || j.NextAt <= now || j.State.Final() {
-			return errStays
-		}
-		inFlight, err := j.Cancel(now)
-		if inFlight {
-			return errStays
-		}
-		return err
-	})
-	if errors.Is(err, errStays) || errors.Is(err, store.ErrNotFound) {
-		return nil
-	}
-	return err
 }

@@ -33,9 +33,6 @@ const (
 	lookTimeout = 5 * time.Second
 	// listEvery is how often all documents are read again: messages may get lost.
 	listEvery = 30 * time.Second
-	// askEvery is how often the store's time is asked for while nothing is due: its clock
-	// may step.
-	askEvery = 10 * time.Second
 	// retryPause is how long to wait after an occurrence that could not be registered.
 	retryPause = time.Second
 	// workers bounds the schedules that are executed at a time: those of a batch, so that a
@@ -54,9 +51,7 @@ type engine struct {
 	lead    *leader.Leader
 	leading bool
 	listed  time.Time
-	some    bool          // there are schedules, as far as this node knows
-	clock   time.Duration // of the store, before the node's
-	asked   time.Time     // when that was measured
+	some    bool // there are schedules, as far as this node knows
 }
 
 // entry is a schedule that the elected node looks after.
@@ -173,38 +168,23 @@ func (m *Manager) round(ctx context.Context) (pause time.Duration, err error) {
 		e.lead.Resign(ctx)
 		return 0, nil
 	}
-	now, err := m.storeTime(ctx)
+	now, err := store.Now(ctx, m.o.Store)
 	if err != nil {
 		return 0, err
 	}
+	begun := m.clock.Now()
+	e.expectClock(now)
 	if m.untilNext(now) <= 0 {
 		if err := m.look(ctx, now); err != nil {
 			return 0, err
 		}
 	}
 	m.mayPurge.Store(e.readable())
-	wait := m.untilNext(job.InstantOf(m.clock.Now().Add(e.clock)))
+	wait := m.untilNext(now.Add(m.clock.Now().Sub(begun)))
 	if e.changed.Any() {
 		wait = 0
 	}
 	return min(max(wait, 0), heartbeat), nil
-}
-
-// storeTime is the store's time. While nothing is to be done, it is computed from an answer
-// of the last seconds.
-func (m *Manager) storeTime(ctx context.Context) (job.Instant, error) {
-	e, own := m.engine, m.clock.Now()
-	estimate := job.InstantOf(own.Add(e.clock))
-	if age := own.Sub(e.asked); age >= 0 && age < askEvery && m.untilNext(estimate) > 0 {
-		return estimate, nil
-	}
-	now, err := store.Now(ctx, m.o.Store)
-	if err == nil {
-		e.asked = m.clock.Now()
-		e.clock = now.Sub(job.InstantOf(e.asked))
-		e.expectClock(now)
-	}
-	return now, err
 }
 
 // expectClock plans a look at schedules whose cursor the clock went back behind, so that
@@ -323,8 +303,8 @@ func (n *entry) plan() {
 		}
 		return
 	}
-	if at, ok := n.rules.Next(r.state()); ok {
-		n.at = at
+	if next, ok := n.rules.Next(r.state()); ok {
+		n.at = next.At
 	}
 	if r.Queued != nil { // ask for the end of the job before
 		n.at = earlier(n.at, r.UpdatedAt.Time())
@@ -477,8 +457,8 @@ func (n *entry) planNext(now job.Instant, failed bool) {
 		n.at = next
 	case r.Queued != nil:
 		n.at = next
-		if at, ok := n.rules.Next(r.state()); ok {
-			n.at = earlier(n.at, at)
+		if turn, ok := n.rules.Next(r.state()); ok {
+			n.at = earlier(n.at, turn.At)
 		}
 	}
 	if !n.at.IsZero() && n.at.Before(now.Time()) {

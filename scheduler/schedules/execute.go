@@ -288,8 +288,8 @@ func (w *work) cancelOpen(ctx context.Context, except string) error {
 	return nil
 }
 
-// clockBack is how far ahead of the clock a turn may be.
-const clockBack = schedule.Ahead + time.Minute
+// clockBack is how far the clock may go back unnoticed.
+const clockBack = time.Minute
 
 // ahead reports whether the clock went back behind what is decided.
 func (r *record) ahead(now job.Instant) bool { return r.Done.At.Sub(now) > clockBack }

@@ -80,12 +80,6 @@ func (d *Definition) sameTimes(o *Definition) bool {
 	return mine.equal(&its)
 }
 
-// moves reports whether the jobs of a definition have other keys, turns or due times than
-// those of the one before.
-func (d *Definition) moves(before *Definition) bool {
-	return d.Topic() != before.Topic() || orZero(d.Job.OrderKey) != orZero(before.Job.OrderKey) || d.spread() != before.spread()
-}
-
 // size is how many bytes the document of a schedule takes for its definition.
 func (d *Definition) size() int { return len(d.text()) }
 

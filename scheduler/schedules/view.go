@@ -48,7 +48,6 @@ func (m *Manager) view(ctx context.Context, d *document, now job.Instant, compil
 		s.LastError = nil // the clock came back; the next decision removes it
 	}
 	s.Backfilled = r.backfilled()
-	s.plan()
 	if rules.Max > 0 {
 		left := rules.Remaining(s.Fired)
 		s.Remaining = &left
@@ -62,33 +61,16 @@ func (m *Manager) view(ctx context.Context, d *document, now job.Instant, compil
 	return s, nil
 }
 
-// Planned is the outcome of an occurrence whose job is registered and not due.
-const Planned schedule.Outcome = "planned"
-
-// plan leaves the occurrences whose jobs are not due out of those that fired.
-func (s *Schedule) plan() {
-	if s.Rules.Overlap == schedule.Allow && s.Pause == nil {
-		for range s.Rules.Registered(s.state(), s.Now.Time()) {
-			s.Fired = max(s.Fired-1, 0)
-		}
-	}
-	if l := s.Last; l != nil && l.Outcome == schedule.Fired && l.DueAt > s.Now {
-		planned := *l
-		planned.Outcome = Planned
-		s.Last = &planned
-	}
-}
-
 // more reports whether an occurrence is to come, or to be decided.
 func (s *Schedule) more() bool {
 	if s.Remaining != nil && *s.Remaining == 0 {
 		return false
 	}
-	_, undecided := s.Rules.NextTurn(s.state())
+	_, undecided := s.Rules.Next(s.state())
 	return undecided || len(s.Next(1)) > 0
 }
 
-// Next lists future occurrences, beginning with the registered ones.
+// Next lists future occurrences.
 func (s *Schedule) Next(n int) []schedule.Occurrence {
 	if s.Remaining != nil {
 		n = int(min(int64(n), *s.Remaining))

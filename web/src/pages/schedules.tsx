@@ -146,7 +146,7 @@ export function At({ at: time }: { at: string }) {
 
 /** What became of the last occurrence. */
 export function Outcome({ last }: { last: NonNullable<Schedule['last']> }) {
-  const good = last.outcome === 'fired' || last.outcome === 'planned';
+  const good = last.outcome === 'fired';
   return (
     <span>
       <span class={good ? 'result good' : 'result bad'}>{word('outcome', last.outcome)}</span>
