@@ -33,20 +33,16 @@ type Options[T any] struct {
 	Logger *slog.Logger // nil: none
 }
 
-// Exchange is the documents of one kind. Put and Tidy must not be called at the same time.
+// Exchange is the documents of one kind.
 type Exchange[T any] struct {
 	o    Options[T]
 	docs *documents.Collection[T]
-	own  documents.Document[T]
 }
 
 // New returns an Exchange.
 func New[T any](o Options[T]) *Exchange[T] {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("kind", o.Kind)
-	return &Exchange[T]{
-		o: o, docs: documents.New(documents.Options[T]{Store: o.Documents, Kind: o.Kind}),
-		own: documents.Document[T]{Name: o.Name},
-	}
+	return &Exchange[T]{o: o, docs: documents.New(documents.Options[T]{Store: o.Documents, Kind: o.Kind})}
 }
 
 // Others reads the documents of other nodes.
@@ -72,15 +68,7 @@ func (e *Exchange[T]) Others(ctx context.Context, read func(*T)) error {
 
 // Put writes this node's document, and reports whether it did.
 func (e *Exchange[T]) Put(ctx context.Context, v T) bool {
-	e.own.Value = v
-	err := e.docs.Put(ctx, &e.own)
-	if errors.Is(err, store.ErrConflict) {
-		// An earlier call wrote it although it failed, or the document is gone.
-		e.own, err = e.docs.Update(ctx, e.o.Name, func(d *documents.Document[T]) error {
-			d.Value = v
-			return nil
-		})
-	}
+	_, _, err := e.docs.Set(ctx, e.o.Name, v)
 	if err != nil {
 		e.o.Logger.Debug("figures were not sent to other nodes", "error", err)
 	}
@@ -88,7 +76,7 @@ func (e *Exchange[T]) Put(ctx context.Context, v T) bool {
 }
 
 // Withdraw deletes this node's document.
-func (e *Exchange[T]) Withdraw(ctx context.Context) { e.delete(ctx, &e.own) }
+func (e *Exchange[T]) Withdraw(ctx context.Context) { e.deleted(e.docs.Remove(ctx, e.o.Name)) }
 
 // Tidy deletes documents that are too old or too many, and unreadable ones: a node that lives
 // writes its own again.
@@ -107,13 +95,12 @@ func (e *Exchange[T]) Tidy(ctx context.Context, now job.Instant) {
 	slices.SortFunc(docs, func(a, b documents.Document[T]) int { return cmp.Compare(latest(&b), latest(&a)) })
 	for i := range docs {
 		if i >= e.o.Max || latest(&docs[i]) < now.Add(-e.o.Kept) {
-			e.delete(ctx, &docs[i])
+			e.deleted(e.docs.Delete(ctx, &docs[i]))
 		}
 	}
 }
 
-func (e *Exchange[T]) delete(ctx context.Context, d *documents.Document[T]) {
-	err := e.docs.Delete(ctx, d)
+func (e *Exchange[T]) deleted(err error) {
 	// After a conflict the document is gone, or new.
 	if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 		e.o.Logger.Debug("old figures cannot be deleted", "error", err)
