@@ -19,53 +19,30 @@ var bounds = [...]int64{5, 10, 25, 50, 100, 250, 500, 1_000, 2_000, 5_000, 10_00
 // Bounds returns the bounds of Activity.Late, in ms.
 func Bounds() []int64 { return bounds[:] }
 
-type lateness [len(bounds) + 1]int64
+// What the ring of the hour counts: countDelivered and countFailed, then the classes of lateness.
+const hourKinds = countLate + len(bounds) + 1
 
-// row is the attempts of one minute.
-type row struct {
-	Minute    int64    `json:"m"` // since 1970
-	Delivered int64    `json:"d"`
-	Failed    int64    `json:"f"`
-	Late      lateness `json:"l"`
-}
+const countLate = countFailed + 1
 
-func minuteOf(at job.Instant) int64 { return int64(at) / Step.Milliseconds() }
+func newHour() ring { return newRing(Minutes, hourKinds) }
 
-// rows are the rows of the last hour. That of a minute replaces the one an hour before.
-type rows [Minutes]row
-
-// at returns the row of a minute; nil if a later minute has its place.
-func (r *rows) at(minute int64) *row {
-	place := &r[minute%Minutes]
-	switch {
-	case place.Minute > minute:
-		return nil
-	case place.Minute < minute:
-		*place = row{Minute: minute}
-	}
-	return place
-}
-
-// add counts a settled attempt.
-func (r *rows) add(s *job.Settlement) {
-	at := r.at(minuteOf(s.Attempt.StartedAt))
+// addTo counts a settled attempt in the ring of the hour.
+func addTo(hour *ring, s *job.Settlement) {
+	at := hour.at(minuteOf(s.Attempt.StartedAt))
 	if at == nil {
 		return
 	}
 	switch {
 	case s.To == job.Delivered:
-		at.Delivered++
+		at[countDelivered]++
 	case !job.PutOff(s.Reason):
-		at.Failed++
+		at[countFailed]++
 	}
 	late, _ := slices.BinarySearch(bounds[:], int64(s.Attempt.StartedAt-s.Due))
-	at.Late[late]++
+	at[countLate+late]++
 }
 
-// known returns the rows with attempts.
-func (r *rows) known() []row {
-	return slices.DeleteFunc(slices.Clone(r[:]), func(one row) bool { return one.Late == lateness{} })
-}
+func minuteOf(at job.Instant) int64 { return int64(at) / Step.Milliseconds() }
 
 // Activity is the attempts of all nodes in each minute of the last hour, including the
 // current one.
@@ -89,20 +66,17 @@ func newActivity(now job.Instant) Activity {
 	return a
 }
 
-func (a *Activity) add(known []row) {
-	first := minuteOf(a.From)
-	for i := range known {
-		r := &known[i]
-		n := r.Minute - first
-		if n < 0 || n >= Minutes {
-			continue
+func (a *Activity) add(hour *sheet) {
+	hour.each(minuteOf(a.From), Minutes, func(kind, minute int, n int64) {
+		switch {
+		case kind == countDelivered:
+			a.Delivered[minute] += n
+		case kind == countFailed:
+			a.Failed[minute] += n
+		case kind < hourKinds:
+			a.Late[minute][kind-countLate] += n
 		}
-		a.Delivered[n] += r.Delivered
-		a.Failed[n] += r.Failed
-		for b, count := range r.Late {
-			a.Late[n][b] += count
-		}
-	}
+	})
 }
 
 // SuccessRate returns the share of delivered attempts; false: there were no attempts.

@@ -52,7 +52,7 @@ type Recorder struct {
 	charts *exchange.Exchange[charted]
 
 	mu        sync.Mutex
-	rows      rows
+	hour      ring
 	endpoints endpoints
 	all       *series
 	byTopic   named
@@ -83,7 +83,7 @@ func New(o Options) *Recorder {
 			Documents: o.Documents, Kind: chartKind, Name: name, Latest: func(c *charted) job.Instant { return c.Latest },
 			Kept: chartKept, Max: maxNodes, Logger: o.Logger,
 		}),
-		endpoints: endpoints{}, all: newSeries(), byTopic: newNamed(), byTarget: newNamed(), reading: make(chan struct{}, 1),
+		hour: newHour(), endpoints: endpoints{}, all: newSeries(), byTopic: newNamed(), byTarget: newNamed(), reading: make(chan struct{}, 1),
 	}
 }
 
@@ -97,7 +97,7 @@ func (r *Recorder) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) 
 		if s.Attempt == nil {
 			continue
 		}
-		r.rows.add(s)
+		addTo(&r.hour, s)
 		r.endpoints.add(s)
 		at, as := s.Attempt.StartedAt, kindsOf(s)
 		r.all.add(at, as)
@@ -111,7 +111,7 @@ func (r *Recorder) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) 
 // shared is the content of a document.
 type shared struct {
 	Latest    job.Instant       `json:"at"`
-	Rows      []row             `json:"rows,omitempty"`
+	Hour      *sheet            `json:"hour,omitempty"`
 	Endpoints map[string]Health `json:"endpoints,omitempty"`
 }
 
@@ -119,9 +119,9 @@ type shared struct {
 func (r *Recorder) Activity(ctx context.Context, now job.Instant) (Activity, error) {
 	a := newActivity(now)
 	r.mu.Lock()
-	a.add(r.rows.known())
+	a.add(r.hour.sheet())
 	r.mu.Unlock()
-	err := r.hours.Others(ctx, func(s *shared) { a.add(s.Rows) })
+	err := r.hours.Others(ctx, func(s *shared) { a.add(s.Hour) })
 	return a, err
 }
 
@@ -171,7 +171,7 @@ func (r *Recorder) publish(ctx context.Context) {
 		return
 	}
 	r.mu.Lock()
-	figures := shared{Latest: r.latest, Rows: r.rows.known(), Endpoints: r.endpoints.copied()}
+	figures := shared{Latest: r.latest, Hour: r.hour.sheet(), Endpoints: r.endpoints.copied()}
 	r.mu.Unlock()
 	if !r.hours.Put(ctx, figures) {
 		r.again(&r.changed)

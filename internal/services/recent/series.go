@@ -2,6 +2,7 @@ package recent
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/busiest"
@@ -37,9 +38,6 @@ const (
 	kinds
 )
 
-// counts are those of one step.
-type counts [kinds]uint32
-
 // kindsOf are what a settled attempt counts as.
 func kindsOf(s *job.Settlement) []int {
 	switch {
@@ -57,52 +55,76 @@ func kindsOf(s *job.Settlement) []int {
 
 // ring is the counts of the newest steps of a window.
 type ring struct {
+	kinds  int
 	newest int64
-	slots  []counts // that of a step is at its number modulo the length
+	counts []uint32 // those of a step are at its number modulo the number of steps
 }
 
+func newRing(steps, kinds int) ring { return ring{kinds: kinds, counts: make([]uint32, steps*kinds)} }
+
+func (r *ring) steps() int64 { return int64(len(r.counts) / r.kinds) }
+
 // at returns the counts of a step; nil if it is too old.
-func (r *ring) at(slot int64) *counts {
-	n := int64(len(r.slots))
-	if slot <= r.newest-n {
+func (r *ring) at(step int64) []uint32 {
+	n := r.steps()
+	if step <= r.newest-n {
 		return nil
 	}
-	for next := max(r.newest+1, slot-n+1); next <= slot; next++ {
-		r.slots[next%n] = counts{}
+	for next := max(r.newest+1, step-n+1); next <= step; next++ {
+		clear(r.of(next))
 	}
-	r.newest = max(r.newest, slot)
-	return &r.slots[slot%n]
+	r.newest = max(r.newest, step)
+	return r.of(step)
+}
+
+func (r *ring) of(step int64) []uint32 {
+	first := int(step%r.steps()) * r.kinds
+	return r.counts[first : first+r.kinds]
 }
 
 // sheet is the counts of a ring as they are shared: of each kind, from the step First on. A
 // kind without any is nil.
 type sheet struct {
-	First  int64           `json:"t"`
-	Counts [kinds][]uint32 `json:"c"`
+	First  int64      `json:"t"`
+	Counts [][]uint32 `json:"c"`
 }
 
 // sheet returns the ring's counts; nil: there are none.
 func (r *ring) sheet() *sheet {
-	n := int64(len(r.slots))
-	first := max(r.newest-n+1, 0)
-	for first <= r.newest && r.slots[first%n] == (counts{}) {
+	first := max(r.newest-r.steps()+1, 0)
+	for first <= r.newest && !slices.ContainsFunc(r.of(first), counted) {
 		first++
 	}
 	if first > r.newest {
 		return nil
 	}
-	s := &sheet{First: first}
+	s := &sheet{First: first, Counts: make([][]uint32, r.kinds)}
 	for kind := range s.Counts {
-		all, used := make([]uint32, 0, r.newest-first+1), false
-		for slot := first; slot <= r.newest; slot++ {
-			all = append(all, r.slots[slot%n][kind])
-			used = used || all[len(all)-1] != 0
+		all := make([]uint32, 0, r.newest-first+1)
+		for step := first; step <= r.newest; step++ {
+			all = append(all, r.of(step)[kind])
 		}
-		if used {
+		if slices.ContainsFunc(all, counted) {
 			s.Counts[kind] = all
 		}
 	}
 	return s
+}
+
+func counted(n uint32) bool { return n > 0 }
+
+// each passes on the counts of the steps from first on, by their distance from it.
+func (s *sheet) each(first int64, steps int, do func(kind, step int, n int64)) {
+	if s == nil {
+		return
+	}
+	for kind, counts := range s.Counts {
+		for i, n := range counts {
+			if step := s.First + int64(i) - first; step >= 0 && step < int64(steps) {
+				do(kind, int(step), int64(n))
+			}
+		}
+	}
 }
 
 // series are the rings of all windows.
@@ -111,7 +133,7 @@ type series [len(Windows)]ring
 func newSeries() *series {
 	var all series
 	for i := range all {
-		all[i].slots = make([]counts, Windows[i].Steps)
+		all[i] = newRing(Windows[i].Steps, kinds)
 	}
 	return &all
 }
@@ -229,17 +251,12 @@ func (s *Series) kinds() [kinds]*[]int64 {
 }
 
 func (s *Series) add(of *sheet) {
-	if of == nil {
-		return
-	}
-	first := s.slot(s.From)
-	for kind, into := range s.kinds() {
-		for i, n := range of.Counts[kind] {
-			if place := of.First + int64(i) - first; place >= 0 && place < int64(s.Steps) {
-				(*into)[place] += int64(n)
-			}
+	into := s.kinds()
+	of.each(s.slot(s.From), s.Steps, func(kind, step int, n int64) {
+		if kind < kinds {
+			(*into[kind])[step] += n
 		}
-	}
+	})
 }
 
 // Series returns the series of a window, by its place in Windows, that ends now, by the store's

@@ -180,8 +180,8 @@ func TestSizeOfSeries(t *testing.T) {
 	for _, of := range []named{r.byTopic, r.byTarget} { // thousands of each a minute
 		for _, one := range of.of {
 			for i := range one {
-				for slot := range one[i].slots {
-					one[i].slots[slot] = counts{54_321, 4_321, 321, 321}
+				for slot := range one[i].counts {
+					one[i].counts[slot] = []uint32{54_321, 4_321, 321, 321}[slot%kinds]
 				}
 			}
 		}
