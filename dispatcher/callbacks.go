@@ -21,7 +21,7 @@ func (s *sender) rendered(c *claim) (*job.Job, error) {
 		return j, errNoRenderer
 	default:
 		render := s.render
-		if own := s.dialect(j).RenderCallback; own != nil {
+		if own := s.contract(j).RenderCallback; own != nil {
 			render = own
 		}
 		if render == nil {
@@ -55,7 +55,7 @@ func (s *sender) callbackLimitOf(j *job.Job) int {
 	if s.callbackLimit <= 0 {
 		return 0
 	}
-	return max(s.callbackLimit, s.dialect(j).CallbackResponse)
+	return max(s.callbackLimit, s.contract(j).CallbackResponse)
 }
 
 // response returns the answer's body for the callbacks of the job, if it has any.

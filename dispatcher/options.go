@@ -138,8 +138,8 @@ type Options struct {
 	// CallbackResponse is how much of an answer callbacks contain, in bytes. Zero:
 	// DefaultCallbackResponse; negative: nothing.
 	CallbackResponse int
-	// Dialects are the contracts of the dialects of the API, by their names.
-	Dialects map[string]*Dialect
+	// Contracts are those of the dialects of the API, by their names.
+	Contracts map[string]*Contract
 	// Signer signs requests; nil: requests are not signed.
 	Signer Signer
 

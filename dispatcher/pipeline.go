@@ -273,7 +273,7 @@ func (p *pipeline) handle(ph phases, c *claim) {
 func (p *pipeline) conclude(c *claim, o job.Outcome) {
 	p.d.metrics.topics.Ended(c.Job.Topic, outcomeNames[o.Kind], c.instant(p.opts.Clock.Now()))
 	policy := p.opts.Policy
-	if p.opts.dialectOf(&c.Job).Exact {
+	if p.opts.contractOf(&c.Job).Exact {
 		policy.Jitter = 0
 	}
 	p.settler.batches.Add(&result{settlement: policy.Settle(&c.Job, o, p.opts.Random), leaseEnd: c.asked.Add(p.leaseOf(&c.Job))})

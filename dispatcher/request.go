@@ -32,7 +32,7 @@ func (s *sender) complete(ctx context.Context, h http.Header, j *job.Job, number
 	if err := s.sign(ctx, h, j, stamp); err != nil {
 		return err
 	}
-	own := s.dialect(j).Headers
+	own := s.contract(j).Headers
 	if own == nil {
 		return nil
 	}

@@ -46,7 +46,7 @@ type sender struct {
 	bodies  sync.Pool // of *bytes.Buffer
 
 	callbackLimit int // bytes of answers for callbacks
-	dialect       func(*job.Job) *Dialect
+	contract      func(*job.Job) *Contract
 	render        func(*job.Job) ([]byte, error) // nil: callbacks fail
 }
 
@@ -56,7 +56,7 @@ func newSender(o Options, transport http.RoundTripper) *sender {
 		replay: o.ConnectRetries > 0, clock: o.Clock, layer: o.Layer, timeout: o.Timeout,
 		agent: "duehook/" + o.Version, limits: o.Limits, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
 		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
-		render: o.RenderCallback, callbackLimit: o.CallbackResponse, dialect: o.dialectOf,
+		render: o.RenderCallback, callbackLimit: o.CallbackResponse, contract: o.contractOf,
 	}
 	if o.Layer != nil {
 		transport = layered{o.Layer, transport}
@@ -110,7 +110,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errEndpoint
 	}
 	attempt.Status, attempt.ResponseHeaders, attempt.ResponseBody = a.Status, headerExcerpt(a.Header), contract.Excerpt(a.Body)
-	if own := s.dialect(j).Judge; own != nil {
+	if own := s.contract(j).Judge; own != nil {
 		if o = own(a.Status, a.Header, c.instant(s.clock.Now())); o.Kind != job.OutcomeDelivered {
 			attempt.Error = contract.StatusClass(a.Status)
 		}

@@ -217,7 +217,7 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispa
 		Limits: job.Limits{MaxBody: c.MaxBody, MaxRounds: orOff(c.MaxRounds)}, CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
 		RenderCallback: jobjson.CallbackBody(n.policy), AllEnded: n.allEnded, CallbackResponse: orOff(c.CallbackResponse),
 		// Also without --dialects: other nodes may have registered their jobs.
-		Dialects: map[string]*dispatcher.Dialect{qstash.Name: {
+		Contracts: map[string]*dispatcher.Contract{qstash.Name: {
 			Headers: qstash.Headers(keys), Judge: qstash.Judge, RenderCallback: qstash.RenderCallback,
 			CallbackResponse: qstash.MinCallbackResponse, Exact: true,
 		}},

@@ -7,9 +7,9 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// Dialect is the contract between a dialect of the API and its receivers: what the deliveries
+// Contract is what holds between a dialect of the API and its receivers: what the deliveries
 // of its jobs do otherwise than duehook's own. Nil functions are duehook's own.
-type Dialect struct {
+type Contract struct {
 	// Headers returns headers of the request of an attempt, with canonical names; they replace
 	// others. number counts attempts from 1. After an error the job is released for later; it
 	// uses no attempt.
@@ -26,12 +26,12 @@ type Dialect struct {
 	Exact bool
 }
 
-// own is the Dialect of jobs that none registered.
-var own = &Dialect{}
+// own is the Contract of jobs that none registered.
+var own = &Contract{}
 
-// dialectOf returns the contract of a job.
-func (o *Options) dialectOf(j *job.Job) *Dialect {
-	if d := o.Dialects[j.Spec.DialectName()]; d != nil {
+// contractOf returns the contract of a job.
+func (o *Options) contractOf(j *job.Job) *Contract {
+	if d := o.Contracts[j.Spec.DialectName()]; d != nil {
 		return d
 	}
 	return own

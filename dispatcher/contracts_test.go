@@ -12,7 +12,7 @@ import (
 )
 
 // A job of a dialect is delivered by its contract, others by duehook's.
-func TestDialects(t *testing.T) {
+func TestContracts(t *testing.T) {
 	got := make(chan *http.Request, 1)
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Duehook-Action", "snooze")
@@ -22,7 +22,7 @@ func TestDialects(t *testing.T) {
 		got <- r
 	})
 	fails := false
-	s := realSender(t, Options{AllowCIDRs: loopback(), CallbackResponse: 10, Dialects: map[string]*Dialect{"theirs": {
+	s := realSender(t, Options{AllowCIDRs: loopback(), CallbackResponse: 10, Contracts: map[string]*Contract{"theirs": {
 		Headers: func(_ context.Context, j *job.Job, number int, _ job.Instant) ([]job.Header, error) {
 			if fails {
 				return nil, errors.New("no key")
@@ -63,7 +63,7 @@ func TestDialects(t *testing.T) {
 		t.Errorf("a job of no dialect: %+v", o)
 	}
 	<-got
-	if policy := (Options{Dialects: map[string]*Dialect{"theirs": {Exact: true}}}); !policy.dialectOf(&callback).Exact || policy.dialectOf(&j).Exact {
+	if policy := (Options{Contracts: map[string]*Contract{"theirs": {Exact: true}}}); !policy.contractOf(&callback).Exact || policy.contractOf(&j).Exact {
 		t.Error("the wrong contract")
 	}
 }
