@@ -35,8 +35,8 @@ func TestOneNamespaceForALedger(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = server.Close() }) // nothing depends on it any more
 	redis := testenv.StartRedis(t)
-	args := func(namespace, journal string) []string {
-		return []string{"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--redis-url", redis.URL(), "--namespace", namespace, "--ledger-url", schema(t, server, journal)}
+	args := func(namespace, ledger string) []string {
+		return []string{"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--redis-url", redis.URL(), "--namespace", namespace, "--ledger-url", schema(t, server, ledger)}
 	}
 	shop := start(t, load(t, args("shop", "one")...))
 	err = Run(t.Context(), Options{Config: load(t, args("mail", "one")...), Logger: slog.New(slog.DiscardHandler)})

@@ -314,7 +314,7 @@ func TestDeadLetters(t *testing.T) {
 // before that is known nor while they are put back. Those that are gone for good do.
 func TestLostDeadLetters(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		a := r.journalled("a")
+		a := r.withLedger("a")
 		a.rule("dead", Draft{Metric: "dead_letters", Above: ptr(0.0)})
 		r.add("t", shop, 1)
 		r.work(a, job.OutcomeRefused)

@@ -184,8 +184,8 @@ func (r *rig) node(id string) *node {
 	return r.start(l, Options{ID: id, Store: l, Jobs: own{l}, Topics: l})
 }
 
-// journalled starts a node with a ledger.
-func (r *rig) journalled(id string) *node {
+// withLedger starts a node with a ledger.
+func (r *rig) withLedger(id string) *node {
 	r.Helper()
 	l := &link{rig: r}
 	return r.start(l, Options{ID: id, Store: l, Jobs: own{l}, Topics: l, Ledger: l})
