@@ -52,8 +52,8 @@ func (r *Rules) Skipped(at time.Time) bool { return slices.ContainsFunc(r.Skips,
 // maxFires bounds the occurrences that one decision fires. The next decision continues.
 const maxFires = 1000
 
-// State is what has been decided so far.
-type State struct {
+// Progress is what has been decided so far.
+type Progress struct {
 	Since  time.Time // the schedule has the occurrences T > Since
 	Done   Turn      // those up to this turn are decided
 	Fired  int64     // towards Rules.Max
@@ -100,7 +100,7 @@ type Decision struct {
 }
 
 // Decide decides the undecided occurrences whose turn has come. It is a pure function.
-func (r *Rules) Decide(s State, f Facts) Decision {
+func (r *Rules) Decide(s Progress, f Facts) Decision {
 	d := decider{Rules: r, s: s, f: f, busy: f.Busy}
 	if s.Queued && !f.Busy {
 		d.out.Release, d.busy, d.s.Queued = true, true, false
@@ -123,7 +123,7 @@ func (r *Rules) Remaining(fired int64) int64 {
 // decider makes one decision.
 type decider struct {
 	*Rules
-	s    State
+	s    Progress
 	f    Facts
 	busy bool
 	out  Decision

@@ -48,31 +48,31 @@ func TestDecide(t *testing.T) {
 		overlap Overlap
 		jitter  time.Duration
 		max     int64
-		state   State
+		state   Progress
 		facts   Facts
 		want    string
 	}{
-		{"nothing is near", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(4)}, ""},
-		{"just before", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(5).Add(-time.Millisecond)}, ""},
-		{"on time", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(5)}, "fired 12:05"},
-		{"within the grace", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(6)}, "fired 12:05"},
-		{"late", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(6.1)}, "fired 12:05 late"},
-		{"an outage, one call", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(33)}, "missed x5 to 12:25, fired 12:30 late"},
-		{"the latest is on time", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(20)}, "missed x3 to 12:15, fired 12:20 late"},
-		{"late ones, just before the next", FireOnce, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(29.98)}, "missed x4 to 12:20, fired 12:25 late"},
-		{"skip late ones", SkipLate, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(20.5)}, "missed x3 to 12:15, fired 12:20"},
-		{"fire the latest three", FireAll, Allow, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(33)}, "missed x3 to 12:15, fired 12:20 late, fired 12:25 late, fired 12:30 late"},
-		{"overlap", FireOnce, Skip, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
-		{"overlap of late ones", FireAll, Skip, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(17)}, "fired 12:05 late, skipped x2 to 12:15"},
-		{"queue", FireOnce, QueueOne, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(5), Busy: true}, "queued 12:05"},
-		{"one is queued", FireOnce, QueueOne, 0, 0, State{Done: UpTo(at(0)), Queued: true}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
-		{"release", FireOnce, QueueOne, 0, 0, State{Done: UpTo(at(0)), Queued: true}, Facts{Now: at(2)}, "release"},
-		{"release and queue", FireOnce, QueueOne, 0, 0, State{Done: UpTo(at(0)), Queued: true}, Facts{Now: at(5)}, "release, queued 12:05"},
-		{"replace", FireAll, Replace, 0, 0, State{Done: UpTo(at(0))}, Facts{Now: at(12), Busy: true}, "fired 12:05 late, fired 12:10 late"},
-		{"a bound", FireAll, Allow, 0, 2, State{Done: UpTo(at(0)), Fired: 1}, Facts{Now: at(12)}, "fired 12:05 late"},
-		{"no more", FireAll, Allow, 0, 2, State{Done: UpTo(at(0)), Fired: 2}, Facts{Now: at(12)}, ""},
-		{"a queued one at the bound", FireAll, QueueOne, 0, 2, State{Done: UpTo(at(0)), Fired: 2, Queued: true}, Facts{Now: at(12)}, "release"},
-		{"one that a client skips", FireAll, Allow, 0, 0, State{Done: UpTo(at(30))}, Facts{Now: at(45)}, "fired 12:35 late, skipped by hand x1 to 12:40, fired 12:45"},
+		{"nothing is near", FireOnce, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(4)}, ""},
+		{"just before", FireOnce, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(5).Add(-time.Millisecond)}, ""},
+		{"on time", FireOnce, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(5)}, "fired 12:05"},
+		{"within the grace", FireOnce, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(6)}, "fired 12:05"},
+		{"late", FireOnce, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(6.1)}, "fired 12:05 late"},
+		{"an outage, one call", FireOnce, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(33)}, "missed x5 to 12:25, fired 12:30 late"},
+		{"the latest is on time", FireOnce, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(20)}, "missed x3 to 12:15, fired 12:20 late"},
+		{"late ones, just before the next", FireOnce, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(29.98)}, "missed x4 to 12:20, fired 12:25 late"},
+		{"skip late ones", SkipLate, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(20.5)}, "missed x3 to 12:15, fired 12:20"},
+		{"fire the latest three", FireAll, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(33)}, "missed x3 to 12:15, fired 12:20 late, fired 12:25 late, fired 12:30 late"},
+		{"overlap", FireOnce, Skip, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
+		{"overlap of late ones", FireAll, Skip, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(17)}, "fired 12:05 late, skipped x2 to 12:15"},
+		{"queue", FireOnce, QueueOne, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(5), Busy: true}, "queued 12:05"},
+		{"one is queued", FireOnce, QueueOne, 0, 0, Progress{Done: UpTo(at(0)), Queued: true}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
+		{"release", FireOnce, QueueOne, 0, 0, Progress{Done: UpTo(at(0)), Queued: true}, Facts{Now: at(2)}, "release"},
+		{"release and queue", FireOnce, QueueOne, 0, 0, Progress{Done: UpTo(at(0)), Queued: true}, Facts{Now: at(5)}, "release, queued 12:05"},
+		{"replace", FireAll, Replace, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(12), Busy: true}, "fired 12:05 late, fired 12:10 late"},
+		{"a bound", FireAll, Allow, 0, 2, Progress{Done: UpTo(at(0)), Fired: 1}, Facts{Now: at(12)}, "fired 12:05 late"},
+		{"no more", FireAll, Allow, 0, 2, Progress{Done: UpTo(at(0)), Fired: 2}, Facts{Now: at(12)}, ""},
+		{"a queued one at the bound", FireAll, QueueOne, 0, 2, Progress{Done: UpTo(at(0)), Fired: 2, Queued: true}, Facts{Now: at(12)}, "release"},
+		{"one that a client skips", FireAll, Allow, 0, 0, Progress{Done: UpTo(at(30))}, Facts{Now: at(45)}, "fired 12:35 late, skipped by hand x1 to 12:40, fired 12:45"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rules(t, 5*time.Minute, c.misfire, c.overlap)
@@ -87,7 +87,7 @@ func TestDecide(t *testing.T) {
 func TestOldOccurrencesOutsideTheWindow(t *testing.T) {
 	r := rules(t, 5*time.Minute, FireAll, Allow)
 	r.Misfire.Window = 11 * time.Minute
-	if got, want := short(r.Decide(State{Done: UpTo(noon)}, Facts{Now: noon.Add(33 * time.Minute)})), "missed x4 to 12:20, fired 12:25 late, fired 12:30 late"; got != want {
+	if got, want := short(r.Decide(Progress{Done: UpTo(noon)}, Facts{Now: noon.Add(33 * time.Minute)})), "missed x4 to 12:20, fired 12:25 late, fired 12:30 late"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -96,7 +96,7 @@ func TestOldOccurrencesOutsideTheWindow(t *testing.T) {
 func TestDecideAYearOfSeconds(t *testing.T) {
 	for _, m := range []MisfirePolicy{FireOnce, SkipLate, FireAll} {
 		r := rules(t, time.Second, m, Allow)
-		d := r.Decide(State{Done: UpTo(noon.AddDate(-1, 0, 0))}, Facts{Now: noon})
+		d := r.Decide(Progress{Done: UpTo(noon.AddDate(-1, 0, 0))}, Facts{Now: noon})
 		if len(d.Steps) == 0 || d.Steps[0].Outcome != Missed || d.Steps[0].Count < MaxCount {
 			t.Errorf("%s: %d steps, the first %+v", m, len(d.Steps), d.Steps)
 		}
@@ -113,7 +113,7 @@ func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
 		rule := rules(t, time.Duration(1+r.IntN(100))*time.Second, policy, overlap)
 		rule.Jitter = time.Duration(r.IntN(2)*r.IntN(300)) * time.Second
 		rule.Misfire.Limit = 1 + r.IntN(20)
-		state, now := State{Since: noon, Done: UpTo(noon)}, noon
+		state, now := Progress{Since: noon, Done: UpTo(noon)}, noon
 		var decided int64
 		fired := map[time.Time]bool{}
 		for range 30 {
@@ -159,7 +159,7 @@ func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
 func TestJitteredOccurrencesFireWhenTheyAreDue(t *testing.T) {
 	rule := rules(t, time.Second, FireOnce, Allow)
 	rule.Jitter = MaxPending * time.Second
-	state, end := State{Since: noon, Done: UpTo(noon)}, noon.Add(time.Hour)
+	state, end := Progress{Since: noon, Done: UpTo(noon)}, noon.Add(time.Hour)
 	fired := map[time.Time]bool{}
 	for {
 		next, ok := rule.Next(state)

@@ -129,13 +129,13 @@ func TestSkippedOnesStandForNothing(t *testing.T) {
 		Misfire: Misfire{Policy: FireOnce, Grace: time.Minute, Window: time.Hour},
 	}
 	var got []string
-	for _, s := range r.Decide(State{Done: UpTo(at(0))}, Facts{Now: at(17)}).Steps {
+	for _, s := range r.Decide(Progress{Done: UpTo(at(0))}, Facts{Now: at(17)}).Steps {
 		got = append(got, string(s.Outcome)+" "+s.Time.Format("04"))
 	}
 	if want := []string{"missed 05", "fired 10", "skipped 15"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if r.Pending(State{Done: UpTo(at(5))}, at(5)) || r.Pending(State{Done: UpTo(at(0))}, at(6)) || !r.Pending(State{Done: UpTo(at(0))}, at(5)) {
+	if r.Pending(Progress{Done: UpTo(at(5))}, at(5)) || r.Pending(Progress{Done: UpTo(at(0))}, at(6)) || !r.Pending(Progress{Done: UpTo(at(0))}, at(5)) {
 		t.Error("an occurrence is pending if it is undecided")
 	}
 }

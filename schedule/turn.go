@@ -53,7 +53,7 @@ func (r *Rules) turns(since, after, until time.Time) iter.Seq[occurrence] {
 }
 
 // undecided yields the undecided occurrences whose turn has come, in the order of T.
-func (r *Rules) undecided(s State, now time.Time) iter.Seq[occurrence] {
+func (r *Rules) undecided(s Progress, now time.Time) iter.Seq[occurrence] {
 	return func(yield func(occurrence) bool) {
 		for o := range r.turns(s.Since, r.first(s), now) {
 			if o.Compare(s.Done) > 0 && !o.At.After(now) && !yield(o) {
@@ -64,13 +64,13 @@ func (r *Rules) undecided(s State, now time.Time) iter.Seq[occurrence] {
 }
 
 // first is a time that all undecided occurrences come after.
-func (r *Rules) first(s State) time.Time {
+func (r *Rules) first(s Progress) time.Time {
 	return later(s.Since, s.Done.At.Add(-r.Jitter-time.Second))
 }
 
 // Next returns the turn of the next undecided occurrence, without regard to a queued one; false
 // if none is to come.
-func (r *Rules) Next(s State) (next Turn, ok bool) {
+func (r *Rules) Next(s Progress) (next Turn, ok bool) {
 	if r.Remaining(s.Fired) == 0 {
 		return Turn{}, false
 	}
@@ -86,7 +86,7 @@ func (r *Rules) Next(s State) (next Turn, ok bool) {
 }
 
 // Pending reports whether the occurrence at a time is to be decided yet.
-func (r *Rules) Pending(s State, at time.Time) bool {
+func (r *Rules) Pending(s Progress, at time.Time) bool {
 	for o := range r.turns(s.Since, at.Add(-time.Second), at) {
 		return o.Time.Equal(at) && o.Compare(s.Done) > 0
 	}
@@ -94,7 +94,7 @@ func (r *Rules) Pending(s State, at time.Time) bool {
 }
 
 // Undecided counts the undecided occurrences T <= until.
-func (r *Rules) Undecided(s State, until time.Time) (n int64) {
+func (r *Rules) Undecided(s Progress, until time.Time) (n int64) {
 	from := later(s.Since, s.Done.At)
 	for o := range r.turns(s.Since, r.first(s), earlier(from, until)) {
 		if o.Compare(s.Done) > 0 {

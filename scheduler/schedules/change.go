@@ -141,7 +141,7 @@ func (a *alteration) changed(t events.Type) {
 
 // skip counts the undecided occurrences so far, which the schedule no longer has.
 func (a *alteration) skip(rules *schedule.Rules, reason string) {
-	if n := rules.Undecided(a.rec.state(), a.now.Time()); n > 0 && rules.Remaining(a.rec.Fired) > 0 {
+	if n := rules.Undecided(a.rec.progress(), a.now.Time()); n > 0 && rules.Remaining(a.rec.Fired) > 0 {
 		a.skipped(a.now, n, reason)
 	}
 }
@@ -262,9 +262,9 @@ func (m *Manager) Unskip(ctx context.Context, name string, at *time.Time, allow 
 
 // pendingSkips are the skipped occurrences that are to come.
 func (a *alteration) pendingSkips(rules *schedule.Rules) (left []job.Instant) {
-	state := a.rec.state()
+	progress := a.rec.progress()
 	for _, t := range a.rec.Skips {
-		if rules.Pending(state, t.Time()) {
+		if rules.Pending(progress, t.Time()) {
 			left = append(left, t)
 		}
 	}
@@ -276,7 +276,7 @@ func (a *alteration) toSkip(rules *schedule.Rules, at *time.Time) (t time.Time, 
 	after := a.now.Time()
 	if at == nil {
 		for t := range rules.Table.Between(after, after.AddDate(schedule.Horizon, 0, 0)) {
-			if !rules.Skipped(t) && rules.Pending(a.rec.state(), t) {
+			if !rules.Skipped(t) && rules.Pending(a.rec.progress(), t) {
 				return t, nil
 			}
 		}
@@ -287,7 +287,7 @@ func (a *alteration) toSkip(rules *schedule.Rules, at *time.Time) (t time.Time, 
 		return t, documents.ErrKept
 	case !rules.Table.Has(*at):
 		return t, job.Invalid("time", "is not the time of an occurrence; GET …/occurrences lists them")
-	case !rules.Pending(a.rec.state(), *at) || !schedule.Due(a.name, *at, rules.Jitter).After(after):
+	case !rules.Pending(a.rec.progress(), *at) || !schedule.Due(a.name, *at, rules.Jitter).After(after):
 		return t, job.Invalid("time", "is past, or its job is registered: cancel the job "+schedule.ID(a.name, *at))
 	}
 	return *at, nil

@@ -168,10 +168,10 @@ func TestANodeThatStoodStill(t *testing.T) {
 				s := r.get(b, "s")
 				c := s.Counters
 				end := r.now().Time()
-				if n := s.Rules.Table.Count(begin.Time(), end) - s.Rules.Undecided(s.state(), end); c.Fired+c.Missed+c.Skipped != n || c.Failed != 0 {
+				if n := s.Rules.Table.Count(begin.Time(), end) - s.Rules.Undecided(s.progress(), end); c.Fired+c.Missed+c.Skipped != n || c.Failed != 0 {
 					t.Errorf("%s, %s: %+v of %d", step, overlap, c, n)
 				}
-				if n := s.Rules.Undecided(s.state(), end.Add(-20*time.Second)); n > 0 {
+				if n := s.Rules.Undecided(s.progress(), end.Add(-20*time.Second)); n > 0 {
 					t.Errorf("%s, %s: %d occurrences are undecided", step, overlap, n)
 				}
 			})

@@ -303,7 +303,7 @@ func (n *entry) plan() {
 		}
 		return
 	}
-	if next, ok := n.rules.Next(r.state()); ok {
+	if next, ok := n.rules.Next(r.progress()); ok {
 		n.at = next.At
 	}
 	if r.Queued != nil { // ask for the end of the job before
@@ -457,7 +457,7 @@ func (n *entry) planNext(now job.Instant, failed bool) {
 		n.at = next
 	case r.Queued != nil:
 		n.at = next
-		if turn, ok := n.rules.Next(r.state()); ok {
+		if turn, ok := n.rules.Next(r.progress()); ok {
 			n.at = earlier(n.at, turn.At)
 		}
 	}

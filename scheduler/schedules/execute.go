@@ -65,7 +65,7 @@ func (w *work) run(ctx context.Context) error {
 			return err
 		}
 	}
-	d := w.rules.Decide(r.state(), schedule.Facts{Now: w.now.Time(), Busy: busy})
+	d := w.rules.Decide(r.progress(), schedule.Facts{Now: w.now.Time(), Busy: busy})
 	err := w.take(ctx, &d)
 	if refused, ok := errors.AsType[*refusedError](err); ok {
 		if r.LastError == nil || r.LastError.Reason != refused.reason {
@@ -165,8 +165,8 @@ func (w *work) count(s *schedule.Step) {
 		reason := ReasonOverlap
 		if s.ByHand {
 			reason = ReasonByHand
-			state := r.state()
-			r.Skips = slices.DeleteFunc(slices.Clone(r.Skips), func(t job.Instant) bool { return !w.rules.Pending(state, t.Time()) })
+			progress := r.progress()
+			r.Skips = slices.DeleteFunc(slices.Clone(r.Skips), func(t job.Instant) bool { return !w.rules.Pending(progress, t.Time()) })
 		}
 		r.Skipped += s.Count
 		w.outcome(at, schedule.Skipped, reason, events.OccurrenceSkipped, s.Count)

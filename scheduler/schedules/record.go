@@ -228,9 +228,9 @@ func collection(s store.Documents, clock job.Clock) *documents.Collection[record
 	})
 }
 
-// state is the input of package schedule from a record.
-func (r *record) state() schedule.State {
-	s := schedule.State{Since: r.Since.Time(), Done: r.Done.turn(), Fired: r.Fired, Queued: r.Queued != nil}
+// progress is the input of package schedule from a record.
+func (r *record) progress() schedule.Progress {
+	s := schedule.Progress{Since: r.Since.Time(), Done: r.Done.turn(), Fired: r.Fired, Queued: r.Queued != nil}
 	if s.Queued {
 		s.Fired++ // it will
 	}

@@ -661,7 +661,7 @@ func crashes(t *testing.T, seed uint64) {
 	rules, err := rec.Def.rules("s")
 	r.ok(err)
 	end := r.now().Time().Add(time.Hour)
-	total := rules.Table.Count(begin.Time(), end) - rules.Undecided(rec.state(), end)
+	total := rules.Table.Count(begin.Time(), end) - rules.Undecided(rec.progress(), end)
 	queued := int64(0)
 	if rec.Queued != nil {
 		queued = 1

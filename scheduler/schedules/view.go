@@ -66,7 +66,7 @@ func (s *Schedule) more() bool {
 	if s.Remaining != nil && *s.Remaining == 0 {
 		return false
 	}
-	_, undecided := s.Rules.Next(s.state())
+	_, undecided := s.Rules.Next(s.progress())
 	return undecided || len(s.Next(1)) > 0
 }
 
