@@ -20,7 +20,7 @@ func deep(levels int) string { return `{"body":` + deepBody(levels) + `}` }
 func deepBody(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
 
 func TestArmedAgain(t *testing.T) {
-	s := &sender{limits: job.Limits{MaxBody: 300, MaxRounds: 3}, log: slog.New(slog.DiscardHandler)}
+	s := &sender{limits: job.Bounds{MaxBody: 300, MaxRounds: 3}, log: slog.New(slog.DiscardHandler)}
 	text := job.Spec{Destination: "http://a.example", Body: []byte("old"), BodyForm: job.BodyText, ContentType: "text/plain", AgainBody: true}
 	with := func(rounds int, body string) *job.Spec {
 		next := text

@@ -108,9 +108,9 @@ type Options struct {
 	// DefaultGrace.
 	Grace time.Duration
 
-	// Limits bound the bodies and rounds of jobs that receivers arm again; zero values are
+	// Bounds are those of the bodies and rounds of jobs that receivers arm again; zero values are
 	// those of WithDefaults.
-	Limits job.Limits
+	Bounds job.Bounds
 
 	// ConnectRetries is how often an attempt connects again at once if its request
 	// was surely not sent, MaxConnectRetries at most. Zero: DefaultConnectRetries;
@@ -198,7 +198,7 @@ func (o Options) withDefaults() Options {
 	o.BreakerOpen = cmp.Or(o.BreakerOpen, DefaultBreakerOpen)
 	o.BreakerProbes = cmp.Or(o.BreakerProbes, DefaultBreakerProbes)
 	o.CatchUpRate = cmp.Or(o.CatchUpRate, DefaultCatchUpRate)
-	o.Limits = o.Limits.WithDefaults()
+	o.Bounds = o.Bounds.WithDefaults()
 	o.CallbackResponse = cmp.Or(o.CallbackResponse, DefaultCallbackResponse)
 	o.ConnectRetries = cmp.Or(o.ConnectRetries, DefaultConnectRetries)
 	return o

@@ -39,7 +39,7 @@ type sender struct {
 	layer   Layer // nil: none
 	timeout time.Duration
 	agent   string
-	limits  job.Limits
+	limits  job.Bounds
 	signer  Signer
 	spans   *spans
 	log     *slog.Logger
@@ -54,7 +54,7 @@ func newSender(o Options, transport http.RoundTripper) *sender {
 	s := &sender{
 		steady: func(string) bool { return false },
 		replay: o.ConnectRetries > 0, clock: o.Clock, layer: o.Layer, timeout: o.Timeout,
-		agent: "duehook/" + o.Version, limits: o.Limits, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
+		agent: "duehook/" + o.Version, limits: o.Bounds, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
 		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		render: o.RenderCallback, callbackLimit: o.CallbackResponse, contract: o.contractOf,
 	}

@@ -13,7 +13,7 @@ import (
 // ErrBodyTooLarge is wrapped by every BodyTooLargeError.
 var ErrBodyTooLarge = errors.New("the body is too large")
 
-// BodyTooLargeError refuses a body larger than Max, which is Limits.MaxBody. It is not
+// BodyTooLargeError refuses a body larger than Max, which is Bounds.MaxBody. It is not
 // part of a ValidationError, because HTTP has a status of its own for it.
 type BodyTooLargeError struct{ Max int }
 
@@ -39,7 +39,7 @@ var bodyFields = map[BodyForm]Field{BodyJSON: "body", BodyText: "body_text", Bod
 // body stores the draft's body and content type in s. Absent fields keep their
 // value, but a body in a new form gets the default type of that form. Content is kept byte for byte, for
 // receivers that compare or sign bytes.
-func (f *Findings) body(d *Draft, s *Spec, l Limits) {
+func (f *Findings) body(d *Draft, s *Spec, l Bounds) {
 	if b := d.Body; b != nil {
 		if b.Form != s.BodyForm {
 			s.ContentType = b.Form.ContentType()

@@ -127,7 +127,7 @@ func TestShedding(t *testing.T) {
 		o := outcomes[row.outcome]
 		o.Attempt, o.Response = &job.Attempt{Number: 1}, &job.Response{Body: []byte("answer")}
 		if row.outcome == "again" {
-			next, err := j.Again(time.Second, &job.Body{Form: job.BodyText, Content: []byte("new")}, job.Limits{MaxBody: 9, MaxRounds: 9})
+			next, err := j.Again(time.Second, &job.Body{Form: job.BodyText, Content: []byte("new")}, job.Bounds{MaxBody: 9, MaxRounds: 9})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -229,7 +229,7 @@ func TestSupersedesRounds(t *testing.T) {
 			if ids = append(ids, j.UID+".delivered"); round == 0 {
 				ids[0] += ".2"
 			}
-			next, err := j.Again(time.Second, nil, job.Limits{MaxRounds: 100})
+			next, err := j.Again(time.Second, nil, job.Bounds{MaxRounds: 100})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -168,7 +168,7 @@ func TestCountDraft(t *testing.T) {
 	url := job.Destination("https://example.com/")
 	target, deadline := int64(100), "expire"
 	d := job.Draft{Destination: &url, Count: &job.CountDraft{Target: &target, AtDeadline: &deadline}}
-	r, err := d.Registration(job.Limits{}, countNow)
+	r, err := d.Registration(job.Bounds{}, countNow)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,9 +176,9 @@ func TestCountDraft(t *testing.T) {
 		t.Errorf("count %+v, delay %v", *r.Spec.Count, r.Spec.When.Delay)
 	}
 	target, deadline = 0, "explode"
-	_, err = d.Registration(job.Limits{}, countNow)
+	_, err = d.Registration(job.Bounds{}, countNow)
 	d.Count.Target = nil
-	_, missing := d.Registration(job.Limits{}, countNow)
+	_, missing := d.Registration(job.Bounds{}, countNow)
 	for text, err := range map[string]error{
 		"count.target: must be from 1 to 1000000000": err, `count.at_deadline: must be "fire" or "expire"`: err,
 		"count.target: is required": missing,

@@ -22,7 +22,7 @@ type Defaults struct {
 // draft.
 // Errors are those of Registration, except that they name priority, as
 // topics do.
-func (d *Draft) Defaults(l Limits) (Defaults, error) {
+func (d *Draft) Defaults(l Bounds) (Defaults, error) {
 	var f Findings
 	v := Defaults{
 		Retry:     f.retry(d.Retry),

@@ -23,7 +23,7 @@ func draftOf(t *testing.T, text string) *Draft {
 }
 
 func TestDefaults(t *testing.T) {
-	limits := Limits{MaxBody: 1000, MaxTimeout: time.Minute}
+	limits := Bounds{MaxBody: 1000, MaxTimeout: time.Minute}
 	zero, two := 0, 2
 	defaults, err := draftOf(t, `{"url":"https://t.example","retry":{"steps":[1000000000],"limit":2},"timeout":5000000000,"ttl":3600000000000,"headers":{"x-a":"1","x-b":"2"},"priority":7,"spread":60000000000}`).Defaults(limits)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestDefaultsAreChecked(t *testing.T) {
-	_, err := draftOf(t, `{"retry":{"limit":-1},"timeout":3600000000000,"ttl":0,"headers":{"Host":"x"},"priority":10,"spread":-1}`).Defaults(Limits{MaxTimeout: time.Minute})
+	_, err := draftOf(t, `{"retry":{"limit":-1},"timeout":3600000000000,"ttl":0,"headers":{"Host":"x"},"priority":10,"spread":-1}`).Defaults(Bounds{MaxTimeout: time.Minute})
 	var invalid *ValidationError
 	if !errors.As(err, &invalid) {
 		t.Fatalf("got %v", err)

@@ -107,14 +107,14 @@ type Body struct {
 	Content []byte
 }
 
-// Limits are the settings that limit drafts.
-type Limits struct {
+// Bounds are the settings that bound drafts: sizes and times. Those of topics are store.Limits.
+type Bounds struct {
 	MaxBody    int           // bytes of the job's body
 	MaxTimeout time.Duration // of one attempt
 	MaxRounds  int           // how often a receiver may arm a job again; negative: never
 }
 
 // WithDefaults replaces limits that are zero: 256 KiB, a minute and DefaultMaxRounds.
-func (l Limits) WithDefaults() Limits {
-	return Limits{cmp.Or(l.MaxBody, 256<<10), cmp.Or(l.MaxTimeout, time.Minute), cmp.Or(l.MaxRounds, DefaultMaxRounds)}
+func (l Bounds) WithDefaults() Bounds {
+	return Bounds{cmp.Or(l.MaxBody, 256<<10), cmp.Or(l.MaxTimeout, time.Minute), cmp.Or(l.MaxRounds, DefaultMaxRounds)}
 }

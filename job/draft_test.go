@@ -11,7 +11,7 @@ import (
 
 // The draft of a job registers a job with the same content.
 func TestDraftOfAJobRegistersItAgain(t *testing.T) {
-	limits := job.Limits{MaxBody: 1 << 20, MaxTimeout: time.Minute}
+	limits := job.Bounds{MaxBody: 1 << 20, MaxTimeout: time.Minute}
 	now := job.InstantOf(time.Date(2027, 1, 15, 8, 0, 0, 0, time.UTC))
 	draft := func(change func(d *job.Draft)) job.Draft {
 		d := job.Draft{Topic: ptr("orders"), ID: ptr("8812"), Destination: ptr(job.Destination("https://shop.example/hook"))}
@@ -75,7 +75,7 @@ func TestRegistrationForAGroup(t *testing.T) {
 		"with a bad label": {job.Draft{Group: ptr("shops"), FilterLabel: ptr("\x00")}, "filter_label"},
 	} {
 		c.d.Headers = map[string]string{"X-A": "1"}
-		r, err := c.d.ForGroup(job.Limits{MaxBody: 100}, 0)
+		r, err := c.d.ForGroup(job.Bounds{MaxBody: 100}, 0)
 		if c.wrong == "" {
 			want := &job.Membership{Group: "shops", FilterLabel: "eu", Headers: 1}
 			if err != nil || !reflect.DeepEqual(r.Spec.Group, want) {

@@ -23,10 +23,10 @@ type Loop struct {
 // RoundCallbacks bounds the callbacks of the rounds of a loop that wait, or keep their content.
 const RoundCallbacks = 5
 
-// DefaultMaxRounds is the usual Limits.MaxRounds.
+// DefaultMaxRounds is the usual Bounds.MaxRounds.
 const DefaultMaxRounds = 100_000
 
-// ErrMaxRounds says that a loop has reached Limits.MaxRounds.
+// ErrMaxRounds says that a loop has reached Bounds.MaxRounds.
 var ErrMaxRounds = errors.New("the job has reached its limit of rounds")
 
 // ErrAgainBody says that the job does not permit a new body; see Spec.AgainBody.
@@ -34,7 +34,7 @@ var ErrAgainBody = errors.New("the registration does not permit a new body")
 
 // Again returns the content of the next round of a job, which is due after wait. A nil body
 // keeps the job's own. Errors: ErrMaxRounds, ErrAgainBody, or one that wraps ErrBodyTooLarge.
-func (j *Job) Again(wait time.Duration, body *Body, l Limits) (Spec, error) {
+func (j *Job) Again(wait time.Duration, body *Body, l Bounds) (Spec, error) {
 	s, loop := j.Spec, Loop{First: j.UID}
 	if s.Loop != nil {
 		loop = *s.Loop

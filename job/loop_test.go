@@ -11,7 +11,7 @@ import (
 )
 
 func TestAgain(t *testing.T) {
-	limits := job.Limits{MaxBody: 16, MaxRounds: 2}
+	limits := job.Bounds{MaxBody: 16, MaxRounds: 2}
 	j := registered()
 	j.Spec.When.Spread = time.Minute
 	if _, err := j.Again(time.Minute, &job.Body{}, limits); !errors.Is(err, job.ErrAgainBody) {
@@ -76,7 +76,7 @@ func TestAgain(t *testing.T) {
 // A cancel during the attempt ends the loop; the delivery stays one.
 func TestACancelEndsTheLoop(t *testing.T) {
 	j := jobIn(job.Running, 0)
-	next, err := j.Again(time.Minute, nil, job.Limits{MaxRounds: 1})
+	next, err := j.Again(time.Minute, nil, job.Bounds{MaxRounds: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

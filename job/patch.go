@@ -10,7 +10,7 @@ import (
 // labels, retry and expect are replaced as a whole, so {} resets them to none and to
 // the server's policy. now only limits "at". Errors are those of Registration. Patch
 // does not change j, and does not check whether j may change.
-func (d *Draft) Patch(j *Job, l Limits, now Instant) (Spec, *When, error) {
+func (d *Draft) Patch(j *Job, l Bounds, now Instant) (Spec, *When, error) {
 	var f Findings
 	for _, field := range d.Given("topic", "id", "order_key", "on_conflict", "group", "filter_label", "pull") {
 		f.Add(field, "cannot be changed; cancel the job and register another")

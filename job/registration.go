@@ -41,7 +41,7 @@ type Request struct {
 // "at". The error is a *ValidationError with every wrong field, or wraps
 // ErrBodyTooLarge. The Spec shares memory
 // with the draft.
-func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
+func (d *Draft) Registration(l Bounds, now Instant) (Request, error) {
 	var f Findings
 	r := f.request(d, l, now)
 	switch {
@@ -64,7 +64,7 @@ func (d *Draft) Registration(l Limits, now Instant) (Request, error) {
 // ForGroup validates the draft as the registration of a job for each member of a group.
 // The Spec lacks what members have: the destination, and their headers. Errors are those
 // of Registration.
-func (d *Draft) ForGroup(l Limits, now Instant) (Request, error) {
+func (d *Draft) ForGroup(l Bounds, now Instant) (Request, error) {
 	var f Findings
 	r := f.request(d, l, now)
 	if r.Spec.Destination.Pulled() {
@@ -89,7 +89,7 @@ func (f *Findings) valid(r Request) (Request, error) {
 }
 
 // request is what registrations of both kinds have.
-func (f *Findings) request(d *Draft, l Limits, now Instant) Request {
+func (f *Findings) request(d *Draft, l Bounds, now Instant) Request {
 	r := Request{
 		Key:        Key{Topic: f.name("topic", d.Topic, DefaultTopic), ID: f.name("id", d.ID, "")},
 		OnConflict: f.onConflict(d.OnConflict),
@@ -110,7 +110,7 @@ func (f *Findings) request(d *Draft, l Limits, now Instant) Request {
 
 // content sets what a draft gives of the fields that registrations and changes have in
 // common.
-func (f *Findings) content(d *Draft, s *Spec, l Limits) {
+func (f *Findings) content(d *Draft, s *Spec, l Bounds) {
 	if d.BizKey != nil || d.NoBizKey {
 		s.BizKey = f.name("biz_key", d.BizKey, "")
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-var limits = job.Limits{MaxBody: 64, MaxTimeout: time.Minute}
+var limits = job.Bounds{MaxBody: 64, MaxTimeout: time.Minute}
 
 func draft(t testing.TB, doc string) *job.Draft {
 	t.Helper()

@@ -53,10 +53,10 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	}
 	guard := scheduler.Guard(n.guard.CheckURL)
 	members := groups.New(n.store, guard.Check, nil)
-	jobLimits := job.Limits{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout}
+	jobBounds := job.Bounds{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout}
 	o := scheduler.Options{
 		Store: n.store, Clock: n.clock, Pace: job.SystemClock(), Metrics: n.metrics, Recent: n.recent, Topics: limits, Groups: members, Endpoints: dispatch,
-		Limits: jobLimits, Policy: n.policy, Guard: guard,
+		Bounds: jobBounds, Policy: n.policy, Guard: guard,
 		Carry: n.carrying(),
 	}
 	if n.ledger != nil {
@@ -74,7 +74,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	}
 	dates.For(recurring)
 	bulk, err := operations.New(operations.Options{
-		Store: n.store, Jobs: jobs, ID: n.id, Schedules: recurring, Limits: jobLimits, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics,
+		Store: n.store, Jobs: jobs, ID: n.id, Schedules: recurring, Bounds: jobBounds, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics,
 	})
 	if err != nil {
 		return nil, err
@@ -214,7 +214,7 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispa
 		Workers: c.Workers, Timeout: c.Timeout, Lease: c.Lease, LeaseMargin: c.LeaseMargin(),
 		Policy: n.policy, Grace: c.DrainDelay + n.drainTime(), AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
-		Limits: job.Limits{MaxBody: c.MaxBody, MaxRounds: orOff(c.MaxRounds)}, CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
+		Bounds: job.Bounds{MaxBody: c.MaxBody, MaxRounds: orOff(c.MaxRounds)}, CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
 		RenderCallback: jobjson.CallbackBody(n.policy), AllEnded: n.allEnded, CallbackResponse: orOff(c.CallbackResponse),
 		// Also without --dialects: other nodes may have registered their jobs.
 		Contracts: map[string]*dispatcher.Contract{qstash.Name: {

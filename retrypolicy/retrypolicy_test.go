@@ -71,7 +71,7 @@ func testLadder(t *testing.T, l ladder) {
 			d.Retry.Steps = append(d.Retry.Steps, step)
 		}
 	}
-	r, err := d.Registration(job.Limits{}, 1)
+	r, err := d.Registration(job.Bounds{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func (s *Scheduler) PrepareTest(d *job.Draft) (Prepared, error) {
 	if d.Body == nil {
 		d.Body = &job.Body{Form: job.BodyJSON, Content: []byte(testBody)}
 	}
-	request, err := d.Registration(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
+	request, err := d.Registration(s.o.Bounds, job.InstantOf(s.o.Clock.Now()))
 	if err != nil {
 		return Prepared{}, err
 	}

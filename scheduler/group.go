@@ -42,7 +42,7 @@ func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin)
 	if err := from.Topics.Allow(""); err != nil { // all topics share the groups
 		return nil, err
 	}
-	request, err := d.ForGroup(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
+	request, err := d.ForGroup(s.o.Bounds, job.InstantOf(s.o.Clock.Now()))
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func newRig(t testing.TB, change ...func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	o := Options{
-		Store: r.mem, Clock: clock, Topics: r.topics, Policy: retrypolicy.Default(), Limits: job.Limits{MaxBody: 100},
+		Store: r.mem, Clock: clock, Topics: r.topics, Policy: retrypolicy.Default(), Bounds: job.Bounds{MaxBody: 100},
 		Guard: func(rawURL string) error {
 			if strings.Contains(rawURL, "169.254.") {
 				return errors.New("link-local")

@@ -76,7 +76,7 @@ func (s *Scheduler) Change(ctx context.Context, key job.Key, d *job.Draft, allow
 		return job.Job{}, err
 	}
 	return s.update(ctx, key, allow, func(j *job.Job, now job.Instant) error {
-		spec, when, err := d.Patch(j, s.o.Limits, now)
+		spec, when, err := d.Patch(j, s.o.Bounds, now)
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func (s *Scheduler) Replay(ctx context.Context, key job.Key, d *job.Draft, allow
 		return job.Job{}, err
 	}
 	return s.update(ctx, key, allow, func(j *job.Job, now job.Instant) error {
-		spec, when, err := d.Patch(j, s.o.Limits, now)
+		spec, when, err := d.Patch(j, s.o.Bounds, now)
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ type Occurrence struct {
 // CheckTemplate checks a draft from which jobs of a schedule are made. Errors are those
 // of Prepare, within the field job.
 func (s *Scheduler) CheckTemplate(d *job.Draft) error {
-	request, err := d.Registration(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
+	request, err := d.Registration(s.o.Bounds, job.InstantOf(s.o.Clock.Now()))
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (s *Scheduler) CheckTemplate(d *job.Draft) error {
 // Occurrence makes the registration of an occurrence from a template, with the defaults
 // of its topic. Stores count its TTL from when the job is due.
 func (s *Scheduler) Occurrence(d *job.Draft, o Occurrence) (store.Registration, error) {
-	request, err := d.Registration(s.o.Limits, o.Now)
+	request, err := d.Registration(s.o.Bounds, o.Now)
 	if err != nil {
 		return store.Registration{}, err
 	}

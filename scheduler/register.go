@@ -38,7 +38,7 @@ func (p *Prepared) Key() job.Key { return p.reg.Key }
 // job.ErrBodyTooLarge.
 func (s *Scheduler) Prepare(d *job.Draft, from Origin) (Prepared, error) {
 	d = s.addressed(d, from.Pull)
-	request, err := d.Registration(s.o.Limits, job.InstantOf(s.o.Clock.Now()))
+	request, err := d.Registration(s.o.Bounds, job.InstantOf(s.o.Clock.Now()))
 	if err != nil {
 		return Prepared{}, err
 	}

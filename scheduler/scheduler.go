@@ -36,8 +36,8 @@ type Options struct {
 	// Metrics is where duehook_registrations_total is registered; nil: nowhere.
 	Metrics prometheus.Registerer
 
-	// Limits bound jobs; zero values are those of WithDefaults.
-	Limits job.Limits
+	// Bounds are those of jobs; zero values are those of WithDefaults.
+	Bounds job.Bounds
 	// Policy is the server's retry policy, for jobs without one of their own.
 	Policy retrypolicy.Policy
 	// Carry are the options of the carriers, which explain why jobs wait.
@@ -77,7 +77,7 @@ func New(o Options) (*Scheduler, error) {
 		o.NewUID = newUIDs(o.Clock).next
 	}
 	o.Recent = cmp.Or(o.Recent, recent.New(recent.Options{}))
-	o.Limits = o.Limits.WithDefaults()
+	o.Bounds = o.Bounds.WithDefaults()
 	m, err := newMetrics(o.Metrics)
 	if err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func New(o Options) (*Scheduler, error) {
 	return &Scheduler{o: o, metrics: m, overviews: newOverviews()}, nil
 }
 
-// Limits are the limits of jobs.
-func (s *Scheduler) Limits() job.Limits { return s.o.Limits }
+// Bounds are the bounds of jobs.
+func (s *Scheduler) Bounds() job.Bounds { return s.o.Bounds }
 
 // Policy is the server's retry policy.
 func (s *Scheduler) Policy() retrypolicy.Policy { return s.o.Policy }

@@ -152,7 +152,7 @@ func (s *Scheduler) defaults(topic string) *job.Defaults {
 func (s *Scheduler) TopicSettings(topic string, settings topics.Settings, defaults *job.Draft) (topics.Settings, error) {
 	var f job.Findings
 	var err error
-	settings.Defaults, err = defaults.Defaults(s.o.Limits)
+	settings.Defaults, err = defaults.Defaults(s.o.Bounds)
 	_ = f.Take("", err)
 	_ = f.Take("", settings.Check(topic))
 	return settings, f.Err()

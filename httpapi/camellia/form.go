@@ -32,7 +32,7 @@ func (a *api) read(c *httpapi.Call) (*form, error) {
 	}
 	a.used.Store(int64(a.now()))
 	const escaped = len("%00")
-	body, err := c.ReadBody(int64(escaped*a.Scheduler.Limits().MaxBody + maxOthers))
+	body, err := c.ReadBody(int64(escaped*a.Scheduler.Bounds().MaxBody + maxOthers))
 	if err != nil {
 		return nil, err
 	}

@@ -205,7 +205,7 @@ func (p *pushed) makeID(c *httpapi.Call) string {
 
 func (a *api) push(c *httpapi.Call) error {
 	// An escaped character of the body has up to six bytes, and the other fields are short.
-	buffer, err := c.ReadJSON(int64(6*a.Scheduler.Limits().MaxBody) + 64<<10)
+	buffer, err := c.ReadJSON(int64(6*a.Scheduler.Bounds().MaxBody) + 64<<10)
 	if err != nil {
 		return err
 	}

@@ -38,14 +38,14 @@ func TestDue(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Topic, p.ID = "t", "a"
-		r, err := p.draft(now).Registration(job.Limits{}.WithDefaults(), now)
+		r, err := p.draft(now).Registration(job.Bounds{}.WithDefaults(), now)
 		if v, wrong := err.(*job.ValidationError); wrong { //nolint:errorlint // as Registration returns it
 			if len(v.Fields) != 1 || v.Fields[0].Field != "url" { // the draft has none
 				t.Errorf("%s: %v", body, err)
 			}
 			d := p.draft(now)
 			d.Pull = new(true)
-			r, err = d.Registration(job.Limits{}.WithDefaults(), now)
+			r, err = d.Registration(job.Bounds{}.WithDefaults(), now)
 		}
 		if err != nil || r.Spec.When != want {
 			t.Errorf("%s: %+v, %v; want %+v", body, r.Spec.When, err, want)
@@ -78,7 +78,7 @@ func FuzzRead(f *testing.F) {
 		if err := json.Unmarshal([]byte(d.Dialect.Data), &kept); err != nil || utf8.ValidString(p.Subtopic) && kept.Subtopic != p.Subtopic || kept.Delay != p.Delay {
 			t.Errorf("kept %s of %s: %v", d.Dialect.Data, body, err)
 		}
-		r, err := d.Registration(job.Limits{}.WithDefaults(), 1)
+		r, err := d.Registration(job.Bounds{}.WithDefaults(), 1)
 		if err == nil && p.Body != nil && *p.Body != string(r.Spec.Body) {
 			t.Errorf("the body of %s became %q", body, r.Spec.Body)
 		}

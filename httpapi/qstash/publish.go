@@ -65,7 +65,7 @@ func (a *api) enqueue(c *httpapi.Call) error { return a.publishTo(c, c.Param("qu
 
 // publishTo registers one message, or those of a group.
 func (a *api) publishTo(c *httpapi.Call, queue string, words int) error {
-	body, err := c.ReadBody(int64(a.Scheduler.Limits().MaxBody))
+	body, err := c.ReadBody(int64(a.Scheduler.Bounds().MaxBody))
 	if err != nil {
 		return err
 	}

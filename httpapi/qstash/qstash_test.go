@@ -209,7 +209,7 @@ func FuzzReadMessage(f *testing.F) {
 			}
 			return
 		}
-		limits := job.Limits{}.WithDefaults()
+		limits := job.Bounds{}.WithDefaults()
 		if m.draft.Group != nil {
 			_, err = m.draft.ForGroup(limits, 0)
 		} else {

@@ -17,7 +17,7 @@ import (
 
 // createSchedule makes or replaces a schedule.
 func (a *api) createSchedule(c *httpapi.Call) error {
-	body, err := c.ReadBody(int64(a.Scheduler.Limits().MaxBody))
+	body, err := c.ReadBody(int64(a.Scheduler.Bounds().MaxBody))
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ type scheduleView struct {
 func (a *api) scheduleView(ctx context.Context, s *schedules.Schedule) (scheduleView, error) {
 	d := &s.Def.Job
 	var like job.Job // as an occurrence would be
-	request, err := d.Registration(a.Scheduler.Limits(), s.Now)
+	request, err := d.Registration(a.Scheduler.Bounds(), s.Now)
 	if err != nil {
 		return scheduleView{}, err
 	}

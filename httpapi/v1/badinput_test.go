@@ -425,7 +425,7 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestBodiesOverTheLimits(t *testing.T) {
-	a := newAPI(t, func(o *testOptions) { o.Limits.MaxBody, o.MaxBatchBytes = 1000, 20_000 })
+	a := newAPI(t, func(o *testOptions) { o.Bounds.MaxBody, o.MaxBatchBytes = 1000, 20_000 })
 	fits, over := strings.Repeat("x", 998), strings.Repeat("x", 999)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"fits","body":"`+fits+`"}`)
 	before := a.held()
@@ -451,7 +451,7 @@ func TestBodiesOverTheLimits(t *testing.T) {
 
 // A body without a declared length is cut off all the same.
 func TestUndeclaredLengths(t *testing.T) {
-	a := newAPI(t, func(o *testOptions) { o.Limits.MaxBody = 1000 })
+	a := newAPI(t, func(o *testOptions) { o.Bounds.MaxBody = 1000 })
 	send := func(method, target, body string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, target, strings.NewReader(body))
 		r.ContentLength = -1

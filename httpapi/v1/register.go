@@ -110,7 +110,7 @@ func (s *API) readDraft(r *request) (*job.Draft, *wire.Errors, scheduler.Origin,
 
 // maxRequest is how large the registration or change of one job may be: twice
 // the limit of its body, for base64 and for escaped text, and the envelope.
-func (s *API) maxRequest() int64 { return 2*int64(s.Scheduler.Limits().MaxBody) + 64<<10 }
+func (s *API) maxRequest() int64 { return 2*int64(s.Scheduler.Bounds().MaxBody) + 64<<10 }
 
 // prepare checks the registration of one job. What it returns shares no memory with the
 // request.

@@ -77,7 +77,7 @@ func (d *MemberDraft) member(f *job.Findings, at job.Field) Member {
 		m.Name = *d.Name
 	}
 	// Its jobs obey the rules of all jobs.
-	request, err := (&job.Draft{Destination: d.URL, Headers: d.Headers}).Registration(job.Limits{}, 0)
+	request, err := (&job.Draft{Destination: d.URL, Headers: d.Headers}).Registration(job.Bounds{}, 0)
 	_ = f.Take(at, err) // there is no body that could be too large
 	m.URL, m.Headers = request.Spec.Destination, request.Spec.Headers
 	if d.FilterLabel != nil {

@@ -59,7 +59,7 @@ var sample = job.Job{Spec: job.Spec{Destination: "http://receiver.example/", Bod
 
 // operation is the operation that d asks for, beginning now. Its error is a
 // *job.ValidationError.
-func (d *Draft) operation(now job.Instant, l job.Limits) (Operation, error) {
+func (d *Draft) operation(now job.Instant, l job.Bounds) (Operation, error) {
 	var f job.Findings
 	o := Operation{
 		Action: Action(d.Action), Filter: d.Filter, Rate: DefaultRate, By: d.By, State: Running, StartedAt: now, UpdatedAt: now,
@@ -128,7 +128,7 @@ func (d *Draft) due(o *Operation) (field job.Field, wrong string) {
 }
 
 // checkSet checks the fields to set. A body that is too large is an error of set.
-func (d *Draft) checkSet(f *job.Findings, now job.Instant, l job.Limits) {
+func (d *Draft) checkSet(f *job.Findings, now job.Instant, l job.Bounds) {
 	if Action(d.Action) != Replay {
 		f.Add("set", "is for replay only")
 		return

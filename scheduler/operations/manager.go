@@ -56,8 +56,8 @@ type Options struct {
 	ID    string // of the node, unique to the process
 	// Schedules registers the jobs of backfills; nil: this node executes none.
 	Schedules *schedules.Manager
-	// Limits bound changes of jobs; zero values are those of WithDefaults.
-	Limits job.Limits
+	// Bounds are those of changes of jobs; zero values are those of WithDefaults.
+	Bounds job.Bounds
 	// Clock paces the work and measures leases; nil is the machine's. The store's clock
 	// decides about jobs.
 	Clock   job.Clock
@@ -75,7 +75,7 @@ type Manager struct {
 	id     string
 	clock  job.Clock
 	log    *slog.Logger
-	limits job.Limits
+	limits job.Bounds
 	kick   signal.Signal // an operation may need a worker
 	outage *outage.Outage
 
@@ -95,7 +95,7 @@ func New(o Options) (*Manager, error) {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	m := &Manager{
-		store: o.Store, jobs: o.Jobs, plans: o.Schedules, docs: collection(o.Store, o.Clock), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Limits.WithDefaults(),
+		store: o.Store, jobs: o.Jobs, plans: o.Schedules, docs: collection(o.Store, o.Clock), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Bounds.WithDefaults(),
 		kick: signal.New(), working: map[string]context.CancelFunc{},
 		outage: outage.New("working on operations", o.Clock, o.Logger, mathrand.Float64),
 	}

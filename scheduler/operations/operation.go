@@ -181,7 +181,7 @@ func (o *Operation) when(j *job.Job) job.When {
 }
 
 // change changes one job. The limits bound the fields to set.
-func (o *Operation) change(j *job.Job, now job.Instant, l job.Limits) error {
+func (o *Operation) change(j *job.Job, now job.Instant, l job.Bounds) error {
 	if !o.selects(j, now) {
 		return errPassedOver
 	}
@@ -200,7 +200,7 @@ func (o *Operation) change(j *job.Job, now job.Instant, l job.Limits) error {
 }
 
 // replay sends the job again, with the changes of Set.
-func (o *Operation) replay(j *job.Job, now job.Instant, l job.Limits) error {
+func (o *Operation) replay(j *job.Job, now job.Instant, l job.Bounds) error {
 	if o.Set == nil {
 		return j.Replay(now)
 	}

@@ -663,7 +663,7 @@ func TestDraftsAreChecked(t *testing.T) {
 		"a time in the past":   {Draft{Action: "reschedule", Filter: topic, At: 5}, ""},
 		"replay what was done": {Draft{Action: "replay", Filter: store.Query{States: []job.State{job.Delivered}}}, ""},
 	} {
-		_, err := tc.d.operation(job.Instant(1_767_258_000_000), job.Limits{})
+		_, err := tc.d.operation(job.Instant(1_767_258_000_000), job.Bounds{})
 		var invalid *job.ValidationError
 		var got []string
 		if errors.As(err, &invalid) {

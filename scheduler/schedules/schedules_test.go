@@ -104,7 +104,7 @@ func (r *rig) deliver() (ids []string) { return r.deliverTo(nil) }
 // armAgain is deliver to receivers that arm each job again.
 func (r *rig) armAgain() (ids []string) {
 	return r.deliverTo(func(j *job.Job) *job.Spec {
-		next, err := j.Again(time.Hour, nil, job.Limits{MaxRounds: 1})
+		next, err := j.Again(time.Hour, nil, job.Bounds{MaxRounds: 1})
 		r.ok(err)
 		return &next
 	})

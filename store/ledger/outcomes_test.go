@@ -161,7 +161,7 @@ func TestRoundEndsLate(t *testing.T) {
 		one.Add(reg("a", 0))
 		c := one.TakeOne()
 		noError(t, "Flush", one.Flush())
-		spec, err := c.Job.Again(time.Second, nil, job.Limits{MaxRounds: 1})
+		spec, err := c.Job.Again(time.Second, nil, job.Bounds{MaxRounds: 1})
 		noError(t, "Again", err)
 		resume := one.Pause()
 		settled := make(chan struct{})

@@ -72,7 +72,7 @@ func TestRoundsOfALoopWithoutTheLedger(t *testing.T) {
 				c = r.takeOf("a")
 			}
 			callbacks = append(callbacks, c.Job.CallbackID(job.CallbackDelivered, 0))
-			next, err := c.Job.Again(0, nil, job.Limits{MaxRounds: 100})
+			next, err := c.Job.Again(0, nil, job.Bounds{MaxRounds: 100})
 			noError(t, "Again", err)
 			s := job.Settle(&c.Job, job.Outcome{
 				Kind: job.OutcomeDelivered, Again: &next, Attempt: &job.Attempt{Number: 1, StartedAt: c.Now, Status: 200},

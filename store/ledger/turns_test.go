@@ -57,7 +57,7 @@ func TestClaimedJobFollowsWhatHasEnded(t *testing.T) {
 			noError(r.T, "Update", err)
 		}, job.Cancelled},
 		"to run again later": {func(r *rig, l *losing, c store.Claimed) {
-			spec, err := c.Job.Again(time.Hour, nil, job.Limits{MaxRounds: 1})
+			spec, err := c.Job.Again(time.Hour, nil, job.Bounds{MaxRounds: 1})
 			noError(r.T, "Again", err)
 			_, err = l.Settle(r.T.Context(), []job.Settlement{
 				job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{Number: 1}, Again: &spec}, nil),

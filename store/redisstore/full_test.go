@@ -201,7 +201,7 @@ func TestFullRedisSheds(t *testing.T) {
 		case "dies":
 			o.Kind = job.OutcomeRefused
 		case "again":
-			next, err := c.Job.Again(time.Hour, &job.Body{Form: job.BodyText, Content: make([]byte, 2*large)}, job.Limits{MaxBody: 2 * large, MaxRounds: 1})
+			next, err := c.Job.Again(time.Hour, &job.Body{Form: job.BodyText, Content: make([]byte, 2*large)}, job.Bounds{MaxBody: 2 * large, MaxRounds: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

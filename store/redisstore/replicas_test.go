@@ -127,7 +127,7 @@ func deliver(t *testing.T, s *Store) (failed job.Key) {
 		j := &claims[0].Job
 		outcome := job.Outcome{Kind: job.OutcomeFailed, Attempt: &job.Attempt{Number: j.Attempts + 1}}
 		if n < rounds {
-			again, err := j.Again(0, nil, job.Limits{MaxRounds: 100})
+			again, err := j.Again(0, nil, job.Bounds{MaxRounds: 100})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -197,7 +197,7 @@ func (f *fixture) testCallbackCapacity() {
 		claims[c.Job.ID] = c
 	}
 	a, b, c := claims["a"], claims["b"], claims["c"]
-	spec, err := c.Job.Again(long, nil, job.Limits{MaxRounds: 1})
+	spec, err := c.Job.Again(long, nil, job.Bounds{MaxRounds: 1})
 	f.noError("Again", err)
 	again := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: attempt(c, 200), Again: &spec}, never)
 	for range 2 {
@@ -322,7 +322,7 @@ func (f *fixture) testAgain() {
 	r := reg("t", "a", reporting, biz("b"), func(r *store.Registration) { r.Spec.AgainBody = true })
 	f.add(r)
 	c := f.takeOne()
-	spec, err := c.Job.Again(long, &job.Body{Form: job.BodyText, Content: []byte("again")}, job.Limits{MaxBody: 9, MaxRounds: 1})
+	spec, err := c.Job.Again(long, &job.Body{Form: job.BodyText, Content: []byte("again")}, job.Bounds{MaxBody: 9, MaxRounds: 1})
 	f.noError("Again", err)
 	s := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: attempt(c, 200), Again: &spec}, never)
 	for n := range 2 {
@@ -353,7 +353,7 @@ func (f *fixture) testAgainCancelled() {
 	r := reg("t", "a", reporting)
 	f.add(r)
 	c := f.takeOne()
-	spec, err := c.Job.Again(long, nil, job.Limits{MaxRounds: 1})
+	spec, err := c.Job.Again(long, nil, job.Bounds{MaxRounds: 1})
 	f.noError("Again", err)
 	f.update(r.Key, cancel)
 	s := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: attempt(c, 200), Again: &spec}, never)

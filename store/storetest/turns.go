@@ -389,7 +389,7 @@ var turnCases = []testCase{
 	{name: "turns/a claim names the round before", options: Options{Retention: long}, run: func(f *fixture) {
 		first := f.add(reg("t", "a", ordered("k")))
 		c := f.takeOne()
-		spec, err := c.Job.Again(0, nil, job.Limits{MaxRounds: 1})
+		spec, err := c.Job.Again(0, nil, job.Bounds{MaxRounds: 1})
 		f.noError("Again", err)
 		f.settle(store.Applied, job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: attempt(c, 200), Again: &spec}, never))
 		equal(f, "uid of the round before", f.after("a", "a").AfterUID, first.UID)
