@@ -73,6 +73,9 @@ func (c *Call) Context() context.Context { return c.Request.Context() }
 // Header is the header of the answer.
 func (c *Call) Header() http.Header { return c.Writer.Header() }
 
+// SetResult names in the answer of a dialect what became of a registration; `duehook import` reads it.
+func (c *Call) SetResult(outcome string) { c.Header().Set("Duehook-Result", outcome) }
+
 // Param is a parameter of the path, decoded.
 func (c *Call) Param(name string) string {
 	value := c.context.Param(name)

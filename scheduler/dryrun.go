@@ -12,6 +12,14 @@ import (
 	"github.com/duehook/duehook/store/rules"
 )
 
+// RegisterUnless registers jobs, unless it is a dry run.
+func (s *Scheduler) RegisterUnless(ctx context.Context, dryRun bool, jobs ...Prepared) ([]store.Registered, error) {
+	if dryRun {
+		return s.DryRun(ctx, jobs...)
+	}
+	return s.Register(ctx, jobs...)
+}
+
 // dryRuns is how many jobs of a dry run are read at a time.
 const dryRuns = 16
 

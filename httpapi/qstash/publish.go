@@ -83,7 +83,7 @@ func (a *api) publishTo(c *httpapi.Call, queue string, words int) error {
 	}
 	c.Target = r.messages[0].MessageID
 	if m.ID != "" {
-		c.Header().Set(resultHeader, r.outcome)
+		c.SetResult(r.outcome)
 	}
 	status := http.StatusOK
 	if r.messages[0].Deduplicated {
@@ -170,10 +170,7 @@ func (r *result) add(j *job.Job, deduplicated bool) {
 func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []result {
 	results := make([]result, len(messages))
 	var regs []scheduler.Prepared
-	dryRun, register := isTrue(c.Request.Header.Get(dryRunHeader)), a.Scheduler.Register
-	if dryRun {
-		register = a.Scheduler.DryRun
-	}
+	dryRun := isTrue(c.Request.Header.Get(dryRunHeader))
 	for i, m := range messages {
 		r := &results[i]
 		if r.err = errs[i]; r.err == nil {
@@ -195,7 +192,7 @@ func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []res
 	var registered []store.Registered
 	var failed error
 	if len(regs) > 0 {
-		registered, failed = register(c.Context(), regs...)
+		registered, failed = a.Scheduler.RegisterUnless(c.Context(), dryRun, regs...)
 	}
 	for i, m := range messages {
 		r := &results[i]

@@ -83,7 +83,7 @@ func (a *api) createSchedule(c *httpapi.Call) error {
 }
 
 func madeSchedule(c *httpapi.Call, id, result string) error {
-	c.Header().Set(resultHeader, result)
+	c.SetResult(result)
 	return c.WriteJSON(http.StatusOK, map[string]string{"scheduleId": id})
 }
 

@@ -82,11 +82,10 @@ func (s *API) register(r *request) (jsonout.View, error) {
 
 // registerAll registers jobs, or says in a dry run what would become of them.
 func (s *API) registerAll(r *request, jobs ...scheduler.Prepared) ([]store.Registered, error) {
-	if !r.query.dryRun {
-		return s.Scheduler.Register(r.Context(), jobs...)
+	if r.query.dryRun {
+		r.Target = "dry run"
 	}
-	r.Target = "dry run"
-	return s.Scheduler.DryRun(r.Context(), jobs...)
+	return s.Scheduler.RegisterUnless(r.Context(), r.query.dryRun, jobs...)
 }
 
 // clientsFault reports whether the client has to correct its request.
