@@ -11,6 +11,8 @@ type Dialect struct {
 	Name string
 	// Data is what only the dialect needs of the job, in a form of its own.
 	Data string
+	// Indexed: the job is found by its id in any topic, see IDIndex.
+	Indexed bool
 }
 
 // In reports whether the job was registered by the dialect.

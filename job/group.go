@@ -63,8 +63,18 @@ func (j *Job) Member() string {
 	return j.ID[strings.LastIndex(j.ID, memberSeparator)+1:]
 }
 
-// Indexes are the names by which a store finds a job, besides its key. Empty: none.
+// Indexes are the names by which a store finds a job, besides its key. Empty: none. GroupID is a group
+// id or an IDIndex.
 type Indexes struct{ BizKey, GroupID string }
 
 // Indexes are those of the job.
-func (j *Job) Indexes() Indexes { return Indexes{BizKey: j.Spec.BizKey, GroupID: j.GroupID()} }
+func (j *Job) Indexes() Indexes {
+	group := j.GroupID()
+	if d := j.Spec.Dialect; group == "" && d != nil && d.Indexed {
+		group = IDIndex(j.ID)
+	}
+	return Indexes{BizKey: j.Spec.BizKey, GroupID: group}
+}
+
+// IDIndex is the index of jobs that dialects find by their id in any topic. No group id has this form.
+func IDIndex(id string) string { return "/" + id }

@@ -27,6 +27,7 @@ type Query struct {
 	GroupID                string      `json:",omitempty"` // of the job: see job.Job.GroupID
 	OrderKey               string      `json:",omitempty"` // in any topic, unless Topic says which
 	Dialect                string      `json:",omitempty"` // of the API that registered the job
+	IndexedID              string      `json:",omitempty"` // in any topic, see job.Dialect.Indexed
 	// UID selects at most one job. BindUID made the uid.
 	UID string `json:",omitempty"`
 
@@ -50,6 +51,7 @@ func (q *Query) Matches(j *job.Job) bool {
 		(q.Endpoint == "" || q.Endpoint == j.Lane().Endpoint) &&
 		(q.Schedule == "" || j.Spec.Occurrence != nil && j.Spec.Occurrence.Schedule == q.Schedule) &&
 		(q.GroupID == "" || q.GroupID == j.GroupID()) &&
+		(q.IndexedID == "" || job.IDIndex(q.IndexedID) == j.Indexes().GroupID) &&
 		(q.Dialect == "" || q.Dialect == j.Spec.DialectName()) &&
 		(q.Priority == 0 || q.Priority == j.Spec.Priority.Number()) &&
 		j.Spec.HasLabels(q.Labels) && q.Within(TimesOf(j))

@@ -14,43 +14,19 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// topicsAtOnce is the number of topics of which a look-up reads the names at once.
-const topicsAtOnce = 1000
+// maxFound bounds the jobs of one id.
+const maxFound = 1000
 
-// find returns the dialect's jobs with an id of a client, one of a topic. An id that the server made
-// begins with the topic.
-func (a *api) find(c *httpapi.Call, clientID string) (found []job.Job, err error) {
-	id := nameOf(clientID)
-	look := func(topic string) error {
-		j, err := a.Scheduler.Get(c.Context(), job.Key{Topic: topic, ID: id})
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			return nil
-		case err == nil && j.Spec.In(Name):
-			found = append(found, j)
-		}
-		return err
-	}
-	if at := strings.IndexByte(id, ':'); at > 0 && c.Topics().Has(id[:at]) {
-		if err := look(id[:at]); err != nil {
-			return nil, err
-		}
-		if len(found) > 0 && strings.HasPrefix(found[0].Spec.Dialect.Data, madeMark) {
-			return found, nil
-		}
-		found = nil
-	}
-	for q := (store.TopicQuery{Only: c.Topics(), Limit: topicsAtOnce}); ; {
-		page, err := a.Scheduler.Topics(c.Context(), q)
+// find returns the dialect's jobs with an id of a client, one of a topic.
+func (a *api) find(c *httpapi.Call, clientID string) ([]job.Job, error) {
+	q := store.Query{IndexedID: nameOf(clientID), Dialect: Name, Only: c.Topics(), Limit: maxFound}
+	for found := []job.Job(nil); ; {
+		page, err := a.Scheduler.List(c.Context(), q)
 		if err != nil {
 			return nil, err
 		}
-		for i := range page.Topics {
-			if err := look(page.Topics[i].Stats.Topic); err != nil {
-				return nil, err
-			}
-		}
-		if q.Cursor = page.Next; q.Cursor == "" {
+		found = append(found, page.Jobs...)
+		if q.Cursor = page.Next; q.Cursor == "" || len(found) >= maxFound {
 			return found, nil
 		}
 	}

@@ -30,7 +30,7 @@ type pushed struct {
 	Priority int64   `json:"-"`
 	Status   int64   `json:"-"`
 
-	Made       bool   `json:"made,omitempty"` // the server made the id; see madeMark
+	Made       bool   `json:"-"` // the server made the id
 	ID         string `json:"id,omitempty"`
 	BizKey     string `json:"bizkey,omitempty"`
 	Subtopic   string `json:"subtopic,omitempty"`
@@ -157,7 +157,7 @@ func (p *pushed) draft(now job.Instant) *job.Draft {
 		kept.ID = ""
 	}
 	data, _ := json.Marshal(kept) // texts and numbers
-	d.Dialect = &job.Dialect{Name: Name, Data: string(data)}
+	d.Dialect = &job.Dialect{Name: Name, Data: string(data), Indexed: true}
 	return d
 }
 
@@ -178,9 +178,6 @@ func nameOf(id string) string {
 }
 
 const digestPrefix = Name + ":"
-
-// madeMark begins the data of a job whose id the server made.
-const madeMark = `{"made":true`
 
 // makeID makes an id in the form of the original: topic[:bizKey]:ip:number. A key that leaves no room
 // is left out.
@@ -237,17 +234,13 @@ func (a *api) push(c *httpapi.Call) error {
 		return err
 	}
 	c.Target = reg.Key().String()
-	register := a.Scheduler.Register
-	if q.Get("dry_run") == "true" {
-		register = a.Scheduler.DryRun
-	}
-	registered, err := register(c.Context(), reg)
+	registered, err := a.Scheduler.RegisterUnless(c.Context(), q.Get("dry_run") == "true", reg)
 	if err != nil {
 		return err
 	}
 	if err := scheduler.Refusal(&registered[0]); err != nil {
 		return err
 	}
-	c.Header().Set("Duehook-Result", scheduler.OutcomeNames[registered[0].Outcome])
+	c.SetResult(scheduler.OutcomeNames[registered[0].Outcome])
 	return succeed(c, p.ID)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/url"
 	"slices"
 	"strconv"
@@ -227,24 +226,12 @@ func (a *api) byID(ctx context.Context, prefix, id string) (job.Job, error) {
 	if prefix != messagePrefix || job.CheckName(id) != nil {
 		return job.Job{}, store.ErrNotFound
 	}
-	return a.byChosenID(ctx, id)
-}
-
-// byChosenID returns the job with an id that a client chose. It looks into each topic.
-func (a *api) byChosenID(ctx context.Context, id string) (job.Job, error) {
-	for q := (store.TopicQuery{Only: own, Limit: listed}); ; {
-		page, err := a.Scheduler.Topics(ctx, q)
-		if err != nil {
-			return job.Job{}, err
-		}
-		for i := range page.Topics {
-			j, err := a.Scheduler.Get(ctx, job.Key{Topic: page.Topics[i].Stats.Topic, ID: id})
-			if err == nil && messageID(&j) == id || err != nil && !errors.Is(err, store.ErrNotFound) {
-				return j, err
-			}
-		}
-		if q.Cursor = page.Next; q.Cursor == "" {
-			return job.Job{}, store.ErrNotFound
-		}
+	page, err := a.Scheduler.List(ctx, store.Query{IndexedID: id, Dialect: Name, Only: own, Limit: 1})
+	switch {
+	case err != nil:
+		return job.Job{}, err
+	case len(page.Jobs) == 0 || messageID(&page.Jobs[0]) != id:
+		return job.Job{}, store.ErrNotFound
 	}
+	return page.Jobs[0], nil
 }

@@ -31,8 +31,6 @@ const (
 	pausedHeader = "Duehook-Paused"
 	// dryRunHeader answers as if, and changes nothing.
 	dryRunHeader = "Duehook-Dry-Run"
-	// resultHeader says what became of a message or a schedule with an id.
-	resultHeader = "Duehook-Result"
 )
 
 // settings are what the dialect keeps of a message beside the job.
@@ -53,7 +51,7 @@ type flow struct {
 
 func (v settings) dialect() *job.Dialect {
 	data, _ := json.Marshal(v) // texts and numbers
-	return &job.Dialect{Name: Name, Data: string(data)}
+	return &job.Dialect{Name: Name, Data: string(data), Indexed: v.ID != ""}
 }
 
 // settingsOf are the settings of a message; those of another dialect's job are empty.

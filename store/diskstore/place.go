@@ -182,13 +182,16 @@ func (t *txn) unindex(rec *record) {
 	t.delete(row(famUID, rec.UID))
 }
 
-// indexRows are the rows of a record's biz_key and group id.
+// indexRows are the rows of a record's job.Indexes.
 func indexRows(rec *record) (rows [][]byte) {
 	if rec.bizKey != "" {
 		rows = append(rows, row(famBiz, rec.bizKey, rec.Key.String()))
 	}
-	if rec.grouped {
+	switch {
+	case rec.grouped:
 		rows = append(rows, row(famGroup, job.GroupIDOf(rec.ID), rec.Key.String()))
+	case rec.byID:
+		rows = append(rows, row(famGroup, job.IDIndex(rec.ID), rec.Key.String()))
 	}
 	return rows
 }

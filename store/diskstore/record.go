@@ -20,7 +20,7 @@ type record struct {
 	order   string // topic/order_key; empty without one
 	timeout time.Duration
 
-	keepsEnd, grouped bool
+	keepsEnd, grouped, byID bool
 
 	countKeys int // keys that were counted
 	settled   store.Settled
@@ -40,6 +40,7 @@ const (
 	hasGroup
 	hasEnd
 	hasSettled
+	hasIndexedID
 )
 
 // recordForm is the first byte of each record.
@@ -62,7 +63,7 @@ func newRecord(j *job.Job) *record {
 func (r *record) assignSpec(s *job.Spec) {
 	j := job.Job{Key: r.Key, Spec: *s}
 	r.spec, r.lane, r.bizKey, r.timeout = encoding.AppendSpec(nil, s), j.Lane(), s.BizKey, max(s.Timeout, 0)
-	r.keepsEnd, r.grouped, r.order = s.KeepsEnd(), s.Group != nil, ""
+	r.keepsEnd, r.grouped, r.byID, r.order = s.KeepsEnd(), s.Group != nil, s.Dialect != nil && s.Dialect.Indexed, ""
 	if s.OrderKey != "" {
 		r.order = r.Topic + "/" + s.OrderKey
 	}
@@ -193,7 +194,7 @@ func (r *record) encodeSettled(w *writer) {
 
 func (r *record) flags() uint64 {
 	return bit(hasCancel, r.CancelRequested) | bit(hasFired, r.Fired) | bit(hasKeepsEnd, r.keepsEnd) | bit(hasGroup, r.grouped) |
-		bit(hasEnd, r.State.Final()) | bit(hasSettled, r.settledBy != 0)
+		bit(hasEnd, r.State.Final()) | bit(hasSettled, r.settledBy != 0) | bit(hasIndexedID, r.byID)
 }
 
 func bit(b uint64, is bool) uint64 {
@@ -212,6 +213,7 @@ func decodeRecord(b []byte) (*record, error) {
 	r := &record{}
 	flags := in.uint()
 	r.CancelRequested, r.Fired, r.keepsEnd, r.grouped = flags&hasCancel != 0, flags&hasFired != 0, flags&hasKeepsEnd != 0, flags&hasGroup != 0
+	r.byID = flags&hasIndexedID != 0
 	r.Topic, r.ID, r.UID = in.text(), in.text(), in.text()
 	r.spec = in.bytes()
 	lane, err := job.ParseLane(r.Topic + in.text())

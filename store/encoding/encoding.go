@@ -94,6 +94,7 @@ func (c *codec) spec(s *job.Spec) {
 	part(c, "d", &s.Dialect, func(d *job.Dialect) {
 		text(c, "n", &d.Name)
 		text(c, "d", &d.Data)
+		flag(c, "i", &d.Indexed)
 	})
 	part(c, "n", &s.Count, func(n *job.Count) {
 		number(c, "t", &n.Target)

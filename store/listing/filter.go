@@ -35,7 +35,10 @@ func (q *filter) looksInside() bool {
 
 // index is the index by name that has the jobs of q, or empty.
 func (q *filter) index() string {
-	if q.GroupID != "" {
+	switch {
+	case q.IndexedID != "":
+		return GroupIndex(job.IDIndex(q.IndexedID))
+	case q.GroupID != "":
 		return GroupIndex(q.GroupID)
 	}
 	return q.BizKey

@@ -14,7 +14,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// GroupIndex is the name of the index of a group id's jobs. No biz_key has this form.
+// GroupIndex is the name of the index of the jobs of job.Indexes.GroupID. No biz_key has this form.
 func GroupIndex(groupID string) string { return groupMark + groupID }
 
 // groupMark is a character that names cannot contain.

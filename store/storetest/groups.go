@@ -11,6 +11,9 @@ import (
 // member makes the registration one for a member of a group. Its id is that of a member.
 func member(r *store.Registration) { r.Spec.Group = &job.Membership{Group: "g", Size: 2, Headers: 1} }
 
+// onlyDialect makes the registration one of a dialect that does not look for ids.
+func onlyDialect(r *store.Registration) { r.Spec.Dialect = &job.Dialect{Name: "d"} }
+
 // memberReg is the registration for a member of a group.
 func memberReg(topic, groupID, name string, with ...func(*store.Registration)) store.Registration {
 	return reg(topic, job.MemberID(groupID, name), append(with, member)...)
@@ -61,6 +64,23 @@ var groupCases = []testCase{
 		f.waitPast(j.EndedAt.Add(short))
 		f.purge(1, 10)
 		f.indexed(nil, nil)
+	}},
+	{name: "group/jobs of dialects are found by id in any topic", options: Options{Retention: short, Shards: 3}, run: func(f *fixture) {
+		indexed := func(r *store.Registration) { r.Spec.Dialect = &job.Dialect{Name: "d", Indexed: true} }
+		found := func(id string) []string { return keys(f.list(store.Query{IndexedID: id})) }
+		f.register(store.Created, reg("t", "o", indexed, biz("o"), delay(long)), reg("u", "o", indexed, delay(long)), reg("v", "o", delay(long)),
+			reg("w", "o", onlyDialect, delay(long)), memberReg("t", "o", "a", delay(long)), memberReg("t", "p", "a", indexed, delay(long)))
+		equal(f, "their id", found("o"), []string{"t/o", "u/o"})
+		equal(f, "in a topic", keys(f.list(store.Query{IndexedID: "o", Topic: "u"})), []string{"u/o"})
+		equal(f, "in some topics", keys(f.list(store.Query{IndexedID: "o", Only: job.TopicSet{"t*"}})), []string{"t/o"})
+		equal(f, "another dialect", len(f.list(store.Query{IndexedID: "o", Dialect: "e"})), 0)
+		equal(f, "the id of a member", len(found("p:a")), 0)
+		equal(f, "the group id", keys(f.list(store.Query{GroupID: "o"})), []string{"t/o:a"})
+		equal(f, "the biz_key", keys(f.list(store.Query{BizKey: "o"})), []string{"t/o"})
+		f.register(store.Created, reg("u", "o", delay(long), onConflict(job.ConflictReplace)))
+		equal(f, "after another registration", found("o"), []string{"t/o"})
+		f.end(reg("x", "e", indexed), job.Delivered)
+		equal(f, "the id of one that has ended", found("e"), []string{"x/e"})
 	}},
 	{name: "group/a thousand members are registered at once", options: Options{Shards: 3}, run: func(f *fixture) {
 		for _, want := range []store.RegisterOutcome{store.Created, store.Same} {
