@@ -1,6 +1,7 @@
 package camellia
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -35,6 +36,12 @@ func millis(n int64, otherwise time.Duration) time.Duration {
 	return time.Duration(min(n, tooLong)) * time.Millisecond
 }
 
+// The parameters that are additions to the original, for imports. The times are those of a message.
+const (
+	onConflict = "on_conflict"
+	dryRun     = "dry_run"
+)
+
 // send answers sendMsg.
 func (a *api) send(c *httpapi.Call) error {
 	draft, err := a.draft(c)
@@ -50,8 +57,15 @@ func (a *api) draft(c *httpapi.Call) (*job.Draft, error) {
 	if err != nil {
 		return nil, err
 	}
-	delay := millis(f.required("delayMillis"), 0)
-	ttl := millis(f.number("ttlMillis", 64, -1), defaultTTL)
+	var delay *time.Duration
+	var ttl time.Duration
+	at := f.instant("triggerTime")
+	if at == nil {
+		delay = new(millis(f.required("delayMillis"), 0))
+		ttl = *delay + millis(f.number("ttlMillis", 64, -1), defaultTTL)
+	} else if expires := f.instant("expireTime"); expires != nil {
+		ttl = expires.Sub(a.now())
+	}
 	maxRetry := int(f.number("maxRetry", 32, -1))
 	if err := f.check(c, "msg"); err != nil {
 		return nil, err
@@ -66,9 +80,9 @@ func (a *api) draft(c *httpapi.Call) (*job.Draft, error) {
 		id = hex.EncodeToString(random[:])
 	}
 	return &job.Draft{
-		Topic: new(job.NameOf(f.text("topic"))), ID: new(job.NameOf(id)), Pull: new(true), Delay: &delay, TTL: new(delay + ttl),
+		Topic: new(job.NameOf(f.text("topic"))), ID: new(job.NameOf(id)), Pull: new(true), Delay: delay, At: at, TTL: &ttl,
 		Body: &job.Body{Form: job.BodyText, Content: []byte(f.text("msg"))}, Retry: &job.Retry{Steps: []time.Duration{0}, Limit: &maxRetry},
-		OnConflict: new(string(job.ConflictRenew)), Dialect: &job.Dialect{Name: Name},
+		OnConflict: new(cmp.Or(c.Query().Get(onConflict), string(job.ConflictRenew))), Dialect: &job.Dialect{Name: Name},
 	}, nil
 }
 
@@ -81,11 +95,11 @@ func (a *api) register(c *httpapi.Call, d *job.Draft) error {
 	}
 	key := p.Key()
 	c.Target = key.String()
-	r, err := a.registered(c.Context(), p)
-	if err == nil && r.Outcome.Held() && r.Job.State != job.Running && ended(&r.Job, a.now()) {
+	r, err := a.registered(c, p)
+	if err == nil && !c.Query().Has(onConflict) && r.Outcome.Held() && r.Job.State != job.Running && ended(&r.Job, a.now()) {
 		// Its time has passed, and nobody has noticed.
 		if _, _, err = a.Scheduler.Cancel(c.Context(), key, isStill(&r.Job)); err == nil || errors.Is(err, store.ErrNotFound) {
-			r, err = a.registered(c.Context(), p)
+			r, err = a.registered(c, p)
 		}
 	}
 	if err != nil {
@@ -95,11 +109,12 @@ func (a *api) register(c *httpapi.Call, d *job.Draft) error {
 	return answerOK(c, a.view(&r.Job))
 }
 
-func (a *api) registered(ctx context.Context, p scheduler.Prepared) (store.Registered, error) {
-	all, err := a.Scheduler.Register(ctx, p)
+func (a *api) registered(c *httpapi.Call, p scheduler.Prepared) (store.Registered, error) {
+	all, err := a.Scheduler.RegisterUnless(c.Context(), c.Query().Get(dryRun) == "true", p)
 	if err != nil {
 		return store.Registered{}, err
 	}
+	c.SetResult(scheduler.OutcomeNames[all[0].Outcome])
 	if all[0].Outcome.Conflicts() {
 		return all[0], nil
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/duehook/duehook/httpapi/camellia"
 	"github.com/duehook/duehook/internal/testing/fronts"
@@ -142,6 +143,29 @@ func TestTimes(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: %v, want %v", form, got, want)
 		}
+	}
+}
+
+// An import sends messages with the times that they have, once, and can try it first.
+func TestImportedMessages(t *testing.T) {
+	s := newServer(t)
+	trigger := job.InstantOf(time.Now().Add(time.Hour))
+	form := fmt.Sprintf("topic=t&msgId=a&msg=x&maxRetry=2&triggerTime=%d&expireTime=%d", trigger, trigger.Add(time.Hour))
+	s.want(200, "sendMsg?on_conflict=once&dry_run=true", form)
+	s.want(404, "getMsg", "topic=t&msgId=a")
+	m := s.want(200, "sendMsg?on_conflict=once", form)["delayMsg"].(map[string]any)
+	// The server counts the time to live from the registration, so a call's milliseconds are lost.
+	if late := m["expireTime"].(float64) - float64(trigger.Add(time.Hour)); m["triggerTime"] != float64(trigger) || late < 0 || late > 10_000 {
+		t.Errorf("%v, want the times of %s", m, form)
+	}
+	s.want(200, "deleteMsg", "topic=t&msgId=a")
+	s.want(200, "sendMsg?on_conflict=once", form)
+	s.wantMessage("t", "a", "x retry 0 status 7")
+	s.want(200, "sendMsg", form)
+	s.wantMessage("t", "a", "x retry 0 status 1")
+	s.want(400, "sendMsg?on_conflict=never", form)
+	if _, text := s.Call(http.MethodGet, "/v1/jobs?dialect=camellia", nil, ""); !strings.Contains(string(text), `"id":"a"`) {
+		t.Errorf("the jobs of the dialect are %s", text)
 	}
 }
 

@@ -82,6 +82,14 @@ func (f *form) number(name string, bits int, otherwise int64) int64 {
 	return n
 }
 
+// instant is a time in milliseconds; nil if it is absent.
+func (f *form) instant(name string) *job.Instant {
+	if n := f.number(name, 64, 0); n != 0 {
+		return new(job.Instant(n))
+	}
+	return nil
+}
+
 // required is an integer of 64 bits that must be given.
 func (f *form) required(name string) int64 {
 	if strings.TrimSpace(f.values.Get(name)) == "" {

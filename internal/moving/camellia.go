@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/client"
+	"github.com/duehook/duehook/job"
 )
 
 // camellia reads the messages of camellia-delay-queue: of each topic those that wait, that are ready
@@ -55,7 +59,7 @@ func (r *reader) camelliaTopic(ctx context.Context, topic string, yield func(Job
 	return true
 }
 
-// camelliaJob translates a message; false: it has ended.
+// camelliaJob has a message sent by the dialect of camellia-delay-queue; false: it has ended.
 func (r *reader) camelliaJob(topic string, e entry, data []byte) (Job, bool) {
 	var m struct {
 		Msg                     string
@@ -67,14 +71,8 @@ func (r *reader) camelliaJob(topic string, e entry, data []byte) (Job, bool) {
 	if err == nil && m.Status > lastWaiting {
 		return Job{}, false
 	}
-	at := time.UnixMilli(max(e.score, m.TriggerTime)) // a consumer has the message until its score
-	o := Options{Pull: true}
-	j := Job{Registration: o.registration(topic, e.id, "", at, nil), Err: err}
-	to := &j.Registration
-	to.BodyText = m.Msg
-	to.Retry = &client.Retry{Steps: []client.Duration{0}, Limit: new(m.MaxRetry - m.Retry)}
-	left := time.UnixMilli(m.ExpireTime).Sub(r.Clock.Now())
-	to.TTL = client.Duration(left)
+	at, left := time.UnixMilli(max(e.score, m.TriggerTime)), time.UnixMilli(m.ExpireTime).Sub(r.Clock.Now()) // a consumer has the message until its score
+	j := Job{Registration: client.Registration{Topic: job.NameOf(topic), ID: job.NameOf(e.id), At: at}}
 	switch {
 	case err != nil:
 		j.Err = errors.New("it is no message of camellia-delay-queue")
@@ -82,6 +80,17 @@ func (r *reader) camelliaJob(topic string, e entry, data []byte) (Job, bool) {
 		j.Err = errors.New("it has expired")
 	case m.Retry > m.MaxRetry:
 		j.Err = errors.New("its deliveries are exhausted")
+	}
+	form := url.Values{
+		"topic": {topic}, "msgId": {e.id}, "msg": {m.Msg}, "maxRetry": {strconv.Itoa(m.MaxRetry - m.Retry)},
+		"triggerTime": {strconv.FormatInt(at.UnixMilli(), 10)}, "expireTime": {strconv.FormatInt(m.ExpireTime, 10)},
+	}
+	j.Call = &Call{
+		Dialect: "camellia", Path: "/camellia/delayQueue/sendMsg?on_conflict=once",
+		Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}, Body: []byte(form.Encode()),
+	}
+	if r.DryRun {
+		j.Call.Path += "&dry_run=true"
 	}
 	return j, true
 }

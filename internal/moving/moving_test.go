@@ -150,15 +150,31 @@ func TestCamellia(t *testing.T) {
 		[]any{"ZADD", "camellia_delay_queue_ack|{|shop|a b|}", text(ms + 30_000), "a"})
 	o.Set, o.URL = map[string]string{"namespace": "shop"}, ""
 	jobs, refused := read(t, "camellia", o)
-	of := func(id string, at time.Time, body string, limit int) client.Registration {
-		return client.Registration{
-			Topic: ":a:20b", ID: id, Pull: true, At: at, TTL: client.Duration(2 * time.Hour), BodyText: body,
-			Retry: &client.Retry{Steps: []client.Duration{0}, Limit: &limit},
+	got, sent := map[string]time.Time{}, map[string]string{}
+	for key, j := range jobs {
+		got[key], sent[key] = j.Registration.At, string(j.Call.Body)
+		if j.Call.Path != "/camellia/delayQueue/sendMsg?on_conflict=once" {
+			t.Errorf("%s calls %s", key, j.Call.Path)
 		}
 	}
-	want(t, jobs, of("w", now.Add(time.Hour), `{"n": 1}`, 10), of("r", now.Add(-time.Second), "x", 2), of("a", now.Add(30*time.Second), "x", 0))
+	due := map[string]time.Time{":a:20b/w": now.Add(time.Hour), ":a:20b/r": now.Add(-time.Second), ":a:20b/a": now.Add(30 * time.Second)}
+	if diff := cmp.Diff(due, got, cmp.Transformer("utc", time.Time.UTC)); diff != "" {
+		t.Error(diff)
+	}
+	form := func(id, msg, maxRetry string) string {
+		return "expireTime=" + expires + "&maxRetry=" + maxRetry + "&msg=" + msg + "&msgId=" + id + "&topic=a+b&triggerTime=" + text(due[":a:20b/"+id].UnixMilli())
+	}
+	if diff := cmp.Diff(map[string]string{
+		":a:20b/w": form("w", "%7B%22n%22%3A+1%7D", "10"), ":a:20b/r": form("r", "x", "2"), ":a:20b/a": form("a", "x", "0"),
+	}, sent); diff != "" {
+		t.Error(diff)
+	}
 	if diff := cmp.Diff(map[string]string{":a:20b/late": "it has expired", ":a:20b/spent": "its deliveries are exhausted"}, refused); diff != "" {
 		t.Error(diff)
+	}
+	o.DryRun = true
+	if jobs, _ = read(t, "camellia", o); !strings.HasSuffix(jobs[":a:20b/w"].Call.Path, "?on_conflict=once&dry_run=true") {
+		t.Errorf("a dry run calls %s", jobs[":a:20b/w"].Call.Path)
 	}
 	o.Set["namespace"] = "none"
 	wantError(t, "camellia", o, moving.ErrNothing, "namespace none")
@@ -202,6 +218,9 @@ func TestServer(t *testing.T) {
 		"wrong":   {400, "", `{"message":"not so"}`},
 		"locked":  {401, "", `{"message":"a key is missing"}`},
 		"missing": {404, "", `{}`},
+		// In the form of camellia-delay-queue.
+		"bad":  {200, "", `{"code":400,"msg":"maxRetry is wrong","delayMsg":null}`},
+		"full": {200, "", `{"code":500,"msg":"the topic is full","delayMsg":null}`},
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -218,11 +237,11 @@ func TestServer(t *testing.T) {
 	job := func(body string) moving.Job {
 		return moving.Job{Call: &moving.Call{Dialect: "mykit", Path: "/push?on_conflict=once&dry_run=true", Body: []byte(body)}}
 	}
-	got, err := server.Register(t.Context(), []moving.Job{job("new"), job("known"), job("refused"), job("wrong")})
-	if err != nil || len(got) != 4 || !got[0].Created || got[1].Created || got[1].Err != nil || got[2].Err.Error() != "no" || got[3].Err.Error() != "not so" {
+	got, err := server.Register(t.Context(), []moving.Job{job("new"), job("known"), job("refused"), job("wrong"), job("bad")})
+	if err != nil || len(got) != 5 || got[4].Err == nil || got[4].Err.Error() != "maxRetry is wrong" || !got[0].Created || got[1].Created || got[1].Err != nil || got[2].Err.Error() != "no" || got[3].Err.Error() != "not so" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for body, text := range map[string]string{"locked": "401 Unauthorized: a key is missing", "missing": "--dialects mykit"} {
+	for body, text := range map[string]string{"locked": "401 Unauthorized: a key is missing", "missing": "--dialects mykit", "full": "500: the topic is full"} {
 		if _, err := server.Register(t.Context(), []moving.Job{job(body)}); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v, want %s", err, text)
 		}

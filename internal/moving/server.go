@@ -110,9 +110,15 @@ func (s *Server) call(ctx context.Context, k *Call) (Result, error) {
 	if err != nil {
 		return Result{}, failf(ErrUnreachable, "duehook cannot be reached: %v", err)
 	}
-	var answer struct{ Message, Error string }
+	var answer struct {
+		Message, Error, Msg string
+		Code                int
+	}
 	_ = json.Unmarshal(data, &answer) // a proxy's answer is not JSON
-	result, text := resp.Header.Get("Duehook-Result"), cmp.Or(answer.Message, answer.Error)
+	result, text := resp.Header.Get("Duehook-Result"), cmp.Or(answer.Message, answer.Error, answer.Msg)
+	if answer.Msg != "" && answer.Code >= http.StatusInternalServerError {
+		return Result{}, fmt.Errorf("the server answers %d: %s", answer.Code, text)
+	}
 	switch code := resp.StatusCode; {
 	case code < http.StatusMultipleChoices && result != "":
 		return Result{Created: result == "created"}, nil
