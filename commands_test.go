@@ -246,6 +246,11 @@ func TestImportAndExport(t *testing.T) {
 	u.run(cli.ExitOK, "op cancel topic:t --yes", "done: 3 changed")
 	u.runWith(cli.ExitOK, exported, []string{"import"}, `"created":3`)
 	u.runWith(cli.ExitRefused, `{"topic":"t","id":"x"}`, []string{"import"}, `t/x: `, `"refused":1`)
+	many := program(t, u.environ, "import")
+	many.Stdin = strings.NewReader(strings.Repeat(`{"topic":"t","id":"y"}`+"\n", 1_010))
+	if _, stdout, stderr := result(t, many); !strings.Contains(stdout, `"refused":1010`) || strings.Count(stderr, "t/y: ") != 1_000 {
+		t.Errorf("of 1,010 refused jobs %d are printed; %s", strings.Count(stderr, "t/y: "), stdout)
+	}
 	u.runWith(cli.ExitUsage, lines.String()+"{", []string{"import"}, "line 4: not a registration", "--skip 3")
 }
 

@@ -31,6 +31,8 @@ const (
 	maxLine = 8 << 20
 	// maxImportTopics bounds the topics of which a dry run shows figures.
 	maxImportTopics = 1000
+	// maxRefusals bounds the refused jobs that are printed one by one.
+	maxRefusals = 1000
 	// ofFile is the source of lines.
 	ofFile = "ndjson"
 )
@@ -52,8 +54,8 @@ func (a *app) imports() *cobra.Command {
 --from those that wait in another system. An import only reads there.
 
 Give each job of a file an id: then the import can be repeated, and registers nothing twice. When it
-breaks off, it says how it continues. Jobs that cannot be registered are printed with the reason; the
-others are registered. --dry-run registers nothing, and prints what would be registered.`,
+breaks off, it says how it continues. Jobs that cannot be registered are printed with the reason, up to
+1,000 of them; the others are registered. --dry-run registers nothing, and prints what would be registered.`,
 		RunE: a.connected(func(ctx context.Context, args []string) error { return a.importFrom(ctx, d, args) }),
 	}
 	f := cmd.Flags()
@@ -336,7 +338,12 @@ func (l *loading) count(r *client.Registration, result *moving.Result) {
 func (l *loading) refuse(r *client.Registration, err error) {
 	l.report.Refused++
 	l.topic(r).Refused++
-	_, _ = fmt.Fprintf(l.a.Err, "%s/%s: %v\n", r.Topic, r.ID, err)
+	switch n := l.report.Refused; {
+	case n <= maxRefusals:
+		_, _ = fmt.Fprintf(l.a.Err, "%s/%s: %v\n", r.Topic, r.ID, err)
+	case n == maxRefusals+1:
+		_, _ = fmt.Fprintln(l.a.Err, "further refused jobs are counted only")
+	}
 }
 
 // topic is the share of a job's topic.
