@@ -130,16 +130,15 @@ func writeMisfire(w *jsonout.Writer, m *schedule.Misfire) {
 // writeTemplate writes the job of a schedule, without what may be secret.
 func writeTemplate(w *jsonout.Writer, s *schedules.Schedule) {
 	d := &s.Def.Job
-	url, spec := "", job.Spec{}
+	spec := job.Spec{Destination: job.PullQueue}
 	if d.Destination != nil {
-		url = string(*d.Destination)
+		spec.Destination = *d.Destination
 	}
 	if d.Method != nil {
 		spec.Method = *d.Method
 	}
 	w.Text("topic", s.Def.Topic())
-	w.URL("url", url)
-	w.Text("method", spec.HTTPMethod())
+	jobjson.WriteDestination(w, &spec)
 	jsonout.IfGiven("biz_key", d.BizKey, w.Text)
 	jsonout.IfGiven("order_key", d.OrderKey, w.Text)
 	if len(d.Labels) > 0 {

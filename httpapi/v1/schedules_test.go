@@ -79,6 +79,18 @@ func coverSchedules(a *keyedAPI) {
 	a.v1.Schedules = mine
 }
 
+// The job of a schedule for consumers looks as its jobs do.
+func TestScheduleOfAPullQueue(t *testing.T) {
+	a := newAPI(t)
+	made := a.want(201, "PUT", "/v1/schedules/nightly", `{"every":"1h","job":{"topic":"t","pull":true}}`)
+	listed := a.want(200, "GET", "/v1/schedules", "")["data"].([]any)[0].(map[string]any)
+	for _, s := range []map[string]any{made, a.want(200, "GET", "/v1/schedules/nightly", ""), listed} {
+		if diff := cmp.Diff(map[string]any{"topic": "t", "url": nil, "method": nil, "pull": true}, s["job"]); diff != "" {
+			t.Errorf("job (-want +got):\n%s", diff)
+		}
+	}
+}
+
 func TestSetSchedule(t *testing.T) {
 	a := newAPI(t)
 	const body = `{ "order": 8812,   "note": "<&>" }`

@@ -32,17 +32,17 @@ func (a *app) get() *cobra.Command {
 }
 
 // request is what an attempt of a job is.
-func request(j *client.Job) string {
-	if j.Pull {
+func request(pull bool, method, url string) string {
+	if pull {
 		return "none: consumers fetch the job"
 	}
-	return firstOf(j.Method, "POST") + " " + j.URL
+	return firstOf(method, "POST") + " " + url
 }
 
 func (a *app) details(j *client.JobDetails) {
 	a.printf("%s\n", a.jobLine(&j.Job))
 	a.printf("  uid        %s, version %d\n", j.UID, j.Version)
-	a.printf("  request    %s\n", request(&j.Job))
+	a.printf("  request    %s\n", request(j.Pull, j.Method, j.URL))
 	a.printf("  attempts   %d of %d\n", j.Attempts, j.MaxAttempts)
 	a.printf("  registered %s (%s)\n", a.when(j.CreatedAt), stamp(j.CreatedAt))
 	a.printf("  due        %s (%s)\n", a.when(j.DueAt), stamp(j.DueAt))

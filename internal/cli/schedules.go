@@ -54,7 +54,7 @@ func (a *app) scheduleLine(s client.Schedule, err error) error {
 			}
 		}
 		a.printf("%s  %s%s%s\n", s.Name, s.State, pauseText(s.Paused), next)
-		a.printf("  %s -> %s %s\n", firstOf(s.Cron, "every "+s.Every.String()), firstOf(s.Job.Method, "POST"), s.Job.URL)
+		a.printf("  %s -> %s\n", firstOf(s.Cron, "every "+s.Every.String()), request(s.Job.Pull, s.Job.Method, s.Job.URL))
 	})
 }
 

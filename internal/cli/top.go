@@ -533,7 +533,7 @@ func (m *topModel) jobLines() []string {
 		return []string{"  reading"}
 	}
 	j := &m.job.Job
-	lines := []string{m.a.jobLine(&j.Job), request(&j.Job), fmt.Sprintf("attempts %d of %d", j.Attempts, j.MaxAttempts)}
+	lines := []string{m.a.jobLine(&j.Job), request(j.Pull, j.Method, j.URL), fmt.Sprintf("attempts %d of %d", j.Attempts, j.MaxAttempts)}
 	if j.LastAttempt != nil {
 		lines = append(lines, "last attempt "+m.a.when(j.LastAttempt.StartedAt)+": "+answer(j.LastAttempt))
 	}

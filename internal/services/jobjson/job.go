@@ -11,6 +11,18 @@ import (
 	"github.com/duehook/duehook/retrypolicy"
 )
 
+// WriteDestination writes where a job goes.
+func WriteDestination(w *jsonout.Writer, s *job.Spec) {
+	if s.Destination.Pulled() {
+		w.Null("url")
+		w.Null("method")
+		w.Boolean("pull", true)
+		return
+	}
+	w.URL("url", string(s.Destination))
+	w.Text("method", s.HTTPMethod())
+}
+
 // WriteJob writes a job. policy is the server's.
 func WriteJob(w *jsonout.Writer, j *job.Job, policy retrypolicy.Policy) {
 	s := &j.Spec
@@ -21,14 +33,7 @@ func WriteJob(w *jsonout.Writer, j *job.Job, policy retrypolicy.Policy) {
 	w.TextIfAny("order_key", s.OrderKey)
 	w.Labels("labels", s.Labels)
 	w.TextIfAny("dialect", s.DialectName())
-	if s.Destination.Pulled() {
-		w.Null("url")
-		w.Null("method")
-		w.Boolean("pull", true)
-	} else {
-		w.URL("url", string(s.Destination))
-		w.Text("method", s.HTTPMethod())
-	}
+	WriteDestination(w, s)
 	w.Text("state", j.State.String())
 	w.Integer("priority", s.Priority.Number())
 	w.Instant("due_at", j.DueAt)
