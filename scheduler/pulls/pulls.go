@@ -61,6 +61,7 @@ type Queue struct {
 	lines   *lines
 	leased  *leased
 	looking chan struct{} // a place for each call that looks for jobs
+	carries gatherer
 	metrics *metrics
 }
 
@@ -75,6 +76,7 @@ func New(o Options) (*Queue, error) {
 		o.Random = mathrand.Float64
 	}
 	q := &Queue{o: o, lines: newLines(o.Clock), leased: newLeased(), looking: make(chan struct{}, claimsAtOnce)}
+	q.carries = gatherer{of: map[string]*gathering{}, carry: q.carry}
 	var err error
 	q.metrics, err = newMetrics(o.Metrics, q.lines.count)
 	return q, err
@@ -163,11 +165,20 @@ func (q *Queue) look(ctx context.Context, r Request) ([]Leased, error) {
 	return q.within(ctx, got)
 }
 
+// carry carries up to most jobs of topics, which are claimed at once.
+func (q *Queue) carry(ctx context.Context, shard int, topics []string, most int) (store.CarryResult, error) {
+	r, err := q.o.Store.Carry(ctx, shard, store.CarryOptions{
+		Cap: most, Visibility: visibility, HalfOpenLimit: 1, TopicLimits: q.o.TopicLimits, By: q.o.ID, Pull: topics,
+	})
+	if err != nil {
+		err = fmt.Errorf("carry from pull queues: %w", err)
+	}
+	return r, err
+}
+
 // lookAt leases up to most jobs of a shard, and returns when there may be more.
 func (q *Queue) lookAt(ctx context.Context, shard int, r Request, most int) ([]Leased, time.Duration, error) {
-	carried, err := q.o.Store.Carry(ctx, shard, store.CarryOptions{
-		Cap: most, Visibility: visibility, HalfOpenLimit: 1, TopicLimits: q.o.TopicLimits, By: q.o.ID, Pull: r.Topics,
-	})
+	carried, err := q.carries.get(ctx, shard, r.Topics, most)
 	if err != nil || len(carried.Carried) == 0 {
 		return nil, carried.Wait, err
 	}

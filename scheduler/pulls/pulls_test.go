@@ -21,8 +21,8 @@ import (
 type counting struct {
 	*diskstore.Store
 	calls atomic.Int64
-	hang  atomic.Bool
-	mute  bool // no message arrives
+	hang  chan struct{} // if set, looks wait until it is closed
+	mute  bool          // no message arrives
 }
 
 func (c *counting) Listen(ctx context.Context, channel string, receive func([]byte)) error {
@@ -34,9 +34,8 @@ func (c *counting) Listen(ctx context.Context, channel string, receive func([]by
 
 func (c *counting) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
 	c.calls.Add(1)
-	if c.hang.Load() {
-		<-ctx.Done()
-		return store.CarryResult{}, ctx.Err()
+	if c.hang != nil {
+		<-c.hang
 	}
 	return c.Store.Carry(ctx, shard, o)
 }
@@ -133,7 +132,7 @@ func TestWaitingConsumers(t *testing.T) {
 
 func everything(string) error { return nil }
 
-// A caller that leaves while its call waits for a place, or for the store, gets no jobs and no error.
+// A caller that leaves while its call waits for a place, or for a look of others, gets no jobs and no error.
 func TestCallersMayLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 1)
@@ -149,9 +148,21 @@ func TestCallersMayLeave(t *testing.T) {
 					}
 				}
 			},
-			"reading": func() func() {
-				n.store.hang.Store(true)
-				return func() { n.store.hang.Store(false) }
+			"looking": func() func() {
+				n.store.hang = make(chan struct{})
+				done := make(chan error, 1)
+				go func() {
+					_, err := q.Pull(t.Context(), Request{Topics: []string{"looking"}, Max: 1, Lease: time.Minute})
+					done <- err
+				}()
+				synctest.Wait()
+				return func() {
+					close(n.store.hang)
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
+					n.store.hang = nil
+				}
 			},
 		} {
 			end := begin()
@@ -171,6 +182,51 @@ func TestCallersMayLeave(t *testing.T) {
 				t.Errorf("%s: %v, %v", name, r.got, r.err)
 			}
 			end()
+		}
+	})
+}
+
+// Calls that come while another one looks at the same topics look together, and each gets jobs of its own.
+func TestCallsLookTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls, most = 12, 50 // ten of them fill a look
+		n := newNodes(t, 1)
+		for i := range calls * most {
+			n.register("t", fmt.Sprint(i), 0)
+		}
+		n.register("u", "0", 0)
+		n.store.hang = make(chan struct{})
+		var mu sync.Mutex
+		got := map[job.Key]int{}
+		var all sync.WaitGroup
+		pull := func(topic string, most int) {
+			all.Go(func() {
+				leased, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{topic}, Max: most, Lease: time.Minute})
+				if err != nil || len(leased) != most {
+					t.Errorf("%d jobs, %v", len(leased), err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, l := range leased {
+					got[l.Job.Key]++
+				}
+			})
+			synctest.Wait()
+		}
+		for range calls {
+			pull("t", most)
+		}
+		pull("u", 1)
+		if looks := n.store.calls.Load(); looks != 2 {
+			t.Errorf("%d looks at two topics at once", looks)
+		}
+		close(n.store.hang)
+		all.Wait()
+		if looks := n.store.calls.Load(); looks != 4 { // one of u, and of t the first, one of ten calls and one of the last
+			t.Errorf("%d looks for %d calls", looks, calls+1)
+		}
+		if len(got) != calls*most+1 {
+			t.Errorf("%d jobs were leased", len(got))
 		}
 	})
 }

@@ -9,7 +9,7 @@
 --      lanes: name, how many go that are in flight and due again, how many others, look ('': when
 --      the bucket needs one, '-': as it was)
 -- Returns now, and nothing else if the plan is old. Otherwise now, the length of the ready
---   list, the first lanes with their looks, then hint and state of each carried job.
+--   list and the first lanes with their looks, unless pulled, then hint and state of each carried job.
 local visibility, pulled, now = tonumber(ARGV[2]), ARGV[3] == '1', now_ms()
 if (redis.call('GET', plan) or '0') ~= ARGV[1] then
   return { now }
@@ -119,6 +119,8 @@ end
 if #hints > 0 then
   redis.call('INCR', plan)
 end
-reply[2] = #hints > 0 and not pulled and redis.call('RPUSH', ready, unpack(hints)) or redis.call('LLEN', ready)
-reply[3] = redis.call('ZRANGE', lanes, '0', text(AT_ONCE - 1), 'WITHSCORES')
+if not pulled then
+  reply[2] = #hints > 0 and redis.call('RPUSH', ready, unpack(hints)) or redis.call('LLEN', ready)
+  reply[3] = redis.call('ZRANGE', lanes, '0', text(AT_ONCE - 1), 'WITHSCORES')
+end
 return reply

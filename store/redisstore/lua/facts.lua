@@ -167,13 +167,19 @@ end
 if special or ARGV[1] == '1' then
   of_endpoints = facts_of_endpoints()
 end
+-- Few of the lanes that a pull queue may have exist.
+local held = #given > 0 and redis.call('ZMSCORE', lanes, unpack(given))
 for n, lane in ipairs(#rivals == 0 and given or {}) do
   local key = KEYS[OWN_KEYS + n]
-  if ordered(lane) then
-    wake(lane, key)
+  if not held[n] then
+    of_lanes[n] = { 0, 0, 0 }
+  else
+    if ordered(lane) then
+      wake(lane, key)
+    end
+    of_lanes[n] = count_lane(key)
+    of_lanes[n][4] = next_in(lane, key)
   end
-  of_lanes[n] = count_lane(key)
-  of_lanes[n][4] = next_in(lane, key)
 end
 local is_whole = ARGV[3] == '1' and lacks_none(whole)
 return { now, redis.call('GET', plan) or '0', redis.call('LLEN', ready), is_whole and 1 or 0, of_topics, of_endpoints, rivals, of_lanes }
