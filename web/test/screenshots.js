@@ -69,7 +69,7 @@ function minute(at, bounds) {
   return Array.from({ length: bounds + 1 }, (_, i) => Math.round(n * Math.exp(-(((i - middle) / (1 + busy)) ** 2)) * (0.4 + some() * 0.6)));
 }
 
-/** Nobody can wait for an hour of attempts, so those of the past minutes are made up. */
+/** Nobody can wait for an hour of attempts, so those of the past minutes are made up, in both charts. */
 async function withAnHour(page) {
   let past;
   await page.route('**/v1/overview', async (route) => {
@@ -84,6 +84,19 @@ async function withAnHour(page) {
     const all = delivered.reduce((sum, n) => sum + n, 0);
     overview.success_rate = all / (all + failed.reduce((sum, n) => sum + n, 0));
     await route.fulfill({ response: answer, json: overview });
+  });
+  let earlier;
+  await page.route('**/v1/activity?**', async (route) => {
+    const answer = await route.fetch();
+    const activity = await answer.json();
+    const { delivered, failed } = activity;
+    earlier ??= delivered.map((_, at) => Math.round(90 + 40 * Math.sin(at / 6) + some() * 30));
+    delivered.forEach((n, at) => {
+      if (n + failed[at] > 0) return;
+      delivered[at] = earlier[at];
+      failed[at] = Math.round(earlier[at] * (at % 17 === 5 ? 0.3 : 0.02));
+    });
+    await route.fulfill({ response: answer, json: activity });
   });
 }
 
@@ -115,7 +128,7 @@ try {
   await eventually('all letters are dead', async () => (await node.call('GET', '/v1/dead')).data.reduce((sum, group) => sum + group.count, 0) === 23);
   await node.call('POST', '/v1/jobs/batch', { jobs: warehouse });
   await eventually('the circuit of the warehouse opens', async () => (await node.call('GET', '/v1/overview')).open_circuits === 1);
-  await eventually('two alerts fire', async () => (await node.call('GET', '/v1/alerts')).data.filter(({ status }) => status === 'firing').length === 2);
+  await eventually('two alerts fire', async () => (await node.call('GET', '/v1/alerts')).data.filter(({ state }) => state === 'firing').length === 2);
   await mkdir(images, { recursive: true });
   for (const colorScheme of ['light', 'dark']) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 840 }, deviceScaleFactor: 1.5, colorScheme, locale: 'en-GB' });
@@ -124,6 +137,7 @@ try {
     for (const [name, path] of Object.entries(pages)) {
       await page.goto(node.base + path, { waitUntil: 'load' });
       await page.locator(name === 'overview' ? '#lateness canvas' : 'tbody tr, .attempts, .settings').first().waitFor();
+      if (name === 'overview' || name === 'topic') await page.locator('#activity svg').waitFor();
       await page.waitForTimeout(300); // until the charts are painted
       await page.screenshot({ path: `${images}${name}-${colorScheme}.png` });
     }
