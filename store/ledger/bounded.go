@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -20,23 +19,10 @@ const (
 	migrationLimit = time.Hour
 )
 
-// silence is the limit of all connections of a ledger.
+// silence bounds how long the server of a ledger may be silent.
 type silence struct {
-	limit atomic.Int64
-	kept  atomic.Bool // since the last call of why
-}
-
-func newSilence() *silence {
-	s := &silence{}
-	s.limit.Store(int64(silenceLimit))
-	return s
-}
-
-// patiently calls f with another limit.
-func (s *silence) patiently(limit time.Duration, f func() error) error {
-	s.limit.Store(int64(limit))
-	defer s.limit.Store(int64(silenceLimit))
-	return f()
+	migrating atomic.Bool // tables are migrated
+	kept      atomic.Bool // since the last call of why
 }
 
 // why adds to an error that the server was silent, which not every driver reports.
@@ -47,13 +33,6 @@ func (s *silence) why(err error) error {
 	return fmt.Errorf("%w (the server did not answer for %v)", err, silenceLimit)
 }
 
-// heard notes an error that comes from silence.
-func (s *silence) heard(err error) {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		s.kept.Store(true)
-	}
-}
-
 // dial connects to a server.
 func (s *silence) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := net.Dialer{Timeout: silenceLimit}
@@ -61,81 +40,44 @@ func (s *silence) dial(ctx context.Context, network, addr string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	return &boundedConn{Conn: conn, silence: s}, nil
+	return &boundedConn{conn.(socket), s}, nil //nolint:forcetypeassert // connections over TCP and local ones are
+}
+
+// socket is a connection that the driver of MySQL can ask whether the server has closed it.
+type socket interface {
+	net.Conn
+	syscall.Conn
 }
 
 // boundedConn is a connection whose reads and writes end when the peer has been silent for
-// too long. The deadlines of the driver hold, too.
+// too long. The driver of PostgreSQL ends a read or write in progress by a deadline, too. If
+// the next one begins at that moment, it may take as long as the others.
 type boundedConn struct {
-	net.Conn
+	socket
 	silence *silence
-
-	mu          sync.Mutex
-	read, write time.Time // the driver's deadlines; zero: none
 }
 
-// Read reads before the earlier deadline.
+// Read reads before the peer has been silent for too long.
 func (c *boundedConn) Read(b []byte) (int, error) {
-	if err := c.renew(c.Conn.SetReadDeadline, &c.read); err != nil {
-		return 0, err
-	}
-	n, err := c.Conn.Read(b)
-	c.silence.heard(err)
-	return n, err
+	return c.bounded(c.SetReadDeadline, c.socket.Read, b)
 }
 
-// Write writes before the earlier deadline.
+// Write writes before the peer has been silent for too long.
 func (c *boundedConn) Write(b []byte) (int, error) {
-	if err := c.renew(c.Conn.SetWriteDeadline, &c.write); err != nil {
+	return c.bounded(c.SetWriteDeadline, c.socket.Write, b)
+}
+
+func (c *boundedConn) bounded(limit func(time.Time) error, do func([]byte) (int, error), b []byte) (int, error) {
+	patience := silenceLimit
+	if c.silence.migrating.Load() {
+		patience = migrationLimit
+	}
+	if err := limit(time.Now().Add(patience)); err != nil { //nolint:forbidigo // the connection's clock is the machine's
 		return 0, err
 	}
-	n, err := c.Conn.Write(b)
-	c.silence.heard(err)
+	n, err := do(b)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.silence.kept.Store(true)
+	}
 	return n, err
-}
-
-// SetDeadline sets the driver's deadlines.
-func (c *boundedConn) SetDeadline(at time.Time) error {
-	if err := c.SetReadDeadline(at); err != nil {
-		return err
-	}
-	return c.SetWriteDeadline(at)
-}
-
-// SetReadDeadline sets the driver's deadline, for a read in progress as well.
-func (c *boundedConn) SetReadDeadline(at time.Time) error {
-	c.note(&c.read, at)
-	return c.renew(c.Conn.SetReadDeadline, &c.read)
-}
-
-// SetWriteDeadline sets the driver's deadline, for a write in progress as well.
-func (c *boundedConn) SetWriteDeadline(at time.Time) error {
-	c.note(&c.write, at)
-	return c.renew(c.Conn.SetWriteDeadline, &c.write)
-}
-
-func (c *boundedConn) note(which *time.Time, at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	*which = at
-}
-
-// renew sets the earlier of the driver's deadline and that of the silence.
-func (c *boundedConn) renew(set func(time.Time) error, driver *time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := time.Now().Add(time.Duration(c.silence.limit.Load())) //nolint:forbidigo // the connection's clock is the machine's
-	if !driver.IsZero() && driver.Before(at) {
-		at = *driver
-	}
-	return set(at)
-}
-
-// SyscallConn is what the driver of MySQL uses to find out whether the server has closed an
-// idle connection.
-func (c *boundedConn) SyscallConn() (syscall.RawConn, error) {
-	if conn, ok := c.Conn.(syscall.Conn); ok {
-		return conn.SyscallConn()
-	}
-	return nil, syscall.EINVAL
 }

@@ -30,12 +30,12 @@ func migrate(ctx context.Context, pools *pools, d dialect) error {
 		case has == knows:
 			return nil
 		}
-		return pools.silence.patiently(migrationLimit, func() error {
-			if _, err := p.Up(ctx); err != nil {
-				return fmt.Errorf("migrate the ledger: %w", err)
-			}
-			return nil
-		})
+		pools.silence.migrating.Store(true)
+		defer pools.silence.migrating.Store(false)
+		if _, err := p.Up(ctx); err != nil {
+			return fmt.Errorf("migrate the ledger: %w", err)
+		}
+		return nil
 	})
 }
 

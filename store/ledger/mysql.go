@@ -58,7 +58,7 @@ func (d *mariadb) dir() (string, goose.Dialect) { return "migrations/mysql", goo
 func (d *mariadb) open(ctx context.Context) (*pools, error) {
 	// A node that freezes within a transaction must not block the others for long, so the
 	// server ends its idle connection.
-	s := newSilence()
+	s := &silence{}
 	write, err := d.pool(s, map[string]string{"wait_timeout": "10", "innodb_lock_wait_timeout": "3"})
 	if err != nil {
 		return nil, err

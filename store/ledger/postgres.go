@@ -75,7 +75,7 @@ func (d *postgres) open(ctx context.Context) (*pools, error) {
 	if _, set := config.RuntimeParams["application_name"]; !set {
 		config.RuntimeParams["application_name"] = "duehook"
 	}
-	s := newSilence()
+	s := &silence{}
 	config.DialFunc = s.dial
 	limited := stdlib.OptionAfterConnect(d.limit)
 	p := servers(stdlib.OpenDB(*config, limited), stdlib.OpenDB(*config, limited), s)
