@@ -140,7 +140,11 @@ func (s comparer) fromLedger(ctx context.Context, page []*entry) ([]finding, err
 
 // fromStore compares the store's unfinished jobs with the ledger. fromLedger compares
 // messages that may be restored.
-func (s comparer) fromStore(ctx context.Context, keys []job.Key, standings []store.Standing) ([]finding, error) {
+func (s comparer) fromStore(ctx context.Context, jobs []job.Job) ([]finding, error) {
+	keys, standings := make([]job.Key, len(jobs)), make([]store.Standing, len(jobs))
+	for i := range jobs {
+		keys[i], standings[i] = jobs[i].Key, store.StandingOf(&jobs[i])
+	}
 	own, open, err := s.entries(ctx, keys, standings)
 	if err != nil {
 		return nil, err

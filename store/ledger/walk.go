@@ -26,30 +26,18 @@ type walkers struct {
 	pause   func(ctx context.Context) error
 }
 
-// ledger compares the open messages of the ledger with the store.
-func (w *walkers) ledger(ctx context.Context) error {
-	var last *entry
+// run compares page after page, until next returns no more.
+func (w *walkers) run(ctx context.Context, next func() (found []finding, jobs int, more bool, err error)) error {
 	for more := true; more; {
 		var found []finding
 		for n := 0; n < windowPages && more; n++ {
-			page, err := w.compare.openEntries(ctx, w.topic, last)
-			if err != nil {
+			var differ []finding
+			var jobs int
+			var err error
+			if differ, jobs, more, err = next(); err != nil {
 				return err
 			}
-			if more = len(page) == entryPage; more {
-				last = page[len(page)-1]
-			}
-			page = slices.DeleteFunc(page, func(e *entry) bool {
-				if e.bad != nil {
-					w.bad(e.unreadable())
-				}
-				return e.bad != nil
-			})
-			differ, err := w.compare.fromLedger(ctx, page)
-			if err != nil {
-				return err
-			}
-			w.checked(len(page))
+			w.checked(jobs)
 			found = append(found, differ...)
 			if err := w.pause(ctx); err != nil {
 				return err
@@ -62,9 +50,30 @@ func (w *walkers) ledger(ctx context.Context) error {
 	return nil
 }
 
+// ledger compares the open messages of the ledger with the store.
+func (w *walkers) ledger(ctx context.Context) error {
+	var last *entry
+	return w.run(ctx, func() (found []finding, jobs int, more bool, err error) {
+		page, err := w.compare.openEntries(ctx, w.topic, last)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		if more = len(page) == entryPage; more {
+			last = page[len(page)-1]
+		}
+		page = slices.DeleteFunc(page, func(e *entry) bool {
+			if e.bad != nil {
+				w.bad(e.unreadable())
+			}
+			return e.bad != nil
+		})
+		found, err = w.compare.fromLedger(ctx, page)
+		return found, len(page), more, err
+	})
+}
+
 // store compares the unfinished jobs of the store with the ledger.
 func (w *walkers) store(ctx context.Context) error {
-	var found []finding
 	q := store.Query{
 		Topic: w.topic, Limit: entryPage,
 		States: []job.State{job.Waiting, job.Retrying, job.Ready, job.Running},
@@ -72,34 +81,13 @@ func (w *walkers) store(ctx context.Context) error {
 	if w.dead {
 		q.States = append(q.States, job.Dead)
 	}
-	for n := 1; ; n++ {
+	return w.run(ctx, func() (found []finding, jobs int, more bool, err error) {
 		page, err := listing.List(ctx, w.compare.inner, q)
 		if err != nil {
-			return fmt.Errorf("list the store: %w", err)
-		}
-		keys, standings := make([]job.Key, len(page.Jobs)), make([]store.Standing, len(page.Jobs))
-		for i := range page.Jobs {
-			keys[i], standings[i] = page.Jobs[i].Key, store.StandingOf(&page.Jobs[i])
-		}
-		differ, err := w.compare.fromStore(ctx, keys, standings)
-		if err != nil {
-			return err
-		}
-		w.checked(len(keys))
-		found = append(found, differ...)
-		last := page.Next == ""
-		if last || n%windowPages == 0 {
-			if err := w.settle(ctx, found); err != nil {
-				return err
-			}
-			found = nil
-		}
-		if last {
-			return nil
+			return nil, 0, false, fmt.Errorf("list the store: %w", err)
 		}
 		q.Cursor = page.Next
-		if err := w.pause(ctx); err != nil {
-			return err
-		}
-	}
+		found, err = w.compare.fromStore(ctx, page.Jobs)
+		return found, len(page.Jobs), page.Next != "", err
+	})
 }
