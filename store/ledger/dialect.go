@@ -10,29 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pressly/goose/v3"
-
 	"github.com/duehook/duehook/job"
 )
 
-// dialect has the differences between SQL servers.
-type dialect interface {
-	// dir of migrations, and what goose calls the dialect.
-	dir() (string, goose.Dialect)
-	// open opens the ledger, after which migrations may run.
-	open(ctx context.Context) (*pools, error)
-	// migrating runs up while no other process does. Another process may have migrated
-	// before.
-	migrating(ctx context.Context, p *pools, up func() error) error
-	// begin waits, in a transaction, until no other node writes. It returns the seq of
-	// the next message. durable: the commit must survive a failure of the server.
-	begin(ctx context.Context, tx *sql.Tx, durable bool) (nextSeq int64, err error)
-	// words of the server.
-	words() *words
-}
-
-// pools are the connections to the ledger, one for writing and some for reading.
+// pools are the connections to the ledger, one for writing and some for reading, and the words
+// of its server.
 type pools struct {
+	*words
 	write, read *sql.DB
 	silence     *silence
 }
@@ -97,18 +81,27 @@ func in(seqs []int64) string {
 // CheckURL returns an error if the URL of a ledger is wrong. The error does not contain
 // the password.
 func CheckURL(url string) error {
-	_, err := dialectFor(url)
+	_, err := opener(url)
 	return err
 }
 
-// dialectFor picks the dialect of a ledger's URL.
-func dialectFor(url string) (dialect, error) {
+// openPools opens the ledger of a URL.
+func openPools(ctx context.Context, url string) (*pools, error) {
+	open, err := opener(url)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx)
+}
+
+// opener returns what opens the ledger of a URL. Then migrations may run.
+func opener(url string) (open func(ctx context.Context) (*pools, error), err error) {
 	scheme, _, _ := strings.Cut(url, ":")
 	switch scheme {
 	case "postgres", "postgresql":
-		return newPostgres(url)
+		return openPostgres(url)
 	case "mysql", "mariadb":
-		return newMariaDB(url)
+		return openMariaDB(url)
 	default:
 		return nil, errors.New("write " + postgresForm + " or " + mysqlForm)
 	}
@@ -157,27 +150,22 @@ func limitOf(rows, bytes int64) time.Duration {
 }
 
 // servers is a pair of pools.
-func servers(write, read *sql.DB, s *silence) *pools {
+func servers(w *words, write, read *sql.DB, s *silence) *pools {
 	for db, conns := range map[*sql.DB]int{write: 1, read: readers} {
 		db.SetMaxOpenConns(conns)
 		db.SetMaxIdleConns(conns)
 		db.SetConnMaxIdleTime(idleLimit)
 	}
-	return &pools{write: write, read: read, silence: s}
+	return &pools{words: w, write: write, read: read, silence: s}
 }
 
-// queue orders the transactions of the nodes.
-type queue struct {
-	// relaxed is an expression that makes the commit of its transaction return before it
-	// is durable; empty: there is none.
-	relaxed string
-}
-
-// begin locks the row of the writer until the commit.
-func (q *queue) begin(ctx context.Context, tx *sql.Tx, durable bool) (nextSeq int64, err error) {
+// begin locks the row of the writer until the commit. So the transactions of all nodes run one
+// after the other. It returns the seq of the next message. durable: the commit must survive a
+// failure of the server.
+func (w *words) begin(ctx context.Context, tx *sql.Tx, durable bool) (nextSeq int64, err error) {
 	columns := "next_seq, 0"
-	if !durable && q.relaxed != "" {
-		columns = "next_seq, " + q.relaxed
+	if !durable && w.relaxed != "" {
+		columns = "next_seq, " + w.relaxed
 	}
 	if err := tx.QueryRowContext(ctx, "SELECT "+columns+" FROM writer FOR UPDATE").Scan(&nextSeq, new(any)); err != nil {
 		return 0, fmt.Errorf("lock the ledger for writing: %w", err)
@@ -185,15 +173,15 @@ func (q *queue) begin(ctx context.Context, tx *sql.Tx, durable bool) (nextSeq in
 	return nextSeq, nil
 }
 
-// exclusively runs up while this process has a lock, which tries takes if it is free.
-func exclusively(ctx context.Context, read *sql.DB, tries, unlock string, up func() error) error {
-	conn, err := read.Conn(ctx)
+// exclusively runs up while no other process migrates. Another process may have migrated before.
+func (p *pools) exclusively(ctx context.Context, up func() error) error {
+	conn, err := p.read.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // it only goes back to the pool
 	for got := false; !got; {
-		if err := conn.QueryRowContext(ctx, "SELECT "+tries).Scan(&got); err != nil {
+		if err := conn.QueryRowContext(ctx, "SELECT "+p.tryLock).Scan(&got); err != nil {
 			return err
 		}
 		if !got { // another process may need long for a migration
@@ -203,6 +191,6 @@ func exclusively(ctx context.Context, read *sql.DB, tries, unlock string, up fun
 		}
 	}
 	err = up()
-	_, unlockErr := conn.ExecContext(context.WithoutCancel(ctx), unlock)
+	_, unlockErr := conn.ExecContext(context.WithoutCancel(ctx), p.unlock)
 	return errors.Join(err, unlockErr)
 }

@@ -137,20 +137,16 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 // open migrates the tables and prepares the statements.
 func (s *Store) open(ctx context.Context) error {
-	d, err := dialectFor(s.o.URL)
+	p, err := openPools(ctx, s.o.URL)
 	if err != nil {
 		return err
 	}
-	p, err := d.open(ctx)
-	if err != nil {
-		return err
-	}
-	s.reader = &reader{pools: p, words: d.words(), clock: s.o.Clock}
+	s.reader = &reader{pools: p, clock: s.o.Clock}
 	for _, step := range []func() error{
-		func() error { return migrate(ctx, p, d) },
-		func() error { return belong(ctx, p, d, s.o.Namespace) },
+		func() error { return migrate(ctx, p) },
+		func() error { return belong(ctx, p, s.o.Namespace) },
 		func() error { return s.prepare(ctx) },
-		func() (err error) { s.st, err = prepare(ctx, d, p.write); return err },
+		func() (err error) { s.st, err = prepare(ctx, p); return err },
 		func() error { return s.metrics.register(s.o.Metrics) },
 	} {
 		if err := step(); err != nil {

@@ -15,12 +15,12 @@ import (
 var migrations embed.FS
 
 // migrate migrates the tables. It refuses tables of a newer version.
-func migrate(ctx context.Context, pools *pools, d dialect) error {
-	p, err := provider(pools, d)
+func migrate(ctx context.Context, pools *pools) error {
+	p, err := provider(pools)
 	if err != nil {
 		return err
 	}
-	return d.migrating(ctx, pools, func() error {
+	return pools.exclusively(ctx, func() error {
 		has, knows, err := p.GetVersions(ctx)
 		switch {
 		case err != nil:
@@ -39,13 +39,12 @@ func migrate(ctx context.Context, pools *pools, d dialect) error {
 	})
 }
 
-func provider(pools *pools, d dialect) (*goose.Provider, error) {
-	dir, name := d.dir()
-	files, err := fs.Sub(migrations, dir)
+func provider(pools *pools) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, pools.migrations)
 	if err != nil {
 		return nil, fmt.Errorf("migrate the ledger: %w", err)
 	}
-	p, err := goose.NewProvider(name, pools.write, files)
+	p, err := goose.NewProvider(pools.goose, pools.write, files)
 	if err != nil {
 		return nil, fmt.Errorf("migrate the ledger: %w", err)
 	}
@@ -66,11 +65,11 @@ func Check(ctx context.Context, url, namespace string) error {
 }
 
 // checkVersion refuses a ledger whose tables are not those of this version.
-func checkVersion(ctx context.Context, p *pools, d dialect) error {
+func checkVersion(ctx context.Context, p *pools) error {
 	if err := each(ctx, p.read, "SELECT 1 FROM message WHERE 1 = 0", nil, nil); err != nil {
 		return fmt.Errorf("%w: %w", ErrNone, err)
 	}
-	m, err := provider(p, d)
+	m, err := provider(p)
 	if err != nil {
 		return err
 	}
@@ -98,22 +97,22 @@ const (
 )
 
 // belong stores the namespace of the ledger unless it has one.
-func belong(ctx context.Context, p *pools, d dialect, namespace string) error {
-	if err := checkNamespace(ctx, p, d, namespace); err != nil {
+func belong(ctx context.Context, p *pools, namespace string) error {
+	if err := checkNamespace(ctx, p, namespace); err != nil {
 		return err
 	}
-	text := d.words().bind(sqlAddDocument + d.words().keepOf("version"))
+	text := p.bind(sqlAddDocument + p.keepOf("version"))
 	if _, err := p.write.ExecContext(ctx, text, ownerKind, ownerName, []byte(namespace)); err != nil {
 		return fmt.Errorf("write the ledger's namespace: %w", err)
 	}
-	return checkNamespace(ctx, p, d, namespace)
+	return checkNamespace(ctx, p, namespace)
 }
 
 // checkNamespace refuses the ledger of another namespace.
-func checkNamespace(ctx context.Context, p *pools, d dialect, namespace string) error {
+func checkNamespace(ctx context.Context, p *pools, namespace string) error {
 	var version uint64
 	var owner []byte
-	err := p.read.QueryRowContext(ctx, d.words().bind(sqlDocument), ownerKind, ownerName).Scan(&version, &owner)
+	err := p.read.QueryRowContext(ctx, p.bind(sqlDocument), ownerKind, ownerName).Scan(&version, &owner)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil

@@ -12,19 +12,15 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/pressly/goose/v3"
 )
 
 // mariadb keeps the ledger on a server of MySQL's kind: MariaDB 10.6 or later,
 // MySQL 8.0 or later.
-type mariadb struct {
-	config *mysql.Config
-	queue
-}
+type mariadb struct{ config *mysql.Config }
 
 const mysqlForm = "mysql://user:password@host:port/database"
 
-func newMariaDB(url string) (*mariadb, error) {
+func openMariaDB(url string) (open func(ctx context.Context) (*pools, error), err error) {
 	u, err := neturl.Parse(url)
 	if err != nil {
 		// The parser's error may contain the password.
@@ -50,10 +46,11 @@ func newMariaDB(url string) (*mariadb, error) {
 	config.Collation = "utf8mb4_bin"   // that of the columns
 	config.MaxAllowedPacket = 0        // ask the server
 	config.Logger = &mysql.NopLogger{} // errors are returned as well
-	return &mariadb{config: config}, nil
+	return (&mariadb{config}).open, nil
 }
 
-func (d *mariadb) dir() (string, goose.Dialect) { return "migrations/mysql", goose.DialectMySQL }
+// mysqlMigrating names the lock of who migrates, by the database: names of locks are the server's.
+const mysqlMigrating = "CONCAT('duehook.migrating.', LEFT(MD5(DATABASE()), 20))"
 
 func (d *mariadb) open(ctx context.Context) (*pools, error) {
 	// A node that freezes within a transaction must not block the others for long, so the
@@ -67,7 +64,7 @@ func (d *mariadb) open(ctx context.Context) (*pools, error) {
 	if err != nil {
 		return nil, errors.Join(err, write.Close())
 	}
-	p := servers(write, read, s)
+	p := servers(mariadbWords, write, read, s)
 	write.SetConnMaxIdleTime(5 * time.Second)
 	var packet int64
 	err = read.QueryRowContext(ctx, "SELECT @@max_allowed_packet").Scan(&packet)
@@ -99,14 +96,6 @@ func (d *mariadb) pool(s *silence, variables map[string]string) (*sql.DB, error)
 	}
 	return sql.OpenDB(connector), nil
 }
-
-func (d *mariadb) migrating(ctx context.Context, p *pools, up func() error) error {
-	// The database is in the name: names of locks are the server's.
-	const name = "CONCAT('duehook.migrating.', LEFT(MD5(DATABASE()), 20))"
-	return exclusively(ctx, p.read, "coalesce(GET_LOCK("+name+", 0), 0)", "DO RELEASE_LOCK("+name+")", up)
-}
-
-func (d *mariadb) words() *words { return mariadbWords }
 
 // jsonTable is a table v of rows that arrive as one JSON text.
 func jsonTable(cols []column) string {

@@ -10,19 +10,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
 )
 
 // postgres keeps the ledger on a PostgreSQL server, version 12 or later, in
 // the schema that the search_path names first.
-type postgres struct {
-	config *pgx.ConnConfig
-	queue
-}
+type postgres struct{ config *pgx.ConnConfig }
 
 const postgresForm = "postgres://user:password@host:port/database"
 
-func newPostgres(url string) (*postgres, error) {
+func openPostgres(url string) (open func(ctx context.Context) (*pools, error), err error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		// The error of pgx may quote the password.
@@ -34,14 +30,11 @@ func newPostgres(url string) (*postgres, error) {
 	if config.Database == "" {
 		return nil, errors.New("the database is missing: write " + postgresForm)
 	}
-	return &postgres{
-		config: config, queue: queue{relaxed: "set_config('synchronous_commit', 'off', true)"},
-	}, nil
+	return (&postgres{config}).open, nil
 }
 
-func (d *postgres) dir() (string, goose.Dialect) {
-	return "migrations/postgres", goose.DialectPostgres
-}
+// postgresMigrating is the lock of who migrates, by the schema.
+const postgresMigrating = "(1685414241, hashtext(current_schema()))"
 
 // Timeouts of the server, in milliseconds; zero is none.
 var postgresLimits = []struct{ name, value string }{
@@ -78,7 +71,7 @@ func (d *postgres) open(ctx context.Context) (*pools, error) {
 	s := &silence{}
 	config.DialFunc = s.dial
 	limited := stdlib.OptionAfterConnect(d.limit)
-	p := servers(stdlib.OpenDB(*config, limited), stdlib.OpenDB(*config, limited), s)
+	p := servers(postgresWords, stdlib.OpenDB(*config, limited), stdlib.OpenDB(*config, limited), s)
 	if err := checkEncoding(ctx, p.read); err != nil {
 		return nil, errors.Join(s.why(err), p.close())
 	}
@@ -97,16 +90,6 @@ func checkEncoding(ctx context.Context, db *sql.DB) error {
 	}
 	return nil
 }
-
-// postgresMigrating is the first key of an advisory lock; the second is the schema.
-const postgresMigrating = 1_685_414_241
-
-func (d *postgres) migrating(ctx context.Context, p *pools, up func() error) error {
-	lock := fmt.Sprintf("(%d, hashtext(current_schema()))", postgresMigrating)
-	return exclusively(ctx, p.read, "pg_try_advisory_lock"+lock, "SELECT pg_advisory_unlock"+lock, up)
-}
-
-func (d *postgres) words() *words { return postgresWords }
 
 // unnest is a table v of rows whose columns arrive as arrays. The planner expects few rows,
 // and so uses the index for each.

@@ -16,24 +16,19 @@ import (
 // reader reads a ledger.
 type reader struct {
 	pools   *pools
-	words   *words
 	clock   job.Clock
 	lookups bulk
 }
 
 // openReader opens an existing ledger for reading.
 func openReader(ctx context.Context, url, namespace string) (*reader, error) {
-	d, err := dialectFor(url)
+	p, err := openPools(ctx, url)
 	if err != nil {
 		return nil, err
 	}
-	p, err := d.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r := &reader{pools: p, words: d.words(), clock: job.SystemClock()}
-	if err = checkVersion(ctx, p, d); err == nil {
-		err = checkNamespace(ctx, p, d, cmp.Or(namespace, DefaultNamespace))
+	r := &reader{pools: p, clock: job.SystemClock()}
+	if err = checkVersion(ctx, p); err == nil {
+		err = checkNamespace(ctx, p, cmp.Or(namespace, DefaultNamespace))
 	}
 	if err == nil {
 		err = r.prepare(ctx)
@@ -45,7 +40,7 @@ func openReader(ctx context.Context, url, namespace string) (*reader, error) {
 }
 
 func (r *reader) prepare(ctx context.Context) (err error) {
-	r.lookups, err = prepareBulk(ctx, r.pools.read, r.words.about(sqlLookup(""), lookupColumns))
+	r.lookups, err = prepareBulk(ctx, r.pools.read, r.pools.about(sqlLookup(""), lookupColumns))
 	return err
 }
 
@@ -177,7 +172,7 @@ func pickOwn(list []*entry, uid string) (own *entry) {
 
 func (r *reader) followed(ctx context.Context, key job.Key, j *store.Standing) (bool, error) {
 	var n int
-	err := r.pools.read.QueryRowContext(ctx, r.words.bind(sqlFollowed),
+	err := r.pools.read.QueryRowContext(ctx, r.pools.bind(sqlFollowed),
 		key.Topic, key.ID, j.UID, int64(j.CreatedAt), int64(j.CreatedAt), j.UID).Scan(&n)
 	return n > 0, err
 }
@@ -188,12 +183,12 @@ const entryPage = 1000
 // openEntries reads the page of open messages behind an entry; nil: the first page. An
 // empty topic means all.
 func (r *reader) openEntries(ctx context.Context, topic string, after *entry) ([]*entry, error) {
-	condition, args, order := r.words.walk(after)
+	condition, args, order := r.pools.walk(after)
 	if topic != "" {
 		condition += " AND m.topic = ?"
 		args = append(args, topic)
 	}
-	text := r.words.bind("SELECT " + entryColumns + " FROM message m WHERE m.done_at IS NULL" + condition + " ORDER BY " + order + " LIMIT ?")
+	text := r.pools.bind("SELECT " + entryColumns + " FROM message m WHERE m.done_at IS NULL" + condition + " ORDER BY " + order + " LIMIT ?")
 	var page []*entry
 	err := each(ctx, r.pools.read, text, append(args, entryPage), func(rows *sql.Rows) error {
 		e := &entry{}
@@ -210,7 +205,7 @@ func (r *reader) openEntries(ctx context.Context, topic string, after *entry) ([
 // there is none.
 func (r *reader) latest(ctx context.Context, key job.Key) (*entry, error) {
 	e := &entry{}
-	err := e.scan(r.pools.read.QueryRowContext(ctx, r.words.bind(sqlLatest), key.Topic, key.ID).Scan)
+	err := e.scan(r.pools.read.QueryRowContext(ctx, r.pools.bind(sqlLatest), key.Topic, key.ID).Scan)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, store.ErrNotFound

@@ -118,14 +118,13 @@ var (
 
 // statements are the prepared statements of every commit, and the texts of others.
 type statements struct {
-	dialect
 	*words
 	lookup, add, addPayload, put, putPayload, confirm, progress, flow, tally, tallyKey bulk
 }
 
 // prepare prepares the statements.
-func prepare(ctx context.Context, d dialect, db *sql.DB) (*statements, error) {
-	st, w := statements{dialect: d, words: d.words()}, d.words()
+func prepare(ctx context.Context, p *pools) (*statements, error) {
+	st, w := statements{words: p.words}, p.words
 	for _, s := range []struct {
 		into  *bulk
 		shape shape
@@ -149,7 +148,7 @@ func prepare(ctx context.Context, d dialect, db *sql.DB) (*statements, error) {
 		{&st.tallyKey, w.keeping("tally_key", keyColumns)},
 	} {
 		var err error
-		if *s.into, err = prepareBulk(ctx, db, s.shape); err != nil {
+		if *s.into, err = prepareBulk(ctx, p.write, s.shape); err != nil {
 			return nil, err
 		}
 	}

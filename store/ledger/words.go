@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/pressly/goose/v3"
 )
 
 // words are the SQL that differs between kinds of servers. In statements, {rows} is a
@@ -16,6 +18,11 @@ type words struct {
 	assigned string // precedes the columns that it sets
 	keep     string // ends an insert that leaves rows that exist; {} is a column
 	byKey    bool   // the index of open messages is by topic and id, not by seq
+	relaxed  string // an expression that makes a commit return before it is durable; empty: there is none
+
+	migrations      string // their folder
+	goose           goose.Dialect
+	tryLock, unlock string // of the lock of who migrates
 
 	// rows is the table v, of any number of rows; pack makes its parameters.
 	rows func(cols []column) string
@@ -30,8 +37,14 @@ var postgresWords = &words{
 	update:   "UPDATE message SET {set} FROM {rows} WHERE message.seq = v.seq AND {where}",
 	keep:     " ON CONFLICT DO NOTHING",
 	byKey:    true,
+	relaxed:  "set_config('synchronous_commit', 'off', true)",
 	rows:     unnest,
 	pack:     packArrays,
+
+	migrations: "migrations/postgres",
+	goose:      goose.DialectPostgres,
+	tryLock:    "pg_try_advisory_lock" + postgresMigrating,
+	unlock:     "SELECT pg_advisory_unlock" + postgresMigrating,
 }
 
 var mariadbWords = &words{
@@ -43,6 +56,11 @@ var mariadbWords = &words{
 	rows:     jsonTable,
 	pack:     packJSON,
 	most:     500, // in JSON far below minPacket
+
+	migrations: "migrations/mysql",
+	goose:      goose.DialectMySQL,
+	tryLock:    "coalesce(GET_LOCK(" + mysqlMigrating + ", 0), 0)",
+	unlock:     "DO RELEASE_LOCK(" + mysqlMigrating + ")",
 }
 
 // adding adds rows to a table; with upsert it overwrites those whose seq is taken.
