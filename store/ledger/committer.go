@@ -31,8 +31,7 @@ type queued struct {
 	rows, extra int64 // reserved for its rows and bytes
 	// done receives the outcome of the first try; nil: no caller waits, and the commit need
 	// not survive a failure of the server.
-	done  chan error
-	tried bool // an earlier commit failed, or its reply was lost
+	done chan error
 }
 
 // committer writes entries in the order of their arrival. All waiting entries share a
@@ -221,7 +220,7 @@ func (c *committer) commitBatch(batch []*queued) error {
 	durable := false
 	for _, e := range batch {
 		e.add(g)
-		durable, g.tried = durable || e.done != nil, g.tried || e.tried
+		durable = durable || e.done != nil
 	}
 	if err := c.transact(ctx, g, durable); err != nil {
 		clear(c.known) // it may have facts that were not written
@@ -303,7 +302,6 @@ func (c *committer) failed(batch []*queued, err error) (owing bool) {
 		if i == len(batch) {
 			err = untried
 		}
-		e.tried = e.tried || i < len(batch)
 		e.answer(unavailable(err))
 		if !e.owed {
 			c.room.Release(e.rows + e.extra)

@@ -113,7 +113,7 @@ func (g *group) counted(done *store.Counted, keys []string) {
 		c.progress = progressOf(j, state, done.Now)
 	}
 	if done.Tally.Due {
-		g.flows = append(g.flows, flowRow{of: c.target, at: done.Now, from: int64(j.State), to: j.State, reason: reasonCounted})
+		g.flows = append(g.flows, flowRow{of: c.target, fact: reasonCounted + versionFact(j.Version), at: done.Now, from: int64(j.State), to: j.State, reason: reasonCounted})
 	}
 }
 

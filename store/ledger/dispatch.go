@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
 	"time"
 
@@ -23,9 +24,10 @@ func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (sto
 	o.AwaitWhole = true
 	r, err := s.inner.Carry(ctx, shard, o)
 	if err == nil && len(r.Carried) > 0 {
+		fact := rand.Text()
 		c.owe(write{rows: len(r.Carried), owed: true, add: func(g *group) {
 			for i := range r.Carried {
-				g.carried(&r.Carried[i], o.By, now)
+				g.carried(&r.Carried[i], fact, o.By, now)
 			}
 		}})
 	}

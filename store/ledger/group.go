@@ -74,7 +74,6 @@ type group struct {
 	drops    []*target
 	purges   []*purge
 	probe    bool
-	tried    bool // an earlier commit of some of it failed, or its reply was lost
 }
 
 // ending is the end of a message.
@@ -137,7 +136,7 @@ func (g *group) insert(in *intake) {
 }
 
 func (g *group) registered(of *target, at job.Instant) {
-	g.flows = append(g.flows, flowRow{of: of, at: at, to: job.Waiting})
+	g.flows = append(g.flows, flowRow{of: of, fact: "registered", at: at, to: job.Waiting})
 }
 
 // taken adds a registration that the store made first. old is the job whose place it took,
@@ -165,7 +164,7 @@ func (g *group) replace(old *job.Job, at job.Instant) {
 	c.replaced, c.settled = at, true
 	if !old.State.Final() {
 		g.flows = append(g.flows, flowRow{
-			of: c.target, at: at, from: int64(old.State), to: job.Cancelled, reason: reasonReplaced,
+			of: c.target, fact: reasonReplaced, at: at, from: int64(old.State), to: job.Cancelled, reason: reasonReplaced,
 		})
 	}
 }
@@ -180,7 +179,7 @@ func (g *group) withdraw(key job.Key, uid string, at job.Instant) {
 func (g *group) updated(m *message, from job.State, reason string) *change {
 	c := g.showed(m)
 	c.progress = nil
-	g.flows = append(g.flows, flowRow{of: c.target, at: m.at, from: int64(from), to: m.job.State, reason: reason})
+	g.flows = append(g.flows, flowRow{of: c.target, fact: versionFact(m.job.Version), at: m.at, from: int64(from), to: m.job.State, reason: reason})
 	return c
 }
 
@@ -210,10 +209,10 @@ func (g *group) confirm(seq int64, j *job.Job) {
 		int64(j.NextAt), int64(j.Token), int64(j.Version), int64(j.CreatedAt))
 }
 
-// carried writes that a job was carried.
-func (g *group) carried(c *store.Carried, by string, at job.Instant) {
+// carried writes that a job was carried. fact is that of the call.
+func (g *group) carried(c *store.Carried, fact, by string, at job.Instant) {
 	g.flows = append(g.flows, flowRow{
-		of: g.of(c.Hint.Key(), "").target, at: at, from: int64(c.From), to: job.Ready, actor: by,
+		of: g.of(c.Hint.Key(), "").target, fact: fact, at: at, from: int64(c.From), to: job.Ready, actor: by,
 	})
 }
 
@@ -228,7 +227,7 @@ func (g *group) claimed(c *store.Claimed, by string) {
 	ch.adopt, ch.adopted = j, c.Now
 	ch.progress = progressOf(j, job.Running, c.Now)
 	g.flows = append(g.flows, flowRow{
-		of: ch.target, at: c.Now, from: int64(c.From), to: job.Running, attempt: j.Attempts + 1, actor: by,
+		of: ch.target, fact: versionFact(j.Version), at: c.Now, from: int64(c.From), to: job.Running, attempt: j.Attempts + 1, actor: by,
 	})
 }
 
@@ -242,12 +241,12 @@ func (g *group) settle(s *job.Settlement, r *store.Settled, log []byte) {
 	if r.To.Final() {
 		next.reason = r.Reason
 	}
-	flow := flowRow{of: c.target, at: r.Now, from: int64(job.Running), to: r.To, reason: r.Reason}
+	flow := flowRow{of: c.target, fact: versionFact(r.Version), at: r.Now, from: int64(job.Running), to: r.To, reason: r.Reason}
 	if c.token == s.Token {
 		flow.actor = c.by
 	}
 	if s.Attempt != nil {
-		flow.attempt, flow.log = s.Attempt.Number, log
+		flow.fact, flow.attempt, flow.log = attemptFact(s.Attempt), s.Attempt.Number, log
 	}
 	switch {
 	case !r.Repeated:

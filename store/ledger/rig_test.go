@@ -248,7 +248,7 @@ func settlement(c store.Claimed, kind job.OutcomeKind, retry time.Duration) job.
 	return job.Settle(&c.Job, job.Outcome{
 		Kind: kind, After: map[job.OutcomeKind]time.Duration{job.OutcomeSnoozed: retry}[kind],
 		Attempt: &job.Attempt{
-			Number: c.Job.Attempts + 1, StartedAt: c.Now, Duration: time.Second, Status: status,
+			Number: c.Job.Attempts + 1, StartedAt: c.Now, Duration: time.Second, Status: status, Version: c.Job.Version,
 			ResponseBody: fmt.Sprint("answer ", c.Job.Attempts+1), Error: "some_class",
 			Timings: job.Timings{DNS: time.Microsecond, Connect: time.Millisecond, TLS: 2 * time.Millisecond, FirstByte: time.Second, Reused: true},
 		},

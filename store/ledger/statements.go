@@ -85,22 +85,10 @@ func bytesOf(args []any) (n int) {
 
 // exec runs the statement for all rows of args.
 func (b *bulk) exec(ctx context.Context, tx *sql.Tx, args []any) error {
-	_, err := b.update(ctx, tx, args)
-	return err
-}
-
-// update is exec that returns how many rows of the table it changed.
-func (b *bulk) update(ctx context.Context, tx *sql.Tx, args []any) (changed int64, err error) {
-	err = b.each(args, func(stmt *sql.Stmt, args []any) error {
-		result, err := tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
-		if err != nil {
-			return err
-		}
-		n, err := result.RowsAffected()
-		changed += n
+	return b.each(args, func(stmt *sql.Stmt, args []any) error {
+		_, err := tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
 		return err
 	})
-	return changed, err
 }
 
 // The parameters of each row in the statements below.
@@ -111,7 +99,7 @@ var (
 	payloadColumns  = columns("seq body:b spec:b dialect:b")
 	confirmColumns  = columns("seq created due expires next_at token version updated")
 	progressColumns = columns("seq status attempts snoozes expired_leases token version next_at reason:t ended_at done_at:n updated")
-	flowColumns     = columns("message at from_state:n to_state attempt actor:t host:t reason:t log:b")
+	flowColumns     = columns("message fact:t at from_state:n to_state attempt actor:t host:t reason:t log:b")
 	tallyColumns    = columns("seq counted fired")
 	keyColumns      = columns("seq name:t")
 )
@@ -142,7 +130,8 @@ func prepare(ctx context.Context, p *pools) (*statements, error) {
 		{&st.progress, w.updating(assignAll(names(progressColumns)[1:]...),
 			"message.version < v.version AND (v.done_at IS NOT NULL OR message.done_at IS NULL AND message.confirmed < 2)",
 			progressColumns)},
-		{&st.flow, w.adding("flow", flowColumns, false)},
+		// Another node may have written an outcome from the store, or the reply to a commit was lost.
+		{&st.flow, w.keeping("flow", flowColumns)},
 		// Nodes may write counts in another order than the store made them.
 		{&st.tally, w.raising("tally", tallyColumns)},
 		{&st.tallyKey, w.keeping("tally_key", keyColumns)},

@@ -15,13 +15,11 @@ type writing struct {
 	ctx context.Context
 	tx  *sql.Tx
 	st  *statements
-	// doubtful: the ledger may have some of the rows of flow.
-	doubtful bool
 }
 
 // write makes all changes of the group.
 func (g *group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
-	w := &writing{group: g, ctx: ctx, tx: tx, st: st, doubtful: g.tried}
+	w := &writing{group: g, ctx: ctx, tx: tx, st: st}
 	first := g.nextSeq
 	for _, step := range []func() error{
 		w.lookUp, w.writeConfirms,
@@ -112,12 +110,8 @@ func (w *writing) writeProgress() error {
 	for _, c := range changed {
 		args = c.progress.row(args, c.seq)
 	}
-	updated, err := w.st.progress.update(w.ctx, w.tx, args)
-	if err != nil {
+	if err := w.st.progress.exec(w.ctx, w.tx, args); err != nil {
 		return fmt.Errorf("write the progress of messages: %w", err)
-	}
-	if updated < int64(len(changed)) { // somebody wrote a later version, perhaps with these rows
-		w.doubtful = true
 	}
 	return nil
 }
@@ -180,7 +174,7 @@ func (w *writing) writePuts() error {
 			r.add(m, c.seq)
 		}
 		for _, f := range c.log {
-			f.of, w.doubtful = c.target, true
+			f.of = c.target
 			w.flows = append(w.flows, f)
 		}
 	}
@@ -226,9 +220,6 @@ func (w *writing) writeInserts() error {
 }
 
 func (w *writing) writeFlows() error {
-	if err := w.dropKnownFlows(); err != nil {
-		return fmt.Errorf("read flow: %w", err)
-	}
 	args := w.st.flow.room(len(w.flows))
 	for i := range w.flows {
 		if f := &w.flows[i]; f.of.seq != 0 {

@@ -81,6 +81,7 @@ CREATE TABLE IF NOT EXISTS tally_key (
 CREATE TABLE IF NOT EXISTS flow (
     seq        BIGINT AUTO_INCREMENT PRIMARY KEY,
     message    BIGINT NOT NULL, -- its seq
+    fact       VARCHAR(128) NOT NULL, -- names the row among those of its message
     at         BIGINT NOT NULL,
     from_state BIGINT,          -- NULL: the registration
     to_state   BIGINT NOT NULL,
@@ -89,7 +90,7 @@ CREATE TABLE IF NOT EXISTS flow (
     host       VARCHAR(512) NOT NULL,
     reason     VARCHAR(512) NOT NULL,
     log        LONGBLOB,           -- the attempt's log entry, in MessagePack
-    INDEX flow_message (message)
+    UNIQUE INDEX flow_fact (message, fact)
 ) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Configuration such as API keys and the settings of topics.
