@@ -28,7 +28,7 @@ func childProcess(t *testing.T, url, run string) *exec.Cmd {
 
 // child registers and delivers jobs until it is killed. It tells what it does:
 // "registered id", after the answer; "claiming id", before it may be; "sent id", in the place of a request;
-// "settled id", after the answer.
+// "settled id", once that is committed.
 func child(url, run string) error {
 	ctx := context.Background()
 	inner, err := openStore(time.Hour)
@@ -96,6 +96,10 @@ func deliver(ctx context.Context, s *ledger.Store, nonce string, tell func(what,
 	}
 	settlements = settlements[:(len(settlements)+1)/2]
 	if _, err := s.Settle(ctx, settlements); err != nil {
+		return err
+	}
+	// A settlement waits for its commit half a second at most, which a busy server may need longer for.
+	if err := s.FlushAll(ctx); err != nil {
 		return err
 	}
 	for _, st := range settlements {
