@@ -279,8 +279,12 @@ func (s *Store) unwritten(ctx context.Context, same []*intake) (lacking []*intak
 	return lacking, err
 }
 
+// maxInDoubt bounds the registrations in doubt of a node, to a few MB.
+const maxInDoubt = 10_000
+
 // inDoubt are the registrations without a known outcome, by key: they may be committed,
-// and the store may have them.
+// and the store may have them. Those beyond maxInDoubt are forgotten. Their repetitions are then
+// answered as at another node: refused, until the reconciler has restored the job.
 type inDoubt struct {
 	mu   sync.Mutex
 	uids map[job.Key]string
@@ -297,14 +301,20 @@ func (d *inDoubt) uid(key job.Key) string {
 func (d *inDoubt) set(key job.Key, uid string, is bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch {
-	case !is:
-		delete(d.uids, key)
-	case d.uids == nil:
-		d.uids = map[job.Key]string{key: uid}
-	default:
-		d.uids[key] = uid
+	delete(d.uids, key)
+	if !is {
+		return
 	}
+	if d.uids == nil {
+		d.uids = map[job.Key]string{}
+	}
+	for other := range d.uids {
+		if len(d.uids) < maxInDoubt {
+			break
+		}
+		delete(d.uids, other)
+	}
+	d.uids[key] = uid
 }
 
 // clockSlack is by how much the clocks of this node and of the store may differ
