@@ -31,6 +31,22 @@ type accepted struct {
 	Deduplicated bool
 }
 
+// A message whose id the client chose is found by it in any queue.
+func TestChosenIDs(t *testing.T) {
+	s := newServer(t)
+	for id, target := range map[string]string{"order-1": "/v2/publish/R/a", "order-2": "/v2/enqueue/mine/R/b"} {
+		var sent, read accepted
+		s.want(200, "POST", target, "Duehook-Id: "+id+"; Upstash-Delay: 1h", "x", &sent)
+		s.want(200, "GET", "/v2/messages/"+id, "", "", &read)
+		if sent.MessageID != id || read.MessageID != id {
+			t.Errorf("%s is %s, read as %s", id, sent.MessageID, read.MessageID)
+		}
+		s.want(404, "GET", "/v2/messages/"+id+"0", "", "")
+		s.want(200, "DELETE", "/v2/messages/"+id, "", "")
+		s.want(404, "GET", "/v2/messages/"+id, "", "")
+	}
+}
+
 func TestPages(t *testing.T) {
 	s := newServer(t)
 	sent := map[string]bool{}
