@@ -149,7 +149,7 @@ var (
 
 // foreign are flags of other programs.
 var foreign = []string{
-	"--appendonly", "--appendfsync", "--maxmemory-policy", // redis-server
+	"--appendonly", "--appendfsync", "--maxmemory-policy", "--port", // redis-server
 	"--always", "--tags", // git
 	"--no-create-home", "--from-literal", "--now", "--set", "--shell", "--system", // useradd, systemctl
 	"--dbname", "--encoding", "--exit-on-error", "--file", "--format", "--rdb", "--single-transaction", "--template", // copies of databases
