@@ -99,7 +99,7 @@ func StartSentinels(t testing.TB, n int, name string, master *Redis, replicas in
 	sentinels := make([]*Redis, n)
 	for i := range sentinels {
 		sentinels[i] = StartRedis(t, func(r *Redis) {
-			r.sentinel = fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d %[3]d\nsentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 3000\n",
+			r.sentinel = fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d %[3]d\nsentinel down-after-milliseconds %[1]s 3000\nsentinel failover-timeout %[1]s 3000\n",
 				name, master.port, n/2+1)
 		})
 	}
