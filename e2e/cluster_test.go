@@ -77,15 +77,21 @@ func awaitSameSlots(t *testing.T, servers []*testenv.Redis) {
 	testenv.Eventually(t, takeoverLimit, func() bool {
 		var first string
 		for i, c := range clients {
-			slots, err := c.ClusterSlots(t.Context()).Result()
+			shards, err := c.ClusterShards(t.Context()).Result()
 			if err != nil {
 				return false
 			}
 			served := 0
-			masters := make([]string, len(slots))
-			for j, s := range slots {
-				served += s.End - s.Start + 1
-				masters[j] = fmt.Sprint(s.Start, s.End, s.Nodes[0].Addr)
+			var masters []string
+			for _, shard := range shards {
+				at := slices.IndexFunc(shard.Nodes, func(n redis.Node) bool { return n.Role == "master" })
+				if at < 0 {
+					return false
+				}
+				for _, s := range shard.Slots {
+					served += int(s.End - s.Start + 1)
+					masters = append(masters, fmt.Sprint(s, shard.Nodes[at].Port))
+				}
 			}
 			slices.Sort(masters)
 			view := strings.Join(masters, "; ")
