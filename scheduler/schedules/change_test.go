@@ -119,7 +119,7 @@ func TestAnotherTimetableSkipsPendingOccurrences(t *testing.T) {
 	}
 }
 
-// A change made just before the next occurrence holds for it.
+// The next occurrence has the definition of a change that was made just before it.
 func TestAChangeJustBeforeAnOccurrence(t *testing.T) {
 	at := time.Date(2000, 1, 1, 0, 0, 20, 0, time.UTC).Unix() // the clock of a bubble begins at midnight
 	for _, c := range []struct {

@@ -19,7 +19,7 @@ var bounds = [...]int64{5, 10, 25, 50, 100, 250, 500, 1_000, 2_000, 5_000, 10_00
 // Bounds returns the bounds of Activity.Late, in ms.
 func Bounds() []int64 { return bounds[:] }
 
-// What the ring of the hour counts: countDelivered and countFailed, then the classes of lateness.
+// hourKinds is the number of counters in a step of the hour's ring: countDelivered, countFailed, and one for each class of lateness.
 const hourKinds = countLate + len(bounds) + 1
 
 const countLate = countFailed + 1
