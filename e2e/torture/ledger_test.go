@@ -73,14 +73,14 @@ func (r *run) countInLedger(ctx context.Context) (n int, err error) {
 // letters are.
 func (r *run) over(ctx context.Context, key job.Key) bool {
 	var state job.State
-	err := r.ledger.QueryRowContext(ctx, `SELECT status FROM message WHERE topic = $1 AND id = $2 ORDER BY seq DESC LIMIT 1`,
+	err := r.ledger.QueryRowContext(ctx, `SELECT status FROM message WHERE topic = $1 AND id = $2 ORDER BY created DESC, uid DESC LIMIT 1`,
 		key.Topic, key.ID).Scan(&state)
 	return err == nil && state.Final() && state != job.Dead
 }
 
 // messages: the ledger knows the same jobs in the same states.
 func (a *audit) messages(ctx context.Context, db *sql.DB) error {
-	rows, err := db.QueryContext(ctx, `SELECT seq, topic, id, uid, status, attempts, version FROM message ORDER BY seq DESC`)
+	rows, err := db.QueryContext(ctx, `SELECT seq, topic, id, uid, status, attempts, version FROM message ORDER BY created DESC, uid DESC`)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,6 +135,37 @@ func TestMykitTables(t *testing.T) {
 		equal(t, "registered again", r.Count(`SELECT count(*) FROM mykit_delay_queue_job`), "1")
 		equal(t, "by the id of the client", r.Query(`SELECT concat_ws('|', id, status, ttl, bizkey) FROM mykit_delay_queue_job`), []string{"a b|1|0"})
 		equal(t, "its life", r.Query(`SELECT status FROM mykit_delay_queue_job_log WHERE id = 'a' ORDER BY status`), []string{"0", "2", "3", "4", "5"})
+		r.swapRows("a")
+		equal(t, "registered again, if nodes wrote that in another order", r.Query(`SELECT id FROM mykit_delay_queue_job`), []string{"a b"})
 		equal(t, "rows that changed before", len(r.Query(fmt.Sprintf(`SELECT id FROM mykit_delay_queue_job_log WHERE update_time < '%s'`, began.Time().Add(-time.Hour).Format(time.DateTime)))), 0)
+	})(t)
+}
+
+// swapRows gives the first two registrations of a job the numbers that they had if nodes had
+// written them in the other order.
+func (r *rig) swapRows(id string) {
+	r.T.Helper()
+	seqs := r.Query(`SELECT seq FROM message WHERE id = '` + id + `' ORDER BY seq`)
+	for _, table := range []string{"message SET seq", "payload SET seq", "flow SET message"} {
+		column := strings.Fields(table)[2]
+		for _, change := range [][2]string{{seqs[0], "0"}, {seqs[1], seqs[0]}, {"0", seqs[1]}} {
+			noError(r.T, table, r.Exec(r.T.Context(), "UPDATE "+table+" = "+change[1]+" WHERE "+column+" = "+change[0]))
+		}
+	}
+}
+
+// Nodes may write the registrations of a key in any order, as after an outage.
+func TestLastRegistrationByTheStoresOrder(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r := freshRig(t, b, retention)
+		r.Add(reg("a", 0))
+		r.RunOne(job.OutcomeDelivered, 0)
+		second := r.Add(reg("a", time.Second))
+		r.Pass(time.Second)
+		r.RunOne(job.OutcomeDelivered, 0)
+		r.swapRows("a")
+		last, err := r.LastOf(t.Context(), key("a"))
+		noError(t, "LastOf", err)
+		equal(t, "the last registration", last.Job.UID, second.UID)
 	})(t)
 }

@@ -80,14 +80,14 @@ const (
 		AND (created > ? OR created = ? AND uid > ?)`
 	// sqlLatest reads the open message of a key, or else the latest.
 	sqlLatest = `SELECT ` + entryColumns + ` FROM message m WHERE m.topic = ? AND m.id = ?
-		ORDER BY CASE WHEN m.done_at IS NULL THEN 0 ELSE 1 END, m.seq DESC LIMIT 1`
+		ORDER BY CASE WHEN m.done_at IS NULL THEN 0 ELSE 1 END, m.created DESC, m.uid DESC LIMIT 1`
 )
 
 // sqlLookup finds messages of keys: that of the uid, or all without a uid; and the open one.
-// The condition more adds others. v.i is the index of the key.
+// The condition more adds others. v.i is the index of the key. Nodes may write registrations in any order.
 func sqlLookup(more string) string {
 	return "SELECT v.i, " + entryColumns + ` FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
-		WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL` + more + " ORDER BY m.seq"
+		WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL` + more + " ORDER BY m.created, m.uid"
 }
 
 func (e *entry) scan(scan func(...any) error, first ...any) error {

@@ -20,7 +20,8 @@ import (
 // the defaults.
 type Pace struct {
 	// Every is the least time from the end of one full pass to the start of the next, while
-	// nothing seems lost. Default 1 minute.
+	// nothing seems lost. Default 1 minute. After a loss, the next pass starts after Look, and
+	// each further one after twice as long: rows and outcomes of before the loss may come late.
 	Every time.Duration
 	// Look is how often the leader compares epochs with a shared store, and how often its
 	// lease is renewed. Default 2 s.
@@ -52,10 +53,11 @@ type loop struct {
 	leader *leader.Leader
 
 	leads    bool
-	broken   bool   // the last step failed
-	epoch    string // the epoch that every shard should have
-	lost     bool   // the store may have lost jobs that are not all restored
-	full     bool   // the store had no room for all missing jobs
+	broken   bool          // the last step failed
+	epoch    string        // the epoch that every shard should have
+	lost     bool          // the store may have lost jobs that are not all restored
+	full     bool          // the store had no room for all missing jobs
+	gap      time.Duration // before the next pass
 	next     time.Time
 	pass     *pass // in progress, or nil
 	finished *pass // to be reported
@@ -214,7 +216,11 @@ func (r *loop) reap() {
 	// for which the store has no room.
 	r.lost = p.moving.Load() > 0
 	r.noticeFull(p.report().NoRoom)
-	r.next = p.ended.Add(r.o.Every)
+	r.gap = min(2*r.gap, r.o.Every)
+	if p.o.urgent {
+		r.gap = r.o.Look
+	}
+	r.next = p.ended.Add(r.gap)
 }
 
 // noticeFull logs, once, that jobs wait for room in the store.

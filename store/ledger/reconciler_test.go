@@ -125,6 +125,53 @@ func TestReconcilerComesBackToWhatMoves(t *testing.T) {
 	})(t)
 }
 
+// Rows of before a loss that a node commits after the pass has gone by.
+func TestReconcilerComesBackToLateRows(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.Add(reg("a", 100*time.Hour))
+		r.reconciling()
+		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
+		r.Pass(10 * time.Minute) // passes are rare by now
+		r.Add(reg("late", 100*time.Hour))
+		noError(t, "Flush", r.Flush())
+		late := func(done string) error {
+			return r.Exec(t.Context(), "UPDATE message SET done_at = "+done+" WHERE id = 'late'")
+		}
+		noError(t, "hide a row", late("1"))
+		l.flush(t)
+		r.until("the loss is told", 5*time.Second, func() bool { return r.status().Lost })
+		r.until("the return is told", 5*time.Second, func() bool { return !r.status().Lost })
+		equal(t, "the pass found the late job", r.has("late")(), false)
+		noError(t, "commit the row", late("NULL"))
+		r.until("the late job is back", 8*time.Second, r.has("late"))
+	})(t)
+}
+
+// An old copy of the store leads to another change with the version of the one in the ledger. Its
+// worker ends the job when the pass has gone by.
+func TestReconcilerComesBackToOutcomesOfAnOldCopy(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.Add(reg("a", 0))
+		noError(t, "Flush", r.Flush())
+		old := l.copied(t)
+		r.Change("a", runAt(job.When{Delay: time.Hour}))
+		r.Change("a", runAt(job.When{Delay: 2 * time.Hour}))
+		l.goBack(t, old)
+		r.Unchecked()
+		c := r.TakeOne()
+		r.reconciling()
+		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
+		r.SettleAll(settlement(c, job.OutcomeDelivered, 0))
+		const inLedger = `SELECT concat_ws(' ', m.version, s.name) FROM message m JOIN state s ON s.code = m.status`
+		equal(t, "the ledger has the other change", r.Count(inLedger), "3 waiting")
+		r.until("the ledger has the end", 8*time.Second, func() bool { return r.Count(inLedger) == "3 delivered" })
+	})(t)
+}
+
 func TestOneNodeSweeps(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()

@@ -26,7 +26,7 @@ SELECT coalesce(JSON_UNQUOTE(JSON_EXTRACT(CONVERT(p.dialect USING utf8mb4), '$.m
 FROM message m
 JOIN payload p ON p.seq = m.seq
 WHERE p.dialect LIKE '{"mykit":{%'
-  AND NOT EXISTS (SELECT 1 FROM message n WHERE n.topic = m.topic AND n.id = m.id AND n.seq > m.seq);
+  AND NOT EXISTS (SELECT 1 FROM message n WHERE n.topic = m.topic AND n.id = m.id AND (n.created, n.uid) > (m.created, m.uid));
 
 CREATE OR REPLACE VIEW mykit_delay_queue_job_log AS
 SELECT coalesce(JSON_UNQUOTE(JSON_EXTRACT(CONVERT(p.dialect USING utf8mb4), '$.mykit.id')), m.id) AS id,

@@ -35,7 +35,7 @@ FROM message m
 JOIN payload p ON p.seq = m.seq
 CROSS JOIN LATERAL (SELECT kept_by('mykit', p.dialect) AS kept) k
 WHERE p.dialect IS NOT NULL AND k.kept IS NOT NULL
-  AND NOT EXISTS (SELECT 1 FROM message n WHERE n.topic = m.topic AND n.id = m.id AND n.seq > m.seq);
+  AND NOT EXISTS (SELECT 1 FROM message n WHERE n.topic = m.topic AND n.id = m.id AND (n.created, n.uid) > (m.created, m.uid));
 
 CREATE VIEW mykit_delay_queue_job_log AS
 SELECT coalesce(k.kept ->> 'id', m.id) AS id,
