@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/job/contract"
 	"github.com/duehook/duehook/store"
@@ -70,7 +71,7 @@ func (q *Queue) Extend(ctx context.Context, may May, receipts []string, lease ti
 
 // settle settles the jobs of receipts as decide says.
 func (q *Queue) settle(ctx context.Context, may May, receipts []string, decide func(i int, j *job.Job, a *job.Attempt) job.Settlement) ([]Result, error) {
-	jobs, err := q.find(ctx, may, receipts)
+	read, jobs, err := q.find(ctx, may, receipts)
 	if err != nil {
 		return nil, err
 	}
@@ -82,17 +83,17 @@ func (q *Queue) settle(ctx context.Context, may May, receipts []string, decide f
 		results[i] = Unknown
 		switch j := jobs[i]; {
 		case j == nil:
-		case j.Token != mustParse(receipts[i]).token:
+		case j.Token != read[i].token:
 			results[i] = Stale
 		default:
 			if _, twice := first[receipts[i]]; !twice {
 				first[receipts[i]] = i
-				settlements, of = append(settlements, decide(i, j, q.attempt(receipts[i], j))), append(of, i)
+				settlements, of = append(settlements, decide(i, j, q.attempt(read[i].at, j))), append(of, i)
 			}
 		}
 	}
 	if len(settlements) > 0 {
-		settled, err := successors.Settle(ctx, q.o.Store, settlements)
+		settled, err := q.write(ctx, settlements)
 		if err != nil {
 			return nil, err
 		}
@@ -107,6 +108,48 @@ func (q *Queue) settle(ctx context.Context, may May, receipts []string, decide f
 		q.metrics.results[results[i]].Inc()
 	}
 	return results, nil
+}
+
+// answer is the settlements of a call.
+type answer struct {
+	settlements []job.Settlement
+	settled     []store.Settled
+	err         error
+}
+
+// newAnswers gathers the answers that arrive while others are written.
+func newAnswers(s successors.Store) *batch.Batcher[*answer] {
+	o := batch.Options[*answer]{Workers: 1, MaxCount: maxTogether, Cost: func(a *answer) (count, bytes int) { return len(a.settlements), 0 }}
+	return batch.New(o, func(ctx context.Context, answers []*answer) {
+		var all []job.Settlement
+		for _, a := range answers {
+			all = append(all, a.settlements...)
+		}
+		settled, err := successors.Settle(ctx, s, all)
+		for _, a := range answers {
+			n := len(a.settlements)
+			switch {
+			case err == nil:
+				a.settled, settled = settled[:n], settled[n:]
+			case len(answers) > 1 && !errors.Is(err, store.ErrUnavailable): // one must not have the others refused
+				a.settled, a.err = successors.Settle(ctx, s, a.settlements)
+			default:
+				a.err = err
+			}
+		}
+	})
+}
+
+// write settles. Extensions wait for no outcomes.
+func (q *Queue) write(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
+	if settlements[0].Extends() {
+		return successors.Settle(ctx, q.o.Store, settlements)
+	}
+	a := &answer{settlements: settlements}
+	if err := q.answers.Do(ctx, a); err != nil {
+		return nil, fmt.Errorf("wait for answers of other consumers: %w", err)
+	}
+	return a.settled, a.err
 }
 
 // resultOf is the result of a settlement. A repetition that wanted something else than the call
@@ -124,39 +167,33 @@ func (q *Queue) resultOf(s *job.Settlement, r *store.Settled, receipt string) Re
 	return OK
 }
 
-func mustParse(s string) receipt {
-	r, _ := parseReceipt(s)
-	return r
-}
-
-// attempt is the log entry of a receipt that is answered now.
-func (q *Queue) attempt(of string, j *job.Job) *job.Attempt {
-	r := mustParse(of)
-	return &job.Attempt{Number: j.Attempts + 1, StartedAt: r.at, Duration: max(0, q.lines.now().Sub(r.at)), Version: j.Version}
+// attempt is the log entry of a lease that is answered now.
+func (q *Queue) attempt(leased job.Instant, j *job.Job) *job.Attempt {
+	return &job.Attempt{Number: j.Attempts + 1, StartedAt: leased, Duration: max(0, q.lines.now().Sub(leased)), Version: j.Version}
 }
 
 // findsAtOnce bounds the concurrent reads of a call.
 const findsAtOnce = 16
 
-// find returns the jobs of receipts, nil for those of no job. It reads what this node has not leased
+// find reads receipts, and returns their jobs, nil for no job. It reads what this node has not leased
 // itself, or what has callbacks: they need the whole job.
-func (q *Queue) find(ctx context.Context, may May, receipts []string) ([]*job.Job, error) {
-	jobs := make([]*job.Job, len(receipts))
+func (q *Queue) find(ctx context.Context, may May, receipts []string) ([]receipt, []*job.Job, error) {
+	parsed, jobs := make([]receipt, len(receipts)), make([]*job.Job, len(receipts))
 	var unknown []int
 	for i, text := range receipts {
-		r, ok := parseReceipt(text)
-		if !ok {
+		var ok bool
+		if parsed[i], ok = parseReceipt(text); !ok {
 			continue
 		}
-		if err := may(r.key.Topic); err != nil {
-			return nil, err
+		if err := may(parsed[i].key.Topic); err != nil {
+			return nil, nil, err
 		}
 		if jobs[i] = q.leased.get(text); jobs[i] == nil {
 			unknown = append(unknown, i)
 		}
 	}
 	read := func(i int) error {
-		j, err := q.o.Store.Get(ctx, mustParse(receipts[i]).key)
+		j, err := q.o.Store.Get(ctx, parsed[i].key)
 		switch {
 		case err == nil:
 			jobs[i] = &j
@@ -166,14 +203,14 @@ func (q *Queue) find(ctx context.Context, may May, receipts []string) ([]*job.Jo
 		return nil
 	}
 	if len(unknown) == 1 {
-		return jobs, read(unknown[0])
+		return parsed, jobs, read(unknown[0])
 	}
 	var group errgroup.Group
 	group.SetLimit(findsAtOnce)
 	for _, i := range unknown {
 		group.Go(func() error { return read(i) })
 	}
-	return jobs, group.Wait()
+	return parsed, jobs, group.Wait()
 }
 
 // maxLeased bounds the leased jobs that a node remembers. What it has forgotten, it reads.

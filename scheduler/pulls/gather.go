@@ -2,27 +2,40 @@ package pulls
 
 import (
 	"context"
+	"crypto/rand"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/duehook/duehook/internal/kit/batch"
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/successors"
 )
 
-// maxCarry bounds the jobs that calls carry together.
-const maxCarry = 500
+// maxTogether bounds the jobs that calls lease or settle together.
+const maxTogether = 500
 
-// gatherer carries for several calls at once: those that ask for the same topics while it carries are
-// the next ones. Each on its own would read the same facts, and make the plans of the others old.
+// gatherer leases for several calls at once: those that ask for the same while it leases are the
+// next ones. Each on its own would read the same facts, and a store takes a large batch for
+// less than several small ones.
 type gatherer struct {
-	carry func(ctx context.Context, shard int, topics []string, most int) (store.CarryResult, error)
+	serve func(ctx context.Context, want want, shares []*share)
 
 	mu sync.Mutex
 	of map[string]*gathering
 }
 
-// gathering is the calls for some topics of a shard.
+// want is what calls have in common that are served together.
+type want struct {
+	shard  int
+	topics []string
+	lease  time.Duration
+}
+
+// gathering is the calls with one want.
 type gathering struct {
 	calls   int
 	batches *batch.Batcher[*share]
@@ -30,31 +43,31 @@ type gathering struct {
 
 // share is what one call gets.
 type share struct {
-	most   int
-	left   func() bool // the caller has left
-	result store.CarryResult
-	err    error
+	most, room int // jobs, and bytes of the answer
+	jobs       []Leased
+	wait       time.Duration // until there may be more; negative: nothing waits
+	err        error
+	decided    atomic.Bool // the call has its jobs, or has left
 }
 
-// get carries up to most jobs of a shard. Its error is that of carrying, or of ctx.
-func (g *gatherer) get(ctx context.Context, shard int, topics []string, most int) (store.CarryResult, error) {
-	name := strconv.Itoa(shard) + " " + strings.Join(topics, " ")
-	batches := g.enter(name, shard, topics)
+// get leases for a call. Its error is that of the store, or of ctx.
+func (g *gatherer) get(ctx context.Context, w want, s *share) error {
+	name := strings.Join(append([]string{strconv.Itoa(w.shard), w.lease.String()}, w.topics...), " ")
+	batches := g.enter(name, w)
 	defer g.leave(name)
-	s := &share{most: most, left: func() bool { return ctx.Err() != nil }}
-	if err := batches.Do(ctx, s); err != nil {
-		return store.CarryResult{}, err
+	if err := batches.Do(ctx, s); err != nil && s.decided.CompareAndSwap(false, true) {
+		return err
 	}
-	return s.result, s.err
+	return s.err
 }
 
-func (g *gatherer) enter(name string, shard int, topics []string) *batch.Batcher[*share] {
+func (g *gatherer) enter(name string, w want) *batch.Batcher[*share] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	of := g.of[name]
 	if of == nil {
-		o := batch.Options[*share]{Workers: 1, MaxCount: maxCarry, Cost: func(s *share) (count, bytes int) { return s.most, 0 }}
-		of = &gathering{batches: batch.New(o, func(ctx context.Context, shares []*share) { g.serve(ctx, shard, topics, shares) })}
+		o := batch.Options[*share]{Workers: 1, MaxCount: maxTogether, Cost: func(s *share) (count, bytes int) { return s.most, 0 }}
+		of = &gathering{batches: batch.New(o, func(ctx context.Context, shares []*share) { g.serve(ctx, w, shares) })}
 		g.of[name] = of
 	}
 	of.calls++
@@ -69,20 +82,104 @@ func (g *gatherer) leave(name string) {
 	}
 }
 
-// serve carries for some calls, and divides the jobs in the order of the calls.
-func (g *gatherer) serve(ctx context.Context, shard int, topics []string, shares []*share) {
+// take adds a job to an answer, unless it has no room. One job always has.
+func (s *share) take(l *Leased) bool {
+	bytes := perJob + store.SizeOf(&l.Job)*4/3
+	if len(s.jobs) == s.most || bytes > s.room && s.room < maxAnswer {
+		return false
+	}
+	s.jobs, s.room = append(s.jobs, *l), s.room-bytes
+	return true
+}
+
+// serve leases for some calls, and divides the jobs in the order of the calls.
+func (q *Queue) serve(ctx context.Context, w want, shares []*share) {
+	ctx = context.WithoutCancel(ctx) // what is carried has to be claimed
+	err := q.fill(ctx, w, shares)
+	var back []job.Settlement
+	for _, s := range shares {
+		if len(s.jobs) == 0 {
+			s.err = err
+		}
+		if !s.decided.CompareAndSwap(false, true) { // the caller has left
+			for i := range s.jobs {
+				back = append(back, q.released(&s.jobs[i].Job))
+			}
+		}
+	}
+	q.giveBack(ctx, back)
+}
+
+// fill leases jobs, and adds them to shares.
+func (q *Queue) fill(ctx context.Context, w want, shares []*share) error {
 	most := 0
 	for _, s := range shares {
 		most += s.most
 	}
-	r, err := g.carry(ctx, shard, topics, most)
-	rest := r.Carried
+	carried, err := q.carry(ctx, w, most)
+	if err != nil {
+		return err
+	}
 	for _, s := range shares {
-		s.result, s.err = r, err
-		n := min(s.most, len(rest))
-		if s.left() && len(shares) > 1 {
-			n = 0
+		s.wait = carried.Wait
+	}
+	hints := make([]store.Hint, len(carried.Carried))
+	for i := range carried.Carried {
+		hints[i] = carried.Carried[i].Hint
+	}
+	for len(hints) > 0 {
+		var left []store.Hint
+		claims, err := q.o.Store.Claim(ctx, w.shard, hints, store.ClaimOptions{
+			Nonce: rand.Text(), Lease: w.lease, By: q.o.ID, Left: func(hints []store.Hint) { left = hints },
+		})
+		if err != nil {
+			return err // they are due again soon
 		}
-		s.result.Carried, rest = rest[:n], rest[n:]
+		hints, shares = left, q.divide(ctx, w, claims, shares)
+	}
+	return nil
+}
+
+// divide adds claimed jobs to the first shares that have room. It returns the shares that are not full.
+func (q *Queue) divide(ctx context.Context, w want, claims []store.Claimed, shares []*share) []*share {
+	var back []job.Settlement
+	for i := range claims {
+		c := &claims[i]
+		q.lines.tells(c.Now)
+		if o := c.Job.Before(c.From, c.Now); o != nil { // it has expired or was cancelled
+			back = append(back, q.settlement(&c.Job, *o))
+			continue
+		}
+		l := Leased{Job: c.Job, Receipt: receiptOf(c).String(), Attempt: c.Job.Attempts + 1, Until: c.Now.Add(w.lease)}
+		for len(shares) > 0 && !shares[0].take(&l) {
+			shares = shares[1:]
+		}
+		if len(shares) == 0 {
+			back = append(back, q.released(&l.Job))
+			continue
+		}
+		q.leased.keep(l.Receipt, &l.Job)
+	}
+	if len(back) > 0 {
+		q.giveBack(ctx, back)
+		for _, s := range shares {
+			s.wait = 0 // other jobs may have their places
+		}
+	}
+	return shares
+}
+
+// released is how a leased job is settled that nobody gets.
+func (q *Queue) released(j *job.Job) job.Settlement {
+	return q.settlement(j, job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown})
+}
+
+// giveBack settles claimed jobs that nobody gets.
+func (q *Queue) giveBack(ctx context.Context, back []job.Settlement) {
+	if len(back) == 0 {
+		return
+	}
+	if _, err := successors.Settle(ctx, q.o.Store, back); err != nil {
+		q.o.Logger.Warn("jobs that no consumer gets could not be settled; they will be when their leases end", "jobs", len(back), "error", err)
 	}
 }

@@ -3,7 +3,6 @@ package pulls
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
@@ -61,7 +61,8 @@ type Queue struct {
 	lines   *lines
 	leased  *leased
 	looking chan struct{} // a place for each call that looks for jobs
-	carries gatherer
+	looks   gatherer
+	answers *batch.Batcher[*answer]
 	metrics *metrics
 }
 
@@ -76,7 +77,8 @@ func New(o Options) (*Queue, error) {
 		o.Random = mathrand.Float64
 	}
 	q := &Queue{o: o, lines: newLines(o.Clock), leased: newLeased(), looking: make(chan struct{}, claimsAtOnce)}
-	q.carries = gatherer{of: map[string]*gathering{}, carry: q.carry}
+	q.looks = gatherer{of: map[string]*gathering{}, serve: q.serve}
+	q.answers = newAnswers(o.Store)
 	var err error
 	q.metrics, err = newMetrics(o.Metrics, q.lines.count)
 	return q, err
@@ -140,7 +142,7 @@ func (q *Queue) look(ctx context.Context, r Request) ([]Leased, error) {
 	}
 	q.lines.looks(r.Topics)
 	var got []Leased
-	wait := time.Duration(-1)
+	room, wait := maxAnswer, time.Duration(-1)
 	shards := q.o.Store.Shards()
 	first := mathrand.IntN(shards) //nolint:gosec // no secret
 	for i := range shards {
@@ -148,27 +150,36 @@ func (q *Queue) look(ctx context.Context, r Request) ([]Leased, error) {
 			wait = 0 // the others were not looked at
 			break
 		}
-		more, then, err := q.lookAt(ctx, (first+i)%shards, r, r.Max-len(got))
-		if err != nil {
+		of := &share{most: r.Max - len(got), room: room}
+		if err := q.looks.get(ctx, want{(first + i) % shards, r.Topics, r.Lease}, of); err != nil {
 			q.lines.looked(r.Topics, 0, false)
 			if len(got) > 0 || ctx.Err() != nil {
 				break
 			}
 			return nil, err
 		}
-		got = append(got, more...)
-		if then >= 0 && (wait < 0 || then < wait) {
-			wait = then
+		got, room = append(got, of.jobs...), of.room
+		if of.wait >= 0 && (wait < 0 || of.wait < wait) {
+			wait = of.wait
 		}
 	}
 	q.lines.looked(r.Topics, wait, len(got) > 0)
-	return q.within(ctx, got)
+	if ctx.Err() != nil { // as in Pull
+		back := make([]job.Settlement, len(got))
+		for i := range got {
+			back[i] = q.released(&got[i].Job)
+		}
+		q.giveBack(context.WithoutCancel(ctx), back)
+		return nil, nil
+	}
+	q.metrics.leased.Add(float64(len(got)))
+	return got, nil
 }
 
-// carry carries up to most jobs of topics, which are claimed at once.
-func (q *Queue) carry(ctx context.Context, shard int, topics []string, most int) (store.CarryResult, error) {
-	r, err := q.o.Store.Carry(ctx, shard, store.CarryOptions{
-		Cap: most, Visibility: visibility, HalfOpenLimit: 1, TopicLimits: q.o.TopicLimits, By: q.o.ID, Pull: topics,
+// carry carries up to most jobs, which are claimed at once.
+func (q *Queue) carry(ctx context.Context, w want, most int) (store.CarryResult, error) {
+	r, err := q.o.Store.Carry(ctx, w.shard, store.CarryOptions{
+		Cap: most, Visibility: visibility, HalfOpenLimit: 1, TopicLimits: q.o.TopicLimits, By: q.o.ID, Pull: w.topics,
 	})
 	if err != nil {
 		err = fmt.Errorf("carry from pull queues: %w", err)
@@ -176,74 +187,8 @@ func (q *Queue) carry(ctx context.Context, shard int, topics []string, most int)
 	return r, err
 }
 
-// lookAt leases up to most jobs of a shard, and returns when there may be more.
-func (q *Queue) lookAt(ctx context.Context, shard int, r Request, most int) ([]Leased, time.Duration, error) {
-	carried, err := q.carries.get(ctx, shard, r.Topics, most)
-	if err != nil || len(carried.Carried) == 0 {
-		return nil, carried.Wait, err
-	}
-	hints := make([]store.Hint, len(carried.Carried))
-	for i := range carried.Carried {
-		hints[i] = carried.Carried[i].Hint
-	}
-	claims, err := q.o.Store.Claim(context.WithoutCancel(ctx), shard, hints, store.ClaimOptions{Nonce: rand.Text(), Lease: r.Lease, By: q.o.ID})
-	if err != nil {
-		return nil, 0, err // they are due again soon
-	}
-	var got []Leased
-	var ended []job.Settlement
-	for i := range claims {
-		c := &claims[i]
-		q.lines.tells(c.Now)
-		if o := c.Job.Before(c.From, c.Now); o != nil {
-			ended = append(ended, q.settlement(&c.Job, *o))
-			continue
-		}
-		id := receiptOf(c).String()
-		q.leased.keep(id, &c.Job)
-		got = append(got, Leased{Job: c.Job, Receipt: id, Attempt: c.Job.Attempts + 1, Until: c.Now.Add(r.Lease)})
-	}
-	if len(ended) > 0 { // they have expired or were cancelled
-		if _, err := successors.Settle(context.WithoutCancel(ctx), q.o.Store, ended); err != nil {
-			q.o.Logger.Warn("jobs that have ended could not be settled; they will be when their leases end", "jobs", len(ended), "error", err)
-		}
-		if len(got) == 0 {
-			carried.Wait = 0 // look again
-		}
-	}
-	return got, carried.Wait, nil
-}
-
 func (q *Queue) settlement(j *job.Job, o job.Outcome) job.Settlement {
 	return q.o.Policy.Settle(j, o, q.o.Random)
-}
-
-// within gives back what an answer has no room for, or all if the caller has left.
-func (q *Queue) within(ctx context.Context, got []Leased) ([]Leased, error) {
-	keep, bytes := len(got), 0
-	for i := range got {
-		bytes += perJob + store.SizeOf(&got[i].Job)*4/3
-		if bytes > maxAnswer && i > 0 {
-			keep = i
-			break
-		}
-	}
-	if ctx.Err() != nil {
-		keep = 0
-	}
-	if keep == len(got) {
-		q.metrics.leased.Add(float64(keep))
-		return got, nil
-	}
-	back := make([]job.Settlement, 0, len(got)-keep)
-	for i := range got[keep:] {
-		back = append(back, q.settlement(&got[keep+i].Job, job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown}))
-	}
-	if _, err := successors.Settle(context.WithoutCancel(ctx), q.o.Store, back); err != nil {
-		return nil, fmt.Errorf("give back jobs that an answer has no room for: %w", err)
-	}
-	q.metrics.leased.Add(float64(keep))
-	return got[:keep], nil
 }
 
 // Run tells waiting consumers of jobs that become due, until ctx ends. It returns nil.

@@ -20,9 +20,28 @@ import (
 // counting counts the calls that reach the store.
 type counting struct {
 	*diskstore.Store
-	calls atomic.Int64
-	hang  chan struct{} // if set, looks wait until it is closed
-	mute  bool          // no message arrives
+	calls   atomic.Int64  // looks
+	claims  atomic.Int64  // and their claims
+	settles atomic.Int64  // of several calls or one
+	hang    chan struct{} // if set, looks wait until it is closed
+	hold    chan struct{} // if set, each claim and each settlement waits for a value
+	mute    bool          // no message arrives
+}
+
+func (c *counting) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
+	c.claims.Add(1)
+	if c.hold != nil {
+		<-c.hold
+	}
+	return c.Store.Claim(ctx, shard, hints, o)
+}
+
+func (c *counting) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
+	c.settles.Add(1)
+	if c.hold != nil {
+		<-c.hold
+	}
+	return c.Store.Settle(ctx, settlements)
 }
 
 func (c *counting) Listen(ctx context.Context, channel string, receive func([]byte)) error {
@@ -74,9 +93,15 @@ func (n *node) add(queues int) {
 
 func (n *node) register(topic, id string, delay time.Duration) {
 	n.t.Helper()
+	n.registerWith(topic, id, job.Spec{When: job.When{Delay: delay}})
+}
+
+func (n *node) registerWith(topic, id string, spec job.Spec) {
+	n.t.Helper()
 	key := job.Key{Topic: topic, ID: id}
+	spec.Destination = job.PullQueue
 	_, err := n.store.Register(n.t.Context(), []store.Registration{{
-		Key: key, UID: store.BindUID(fmt.Sprintf("%026d", uids.Add(1)), key), Spec: job.Spec{Destination: job.PullQueue, When: job.When{Delay: delay}},
+		Key: key, UID: store.BindUID(fmt.Sprintf("%026d", uids.Add(1)), key), Spec: spec,
 	}})
 	if err != nil {
 		n.t.Fatal(err)
@@ -222,11 +247,129 @@ func TestCallsLookTogether(t *testing.T) {
 		}
 		close(n.store.hang)
 		all.Wait()
-		if looks := n.store.calls.Load(); looks != 4 { // one of u, and of t the first, one of ten calls and one of the last
-			t.Errorf("%d looks for %d calls", looks, calls+1)
+		if looks, claims := n.store.calls.Load(), n.store.claims.Load(); looks != 4 || claims != looks { // one of u, and of t the first, one of ten calls and one of the last
+			t.Errorf("%d looks and %d claims for %d calls", looks, claims, calls+1)
 		}
 		if len(got) != calls*most+1 {
 			t.Errorf("%d jobs were leased", len(got))
+		}
+	})
+}
+
+// What a call would have got that leaves during a look of several is due at once.
+func TestJobsOfCallersThatLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 1)
+		for i := range 3 {
+			n.register("t", fmt.Sprint(i), 0)
+		}
+		n.store.hold = make(chan struct{})
+		one := Request{Topics: []string{"t"}, Max: 1, Lease: time.Hour}
+		leaving, leave := context.WithCancel(t.Context())
+		got := make(chan int)
+		for _, ctx := range []context.Context{t.Context(), leaving, t.Context()} { // the first looks alone
+			go func() {
+				jobs, err := n.queues[0].Pull(ctx, one)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- len(jobs)
+			}()
+			synctest.Wait()
+		}
+		n.store.hold <- struct{}{}
+		if jobs := <-got; jobs != 1 {
+			t.Errorf("the first call got %d jobs", jobs)
+		}
+		synctest.Wait()
+		leave()
+		if jobs := <-got; jobs != 0 {
+			t.Errorf("the call that left got %d jobs", jobs)
+		}
+		close(n.store.hold)
+		if jobs := <-got; jobs != 1 {
+			t.Errorf("the call that stayed got %d jobs", jobs)
+		}
+		synctest.Wait()
+		if jobs, err := n.queues[0].Pull(t.Context(), one); err != nil || len(jobs) != 1 || jobs[0].Attempt != 1 {
+			t.Errorf("afterwards: %v, %v", jobs, err)
+		}
+	})
+}
+
+// Each of several calls that look together has an answer within its bounds, and other jobs are due at once.
+func TestAnswersHaveBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls, jobs, body = 3, 20, 900 << 10 // three have room as base64
+		n := newNodes(t, 1)
+		for i := range jobs {
+			n.registerWith("t", fmt.Sprint(i), job.Spec{Body: make([]byte, body)})
+		}
+		n.store.hang = make(chan struct{})
+		var all sync.WaitGroup
+		got := map[job.Key]bool{}
+		var mu sync.Mutex
+		pull := func(want int) {
+			leased, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: jobs, Lease: time.Hour})
+			if err != nil || len(leased) != want {
+				t.Errorf("%d jobs, %v, want %d", len(leased), err, want)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, l := range leased {
+				if got[l.Job.Key] || l.Attempt != 1 {
+					t.Errorf("%s is leased again, attempt %d", l.Job.Key, l.Attempt)
+				}
+				got[l.Job.Key] = true
+			}
+		}
+		for range calls {
+			all.Go(func() { pull(3) })
+			synctest.Wait()
+		}
+		close(n.store.hang)
+		all.Wait()
+		for want := 3; len(got) < jobs; want = min(3, jobs-len(got)) {
+			before := len(got)
+			if pull(want); len(got) == before {
+				t.Fatalf("of %d jobs only %d are due", jobs, before)
+			}
+		}
+	})
+}
+
+// Answers that come while others are written are written together.
+func TestAnswersAreWrittenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 10
+		n := newNodes(t, 1)
+		for i := range calls {
+			n.register("t", fmt.Sprint(i), 0)
+		}
+		leased, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: calls, Lease: time.Hour})
+		if err != nil || len(leased) != calls {
+			t.Fatal(leased, err)
+		}
+		n.store.hold = make(chan struct{})
+		var all sync.WaitGroup
+		for i := range leased {
+			all.Go(func() {
+				results, err := n.queues[0].Ack(t.Context(), everything, []string{leased[i].Receipt, "?"})
+				if err != nil || results[0] != OK || results[1] != Unknown {
+					t.Error(results, err)
+				}
+			})
+			synctest.Wait()
+		}
+		close(n.store.hold)
+		all.Wait()
+		if settles := n.store.settles.Load(); settles != 2 { // the first, and the others
+			t.Errorf("%d calls were written in %d parts", calls, settles)
+		}
+		for i := range leased {
+			if j, err := n.store.Get(t.Context(), leased[i].Job.Key); err != nil || j.State != job.Delivered {
+				t.Error(j.Key, j.State, err)
+			}
 		}
 	})
 }

@@ -25,8 +25,10 @@ func receiptOf(c *store.Claimed) receipt {
 
 // Receipt is the receipt of the lease of a running job, for consumers that name the job instead.
 func (q *Queue) Receipt(j *job.Job) string {
-	if text, ok := q.Last(j.Key); ok && mustParse(text).token == j.Token {
-		return text
+	if text, ok := q.Last(j.Key); ok {
+		if r, _ := parseReceipt(text); r.token == j.Token {
+			return text
+		}
 	}
 	return receipt{key: j.Key, token: j.Token, at: q.lines.now()}.String() // when it was claimed is not known here
 }
