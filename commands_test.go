@@ -130,8 +130,33 @@ func TestExitCodesOfCalls(t *testing.T) {
 	u.run(cli.ExitUsage, "send http://a.example --in soon", "--in")
 	u.run(cli.ExitUsage, "send http://a.example --colour red", "unknown flag")
 	u.run(cli.ExitUsage, "ls foo:bar", "no word of a search")
+	u.run(cli.ExitUsage, "ls topic:a topic:b", "another word names topic, too")
+	u.run(cli.ExitUsage, "ls key biz_key:other", "another word names biz_key, too")
+	u.run(cli.ExitUsage, "ls labels:a:1 labels:b:2 labels:a:3", "another word names labels:a, too")
+	u.run(cli.ExitUsage, "nosuch --in 3m", `unknown command "nosuch"`)
+	u.run(cli.ExitUsage, "--json topics", "unknown flag: --json")
+	u.run(cli.ExitUsage, "reschedule t/a --in soon", "--in")
+	u.run(cli.ExitUsage, "reschedule t/a --at noon", "--at")
+	u.run(cli.ExitUsage, "replay t/a --in soon", "--in")
+	u.run(cli.ExitUsage, "ls --limit 0", "must be a number, 1 or more")
+	u.run(cli.ExitUsage, "send http://a.example --limit -1", "must be a number, 0 or more")
+	u.run(cli.ExitUsage, "send http://a.example --id=", "--id is empty")
+	u.run(cli.ExitUsage, "topic pause t --until=", "--until is empty")
+	u.run(cli.ExitUsage, "send http://a.example --body @/dev/zero", "more than 32 MiB")
+	u.run(cli.ExitUsage, "group put g --file /dev/zero", "more than 32 MiB")
+	u.run(cli.ExitUsage, "context rm none", "duehook context ls")
+	u.run(cli.ExitUsage, "context add shop --url localhost:7788", "must begin with http://")
 	u.run(cli.ExitRefused, "send http://169.254.169.254/ --id x")
 	u.run(cli.ExitUnavailable, "--url http://127.0.0.1:1 get t/a", "cannot be reached", "start one with duehook serve")
+	u.run(cli.ExitOK, "send http://a.example --in 1h --topic t --id live")
+	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil { // Linux has it
+		defer func() { _ = full.Close() }()
+		cmd := program(t, u.environ, "get", "t/live")
+		cmd.Stdout = full
+		if err := cmd.Run(); err == nil {
+			t.Error("exit code 0, although nothing was printed")
+		}
+	}
 	for _, tc := range []struct {
 		args, code string
 		exit       int
@@ -140,6 +165,8 @@ func TestExitCodesOfCalls(t *testing.T) {
 		{"get t", "usage", cli.ExitUsage},
 		{"send --limit 0 --wait " + u.receiver + "/bad", "not_delivered", cli.ExitRefused},
 		{"ls --url http://127.0.0.1:1", "unreachable", cli.ExitUnavailable},
+		{"op cancel topic:t --url http://127.0.0.1:1", "unreachable", cli.ExitUnavailable},
+		{"discard t/live", "failed", cli.ExitRefused},
 		{"doctor --redis-url redis://127.0.0.1:1", "unchecked", cli.ExitUnavailable},
 	} {
 		var problem struct{ Code, Detail string }
@@ -206,6 +233,15 @@ func TestCommandsOnTheRest(t *testing.T) {
 	u.run(cli.ExitOK, "schedule rm s", "deleted")
 	u.runWith(cli.ExitOK, `{"members":[{"name":"m","url":"`+u.receiver+`/ok"}]}`, strings.Fields("group put g"), "1 members")
 	u.run(cli.ExitOK, "send --group g --id order-1 --topic t", "t/order-1:m")
+	u.runWith(cli.ExitUsage, `{"member":[]}`, strings.Fields("group put g"), `unknown field "member"`)
+	u.runWith(cli.ExitUsage, `{"metric":"open_circuits","abve":1}`, strings.Fields("alert put down"), `unknown field "abve"`)
+	u.runWith(cli.ExitUsage, `{"every":"1h","job":{"url":"http://a.example","retyr":{}}}`, strings.Fields("schedule put f --file -"), `job: json: unknown field "retyr"`)
+	u.run(cli.ExitOK, "topic pause f")
+	u.runWith(cli.ExitOK, `{"every":"1h","job":{"topic":"f","url":"http://a.example","body":{"n": 1.50}}}`, strings.Fields("schedule put f --file -"), "f  active")
+	u.run(cli.ExitOK, "schedule run f", "created")
+	if got := u.run(cli.ExitOK, "export topic:f"); !strings.Contains(got, `"body":{"n":1.50}`) {
+		t.Errorf("the job of a schedule is %s", got)
+	}
 	u.runWith(cli.ExitOK, `{"metric":"open_circuits"}`, strings.Fields("alert put down"), "down")
 	u.run(cli.ExitOK, "alert rules", "open_circuits")
 	u.run(cli.ExitOK, "endpoints", "closed")
@@ -241,17 +277,21 @@ func TestImportAndExport(t *testing.T) {
 		t.Errorf("exported again: %s", again)
 	}
 	u.run(cli.ExitRefused, "export topic:t --cursor nowhere", "continue with --cursor nowhere")
+	u.run(cli.ExitRefused, "export topic:t --cursor nowhere --json", `"errors":`, `"continue":"--cursor nowhere"}`)
 	u.run(cli.ExitUsage, "op cancel topic:t", "3 jobs", "--yes")
 	u.run(cli.ExitOK, "op cancel topic:t --dry-run", "3 jobs")
 	u.run(cli.ExitOK, "op cancel topic:t --yes", "done: 3 changed")
 	u.runWith(cli.ExitOK, exported, []string{"import"}, `"created":3`)
 	u.runWith(cli.ExitRefused, `{"topic":"t","id":"x"}`, []string{"import"}, `t/x: `, `"refused":1`)
+	u.runWith(cli.ExitRefused, `{"topic":"t","id":"x"}`, []string{"import", "--json"}, `{"code":"invalid_request","detail":"`, `"id":"x","topic":"t"}`)
 	many := program(t, u.environ, "import")
 	many.Stdin = strings.NewReader(strings.Repeat(`{"topic":"t","id":"y"}`+"\n", 1_010))
 	if _, stdout, stderr := result(t, many); !strings.Contains(stdout, `"refused":1010`) || strings.Count(stderr, "t/y: ") != 1_000 {
 		t.Errorf("of 1,010 refused jobs %d are printed; %s", strings.Count(stderr, "t/y: "), stdout)
 	}
 	u.runWith(cli.ExitUsage, lines.String()+"{", []string{"import"}, "line 4: not a registration", "--skip 3")
+	u.runWith(cli.ExitUsage, `{"url":"`+u.receiver+`/ok","dealy":"1h"}`, []string{"import"}, `unknown field "dealy"`)
+	u.runWith(cli.ExitUsage, `{"url":"`+u.receiver+`/ok"} {}`, []string{"import"}, "something follows")
 }
 
 func TestContexts(t *testing.T) {
@@ -267,10 +307,30 @@ func TestContexts(t *testing.T) {
 	u.run(cli.ExitOK, "topics")
 	u.run(cli.ExitOK, "context ls", "* shop  "+base)
 	u.run(cli.ExitUsage, "topics --context lost", "duehook context ls")
+	u.run(cli.ExitUnavailable, "topics --url http://127.0.0.1:1", "127.0.0.1:1: connect")
 	name := filepath.Join(strings.TrimPrefix(u.environ[0], "XDG_CONFIG_HOME="), "duehook", "contexts.json")
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file with tokens: %v, %v", info, err)
 	}
+	var token atomic.Value
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token.Store(r.Header.Get("Authorization"))
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer other.Close()
+	u.run(cli.ExitMissing, "topics --url "+other.URL)
+	if got := token.Load(); got != "" {
+		t.Errorf("the token of the context in use went to another server: %s", got)
+	}
+	u.run(cli.ExitMissing, "topics --context shop --url "+other.URL)
+	if got := token.Load(); got != "Bearer secret" {
+		t.Errorf("the token of a context that is named was sent as %q", got)
+	}
+	if err := os.WriteFile(name, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.run(cli.ExitUsage, "topics", "correct or delete the file")
+	u.run(cli.ExitOK, "topics --url "+base)
 }
 
 func TestVerifyADelivery(t *testing.T) {

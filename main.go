@@ -18,6 +18,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"github.com/duehook/duehook/internal/cli"
@@ -64,6 +65,9 @@ func main() {
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
 	root := commands(environ, stdout, stderr)
 	root.SetArgs(args)
+	if err := unknownCommand(root, misnamed(root, args)); err != nil { // before a flag of it is unknown
+		return err
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	if wrong, ok := errors.AsType[*config.UsageError](err); ok {
 		err = &cli.UsageError{Message: wrong.Error()}
@@ -101,7 +105,7 @@ func commands(environ []string, stdout, stderr io.Writer) *cobra.Command {
 	configDir, _ := os.UserConfigDir() // without one, contexts are in the working directory
 	root.AddCommand(cli.New(cli.Options{
 		Clock: job.SystemClock(), In: os.Stdin, Out: stdout, Err: stderr, Environ: environ, ConfigDir: configDir, Version: v,
-		Interactive: node.IsTerminal(stderr) && node.IsTerminal(os.Stdin),
+		Interactive: node.IsTerminal(stderr) && node.IsTerminal(os.Stdin), Columns: func() int { return columns(stderr) },
 	})...)
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil { // without this, it takes a wrong shell for a call for help
@@ -110,6 +114,28 @@ func commands(environ []string, stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &cli.UsageError{Message: err.Error()} })
 	refuseArguments(root)
 	return root
+}
+
+// columns is the width of the terminal that w is; 80 if it is not known.
+func columns(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if width, _, err := term.GetSize(f.Fd()); err == nil && width > 1 {
+			return width
+		}
+	}
+	return 80
+}
+
+// misnamed is the first word of args if it should name a command, and does not.
+func misnamed(root *cobra.Command, args []string) []string {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") || strings.HasPrefix(args[0], "__") { // cobra's own, for completion
+		return nil
+	}
+	root.InitDefaultHelpCmd()
+	if found, _, err := root.Find(args); err != nil || found != root {
+		return nil
+	}
+	return args[:1]
 }
 
 // unknownCommand refuses arguments of the root, which are no commands.
@@ -161,7 +187,7 @@ func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command
 			return runDemo(cmd.Context(), stdout)
 		}},
 		devServer(stdout, stderr),
-		withSettings("config", "Print each setting with its origin", environ, stdout, func(_ context.Context, c *config.Config) error { return c.Print(stdout) }),
+		showConfig(environ, stdout),
 		{Use: "apikey new", Short: "Create an API key for the settings of a server", DisableFlagParsing: true, RunE: func(_ *cobra.Command, args []string) error {
 			return apikey(args, stdout)
 		}},
@@ -194,6 +220,18 @@ func backup(environ []string, stdout io.Writer) *cobra.Command {
 		}
 		return nil
 	}
+	return cmd
+}
+
+// showConfig prints the settings.
+func showConfig(environ []string, stdout io.Writer) *cobra.Command {
+	var asJSON bool
+	cmd := settled("Print each setting with its origin", environ, stdout, func(_ *cobra.Command, c *config.Config) error {
+		return c.Print(stdout, asJSON)
+	})
+	cmd.Use = "config [--json] [flags]"
+	cmd.Long = "With --json, each setting is one line of JSON.\n\n"
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print each setting as JSON, one a line")
 	return cmd
 }
 

@@ -26,6 +26,8 @@ type Event struct {
 	Error    string    `json:"error"`
 	Reason   string    `json:"reason"`
 	NextAt   time.Time `json:"next_at"`
+
+	Document json.RawMessage `json:"-"` // the event as the server sent it
 }
 
 // EventQuery selects events.
@@ -114,6 +116,7 @@ func (s *stream) pass(data string) error {
 	if err := json.Unmarshal([]byte(data), &e); err != nil {
 		return fmt.Errorf("an event is not from duehook: %w", err)
 	}
+	e.Document = json.RawMessage(data)
 	s.stopped = !s.yield(e, nil)
 	return nil
 }

@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/duehook/duehook/client"
 	"github.com/duehook/duehook/internal/moving"
@@ -38,7 +41,8 @@ type Options struct {
 	In          io.Reader
 	Out, Err    io.Writer
 	Environ     []string
-	Interactive bool // a person reads Err and can answer
+	Interactive bool       // a person reads Err and can answer
+	Columns     func() int // of the terminal that Err is, if Interactive
 	ConfigDir   string
 	Version     string
 }
@@ -79,9 +83,19 @@ type outcomeError struct{ message string }
 
 func (e *outcomeError) Error() string { return e.message }
 
+// brokenOffError is the end of a command that flags continue.
+type brokenOffError struct {
+	cause error
+	flags string
+}
+
+func (e *brokenOffError) Error() string { return e.cause.Error() }
+
 // New returns the commands that call a server.
 func New(o Options) []*cobra.Command {
 	a := &app{Options: o, environ: map[string]string{}}
+	out := &output{Writer: o.Out}
+	a.Out = out
 	for _, variable := range o.Environ {
 		name, value, _ := strings.Cut(variable, "=")
 		a.environ[name] = value
@@ -103,8 +117,83 @@ func New(o Options) []*cobra.Command {
 		flags.StringVar(&a.url, "url", "", "address of the server (DUEHOOK_URL; default http://127.0.0.1:7788)")
 		flags.StringVar(&a.token, "token", "", "token of an API key (DUEHOOK_TOKEN)")
 		flags.StringVar(&a.context, "context", "", "use this context instead of the current one")
+		checked(c, out)
 	}
 	return commands
+}
+
+// checked has a command and those below it refuse empty flags, and report what could not be printed.
+func checked(c *cobra.Command, out *output) {
+	if run := c.RunE; run != nil {
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			if err := refuseEmpty(cmd); err != nil {
+				return err
+			}
+			if err := run(cmd, args); err != nil {
+				return err
+			}
+			return out.err
+		}
+	}
+	for _, sub := range c.Commands() {
+		checked(sub, out)
+	}
+}
+
+// refuseEmpty refuses flags without a value, such as --id "$ID" of a variable that is not set. Texts may
+// be empty, and what is empty at first in a script that works with all servers and repeats an export.
+func refuseEmpty(cmd *cobra.Command) (err error) {
+	mayBeEmpty := []string{"url", "token", "context", "cursor", "body", "note"}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Value.Type() == "string" && f.Value.String() == "" && !slices.Contains(mayBeEmpty, f.Name) {
+			err = usagef("--%s is empty: give it a value, or leave it out", f.Name)
+		}
+	})
+	return err
+}
+
+// output keeps the first error of writing, such as a full disk.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.err == nil && err != nil {
+		o.err = fmt.Errorf("print the result: %w", err)
+	}
+	return n, err
+}
+
+// least is a number of a flag that is not below a bound.
+type least struct {
+	n     *int
+	bound int
+}
+
+// numberFlag adds a flag for a number of at least bound. The number's value is the default, unless it
+// is below.
+func numberFlag(cmd *cobra.Command, n *int, name string, bound int, usage string) {
+	cmd.Flags().Var(&least{n, bound}, name, usage)
+}
+
+func (l *least) Type() string { return "int" }
+
+func (l *least) String() string {
+	if *l.n < l.bound { // no default
+		return ""
+	}
+	return strconv.Itoa(*l.n)
+}
+
+func (l *least) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < l.bound {
+		return fmt.Errorf("must be a number, %d or more", l.bound)
+	}
+	*l.n = n
+	return nil
 }
 
 // connected wraps a command that calls the server.
@@ -137,14 +226,16 @@ func (a *app) connect() error {
 	return nil
 }
 
-// server is the address and the token.
+// server is the address and the token. The context in use does not matter if the address is given: its
+// token is for its own server.
 func (a *app) server() (address, token string, err error) {
-	c, err := a.currentContext()
-	if err != nil {
-		return "", "", err
+	address, token = firstOf(a.url, a.environ["DUEHOOK_URL"]), firstOf(a.token, a.environ["DUEHOOK_TOKEN"])
+	name := firstOf(a.context, a.environ["DUEHOOK_CONTEXT"])
+	if address != "" && name == "" {
+		return address, token, nil
 	}
-	address = firstOf(a.url, a.environ["DUEHOOK_URL"], c.URL, "http://127.0.0.1:7788")
-	return address, firstOf(a.token, a.environ["DUEHOOK_TOKEN"], c.Token), nil
+	c, err := a.findContext(name)
+	return firstOf(address, c.URL, "http://127.0.0.1:7788"), firstOf(token, c.Token), err
 }
 
 func firstOf(values ...string) string {
@@ -195,11 +286,21 @@ func (t *teeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
+// unavailable reports whether no server was reached, or it cannot answer now.
+func unavailable(err error) bool {
+	refused, is := errors.AsType[*client.Error](err)
+	return is && refused.Status >= 500 || errors.Is(err, client.ErrUnreachable)
+}
+
 // ExitCode prints an error and returns its exit code. With jsonOutput it prints the problem document
 // of the server, or one of its own for an error on this side.
 func ExitCode(err error, jsonOutput bool, w io.Writer) int {
 	if err == nil {
 		return ExitOK
+	}
+	broken, isBroken := errors.AsType[*brokenOffError](err)
+	if isBroken {
+		err = broken.cause
 	}
 	exit, code, message := ExitRefused, "failed", err.Error()
 	refused, isRefusal := errors.AsType[*client.Error](err)
@@ -221,12 +322,15 @@ func ExitCode(err error, jsonOutput bool, w io.Writer) int {
 		exit, code = ExitUnavailable, "unchecked"
 	case errors.As(err, new(*outcomeError)):
 		code = "not_delivered"
-	case isRefusal && refused.Status >= 500:
+	case unavailable(err):
 		exit = ExitUnavailable
 	case isRefusal && refused.Status == http.StatusNotFound:
 		exit = ExitMissing
 	}
 	if !jsonOutput {
+		if isBroken {
+			message += "\ncontinue with " + broken.flags
+		}
 		_, _ = fmt.Fprintln(w, "duehook: "+message)
 		return exit
 	}
@@ -239,6 +343,11 @@ func ExitCode(err error, jsonOutput bool, w io.Writer) int {
 	}
 	var line bytes.Buffer
 	_ = json.Compact(&line, document)
+	if isBroken { // one more member
+		flags, _ := json.Marshal(broken.flags) // a string
+		line.Truncate(line.Len() - 1)
+		_, _ = fmt.Fprintf(&line, `,"continue":%s}`, flags)
+	}
 	_, _ = fmt.Fprintln(w, line.String())
 	return exit
 }

@@ -11,12 +11,16 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// barWidth is the length of the bar itself. A line has at most 79 columns.
-const barWidth = 20
+// barWidth is the length of the bar itself, widestBar that of a line.
+const (
+	barWidth  = 20
+	widestBar = 79
+)
 
 // bar shows a person the progress of a long command. It writes nothing for programs.
 type bar struct {
 	out     io.Writer // nil: nobody looks
+	columns func() int
 	clock   job.Clock
 	unit    string // jobs or bytes
 	total   int64  // zero: unknown
@@ -28,7 +32,7 @@ type bar struct {
 func (a *app) newBar(unit string) *bar {
 	b := &bar{clock: a.Clock, unit: unit, began: a.Clock.Now()}
 	if a.Interactive && !a.json {
-		b.out = a.Err
+		b.out, b.columns = a.Err, a.Columns
 	}
 	return b
 }
@@ -40,7 +44,8 @@ func (b *bar) show(done int64) {
 		return
 	}
 	b.started, b.shown = true, now
-	_, _ = fmt.Fprintf(b.out, "\r%-79s", b.line(done, now.Sub(b.began)))
+	width := min(b.columns()-1, widestBar) // a line that is full begins the next one
+	_, _ = fmt.Fprintf(b.out, "\r%-*.*s", width, width, b.line(done, now.Sub(b.began)))
 }
 
 func (b *bar) line(done int64, took time.Duration) string {

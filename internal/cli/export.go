@@ -67,7 +67,7 @@ func (a *app) exportTo(ctx context.Context, f client.JobFilter, cursor string) e
 		if err != nil {
 			bar.end()
 			if cursor != "" {
-				err = fmt.Errorf("%w\ncontinue with --cursor %s", err, cursor)
+				err = &brokenOffError{err, "--cursor " + cursor}
 			}
 			return err
 		}

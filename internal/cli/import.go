@@ -65,7 +65,7 @@ breaks off, it says how it continues. Jobs that cannot be registered are printed
 	f.BoolVar(&d.Pull, "pull", false, "consumers fetch the jobs")
 	f.StringArrayVar(&d.set, "set", nil, "a setting of the other system, as NAME=VALUE; repeatable")
 	f.BoolVar(&d.DryRun, "dry-run", false, "print what would be registered, and register nothing")
-	f.IntVar(&d.skip, "skip", 0, "leave out this many lines of a file, which an earlier run has registered")
+	numberFlag(cmd, &d.skip, "skip", 0, "leave out this many lines of a file, which an earlier run has registered")
 	return cmd
 }
 
@@ -125,7 +125,7 @@ func (a *app) importLines(ctx context.Context, d *importing, in io.Reader) error
 	}
 	return l.load(ctx, lines(counted, d.skip), func(err error) error {
 		done := d.skip + l.done
-		return fmt.Errorf("line %d: %w\ncontinue with --skip %d", done+1, err, done)
+		return &brokenOffError{fmt.Errorf("line %d: %w", done+1, err), fmt.Sprintf("--skip %d", done)}
 	})
 }
 
@@ -143,7 +143,7 @@ func lines(in io.Reader, skip int) iter.Seq2[moving.Job, error] {
 			if line := scanner.Bytes(); len(line) == 0 {
 				j.Empty = true
 			} else {
-				if err = json.Unmarshal(line, &j.Registration); err != nil {
+				if j.Registration, err = registrationOf(line); err != nil {
 					err = usagef("not a registration: %v", err)
 				} else if j.Registration.Group != "" {
 					err = usagef("a registration for a group cannot be imported; use duehook send --group")
@@ -339,10 +339,17 @@ func (l *loading) refuse(r *client.Registration, err error) {
 	l.report.Refused++
 	l.topic(r).Refused++
 	switch n := l.report.Refused; {
+	case n <= maxRefusals && l.a.json:
+		code := client.Code("failed")
+		if refused, ok := errors.AsType[*client.Error](err); ok {
+			code = refused.Code
+		}
+		line, _ := json.Marshal(map[string]string{"code": string(code), "detail": err.Error(), "topic": r.Topic, "id": r.ID}) // strings
+		_, _ = fmt.Fprintf(l.a.Err, "%s\n", line)
 	case n <= maxRefusals:
 		_, _ = fmt.Fprintf(l.a.Err, "%s/%s: %v\n", r.Topic, r.ID, err)
 	case n == maxRefusals+1:
-		_, _ = fmt.Fprintln(l.a.Err, "further refused jobs are counted only")
+		l.a.hint("further refused jobs are counted only\n")
 	}
 }
 
@@ -377,7 +384,7 @@ func (l *loading) print() error {
 		}
 	}
 	if r.Refused > 0 {
-		return &outcomeError{fmt.Sprintf("%d jobs were refused", r.Refused)}
+		return fmt.Errorf("%d jobs were refused", r.Refused)
 	}
 	return nil
 }

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -102,7 +104,7 @@ func (a *app) list() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&q.Order, "order", "", "due, -due, created or -created; needs one state")
-	cmd.Flags().IntVar(&limit, "limit", limit, "the most jobs to list")
+	numberFlag(cmd, &limit, "limit", 1, "the most jobs to list")
 	return cmd
 }
 
@@ -136,7 +138,7 @@ func (a *app) cancel() *cobra.Command {
 			return err
 		}
 		if j.State == client.StateDead {
-			return &outcomeError{fmt.Sprintf("%s/%s is a dead letter: duehook discard %s/%s discards it, duehook replay %s/%s sends it again", topic, id, topic, id, topic, id)}
+			return fmt.Errorf("%s/%s is a dead letter: duehook discard %s/%s discards it, duehook replay %s/%s sends it again", topic, id, topic, id, topic, id)
 		}
 		return a.end(a.client.CancelJob(ctx, topic, id, client.IfVersion(j.Version)))
 	})
@@ -149,7 +151,7 @@ func (a *app) discard() *cobra.Command {
 			return err
 		}
 		if j.State != client.StateDead && !(j.State == client.StateCancelled && j.Reason == "discarded") {
-			return &outcomeError{fmt.Sprintf("%s/%s is %s, not a dead letter; duehook cancel %s/%s cancels a job", topic, id, j.State, topic, id)}
+			return fmt.Errorf("%s/%s is %s, not a dead letter; duehook cancel %s/%s cancels a job", topic, id, j.State, topic, id)
 		}
 		return a.end(a.client.CancelJob(ctx, topic, id, client.IfVersion(j.Version)))
 	})
@@ -180,6 +182,9 @@ func (a *app) replay() *cobra.Command {
 	var in, to string
 	cmd := a.jobCommand("replay", "Send an ended job again", func(ctx context.Context, topic, id string) error {
 		patch := client.Patch{}
+		if err := duration("--in", in, new(client.Duration), nil); err != nil {
+			return err
+		}
 		if in != "" {
 			patch["delay"] = in
 		}
@@ -198,6 +203,9 @@ func (a *app) reschedule() *cobra.Command {
 	cmd := a.jobCommand("reschedule", "Change when a job is due", func(ctx context.Context, topic, id string) error {
 		if (in == "") == (at == "") {
 			return usagef("name the new time with --in or --at")
+		}
+		if err := errors.Join(duration("--in", in, new(client.Duration), nil), dueTime(at, new(time.Time))); err != nil {
+			return err
 		}
 		patch := client.Patch{"delay": in}
 		if at != "" {
@@ -241,6 +249,6 @@ func (a *app) dead() *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&q.Topic, "topic", "", "only of this topic")
-	cmd.Flags().IntVar(&limit, "limit", limit, "the most groups to list")
+	numberFlag(cmd, &limit, "limit", 1, "the most groups to list")
 	return cmd
 }

@@ -77,7 +77,8 @@ mean what they mean for deliveries. Enter r to send the last request again; the 
 	f := cmd.Flags()
 	f.StringSliceVar(&topics, "topic", []string{"default"}, "topic to consume; repeatable")
 	f.StringArrayVar(&secrets, "secret", nil, "signing secret, whsec_…; repeatable")
-	f.IntVar(&o.Concurrency, "concurrency", 1, "most requests at the same time")
+	o.Concurrency = 1
+	numberFlag(cmd, &o.Concurrency, "concurrency", 1, "most requests at the same time")
 	f.DurationVar(&o.Lease, "lease", 30*time.Second, "how soon others get the jobs if this command dies")
 	f.DurationVar(&o.Grace, "grace", 30*time.Second, "how long requests may go on when the command is interrupted")
 	f.DurationVar(&timeout, "timeout", 30*time.Second, "of one request")

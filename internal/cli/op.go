@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -38,7 +39,7 @@ func (a *app) op() *cobra.Command {
 			})
 		}),
 	}
-	list.Flags().IntVar(&limit, "limit", limit, "the most operations to list")
+	numberFlag(list, &limit, "limit", 1, "the most operations to list")
 	cmd.AddCommand(list,
 		a.named("get", "Show an operation", func(ctx context.Context, id string) error { return a.operation(a.client.Operation(ctx, id)) }),
 		a.named("stop", "Stop an operation; it can be resumed", func(ctx context.Context, id string) error {
@@ -59,7 +60,7 @@ func (a *app) bulk(action, short string) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&b.draft.All, "all", false, "allow a search without words")
-	f.IntVar(&b.draft.Rate, "rate", 0, "most jobs per second (default 500)")
+	numberFlag(cmd, &b.draft.Rate, "rate", 1, "most jobs per second (default 500)")
 	f.BoolVar(&b.dry, "dry-run", false, "only count the jobs")
 	f.BoolVarP(&b.yes, "yes", "y", false, "do not ask")
 	f.BoolVar(&b.async, "async", false, "do not wait for the end")
@@ -103,10 +104,8 @@ func (a *app) completeBulk(b *bulk, words []string) (err error) {
 	if err := duration("--in", b.in, &b.draft.Delay, nil); err != nil {
 		return err
 	}
-	if b.at != "" {
-		if b.draft.At, err = time.Parse(time.RFC3339, b.at); err != nil {
-			return usagef("--at %q is not a time such as 2026-01-31T09:00:00Z", b.at)
-		}
+	if err := dueTime(b.at, &b.draft.At); err != nil {
+		return err
 	}
 	if b.to != "" {
 		b.draft.Set = client.Patch{"url": b.to}
@@ -129,7 +128,7 @@ func (a *app) confirm(question string) error {
 	if a.ask(question) {
 		return nil
 	}
-	return &outcomeError{"nothing was changed"}
+	return errors.New("nothing was changed")
 }
 
 func (a *app) ask(question string) bool {
@@ -165,7 +164,7 @@ func (a *app) watch(ctx context.Context, o client.Operation) error {
 		return err
 	}
 	if o.State != "done" || o.Failed > 0 {
-		return &outcomeError{fmt.Sprintf("operation %s: %s, %d jobs failed", o.ID, o.State, o.Failed)}
+		return fmt.Errorf("operation %s: %s, %d jobs failed", o.ID, o.State, o.Failed)
 	}
 	return nil
 }
@@ -177,9 +176,9 @@ func (a *app) interrupted(ctx context.Context, o *client.Operation) error {
 		if _, err := a.client.StopOperation(ctx, o.ID); err != nil {
 			return err
 		}
-		return &outcomeError{"stopped; continue with duehook op resume " + o.ID}
+		return errors.New("stopped; continue with duehook op resume " + o.ID)
 	}
-	return &outcomeError{"the operation continues; look at it with duehook op get " + o.ID}
+	return errors.New("the operation continues; look at it with duehook op get " + o.ID)
 }
 
 func (a *app) operation(o client.Operation, err error) error {

@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"io"
-	"os"
 	"strconv"
 	"time"
 
@@ -74,7 +72,7 @@ func (a *app) listSchedules() *cobra.Command {
 	}
 	cmd.Flags().StringSliceVar(&q.State, "state", nil, "active, paused or completed")
 	cmd.Flags().StringVar(&q.Topic, "topic", "", "only schedules of this topic")
-	cmd.Flags().IntVar(&limit, "limit", limit, "the most schedules to list")
+	numberFlag(cmd, &limit, "limit", 1, "the most schedules to list")
 	return cmd
 }
 
@@ -123,7 +121,7 @@ func (a *app) putSchedule() *cobra.Command {
 			var draft client.ScheduleDraft
 			var err error
 			if file != "" {
-				err = a.readJSON(file, &draft)
+				draft, err = a.readSchedule(file)
 			} else {
 				draft, err = t.draft(args[1])
 			}
@@ -138,17 +136,27 @@ func (a *app) putSchedule() *cobra.Command {
 	return cmd
 }
 
+// readSchedule reads a file that has a schedule.
+func (a *app) readSchedule(name string) (client.ScheduleDraft, error) {
+	type plain client.ScheduleDraft
+	var draft struct {
+		plain
+		Job json.RawMessage `json:"job"`
+	}
+	err := a.readJSON(name, &draft)
+	if err == nil && draft.Job != nil {
+		if draft.plain.Job, err = registrationOf(draft.Job); err != nil {
+			err = usagef("--file %s: job: %v", name, err)
+		}
+	}
+	return client.ScheduleDraft(draft.plain), err
+}
+
 // readJSON reads a file that has what the API takes.
 func (a *app) readJSON(name string, to any) error {
-	var data []byte
-	var err error
-	if name == "-" {
-		data, err = io.ReadAll(io.LimitReader(a.In, maxBody))
-	} else {
-		data, err = os.ReadFile(name)
-	}
+	data, err := a.readAll(name)
 	if err == nil {
-		err = json.Unmarshal(data, to)
+		err = strict(data, to)
 	}
 	if err != nil {
 		return usagef("--file %s: %v", name, err)
@@ -187,7 +195,7 @@ func (a *app) previewSchedule() *cobra.Command {
 		}),
 	}
 	t.flags(cmd)
-	cmd.Flags().IntVar(&n, "limit", n, "the number of occurrences")
+	numberFlag(cmd, &n, "limit", 1, "the number of occurrences")
 	return cmd
 }
 
@@ -230,7 +238,7 @@ func (a *app) calendar() *cobra.Command {
 			})
 		}),
 	}
-	list.Flags().IntVar(&limit, "limit", limit, "the most calendars to list")
+	numberFlag(list, &limit, "limit", 1, "the most calendars to list")
 	put := &cobra.Command{
 		Use: "put NAME [DATE …]", Short: "Create a calendar or replace its dates", Args: cobra.MinimumNArgs(1),
 		Example: "  duehook calendar put holidays 2026-12-24/2026-12-26 2027-01-01",
@@ -263,7 +271,7 @@ func (a *app) group() *cobra.Command {
 			})
 		}),
 	}
-	list.Flags().IntVar(&limit, "limit", limit, "the most groups to list")
+	numberFlag(list, &limit, "limit", 1, "the most groups to list")
 	file := ""
 	put := a.named("put", "Create or replace a group", func(ctx context.Context, name string) error {
 		var draft struct {

@@ -23,15 +23,22 @@ var webhookID = regexp.MustCompile(`(?i)^([0-7][0-9A-HJKMNP-TV-Z]{25})(\.[a-z_]+
 // filterOf reads the words of a search.
 func (a *app) filterOf(words []string) (client.JobFilter, error) {
 	var f client.JobFilter
+	given := map[string]bool{}
 	for _, word := range words {
-		if err := a.addWord(&f, word); err != nil {
+		field, err := a.addWord(&f, word)
+		if err != nil {
 			return f, err
 		}
+		if given[field] {
+			return f, usagef("%q: another word names %s, too. A job has to match all words", word, field)
+		}
+		given[field] = true
 	}
 	return f, nil
 }
 
-func (a *app) addWord(f *client.JobFilter, word string) error {
+// addWord adds a word to a filter, and returns which field it sets.
+func (a *app) addWord(f *client.JobFilter, word string) (field string, err error) {
 	name, value, _ := strings.Cut(word, ":")
 	texts := map[string]*string{
 		"topic": &f.Topic, "id": &f.ID, "uid": &f.UID, "biz_key": &f.BizKey, "order_key": &f.OrderKey, "endpoint": &f.Endpoint,
@@ -40,17 +47,17 @@ func (a *app) addWord(f *client.JobFilter, word string) error {
 	times := map[string]*time.Time{"due_from": &f.DueFrom, "due_to": &f.DueTo, "created_from": &f.CreatedFrom, "created_to": &f.CreatedTo}
 	if match := webhookID.FindStringSubmatch(word); match != nil {
 		f.UID = strings.ToUpper(match[1])
-		return nil
+		return "uid", nil
 	}
 	if strings.HasPrefix(word, "http://") || strings.HasPrefix(word, "https://") {
 		f.Endpoint = word
-		return nil
+		return "endpoint", nil
 	}
 	switch {
 	case texts[name] != nil && value != "":
 		*texts[name] = value
 	case times[name] != nil && value != "":
-		return a.readTime(times[name], word, value)
+		return name, a.readTime(times[name], word, value)
 	case name == "state" && value != "":
 		for state := range strings.SplitSeq(value, ",") {
 			f.State = append(f.State, client.State(state))
@@ -58,24 +65,26 @@ func (a *app) addWord(f *client.JobFilter, word string) error {
 	case name == "labels":
 		key, text, ok := strings.Cut(value, ":")
 		if !ok {
-			return usagef("%q: write labels:key:value", word)
+			return "", usagef("%q: write labels:key:value", word)
 		}
 		if f.Labels == nil {
 			f.Labels = map[string]string{}
 		}
 		f.Labels[key] = text
+		return name + ":" + key, nil
 	case name == "priority":
 		n, err := strconv.Atoi(value)
 		if err != nil {
-			return usagef("%q: a priority is a number from 1 to 9", word)
+			return "", usagef("%q: a priority is a number from 1 to 9", word)
 		}
 		f.Priority = n
 	case strings.Contains(word, ":"):
-		return usagef("%q is no word of a search; a business key with a colon is biz_key:%s\n\n%s", word, word, searchHelp)
+		return "", usagef("%q is no word of a search; a business key with a colon is biz_key:%s\n\n%s", word, word, searchHelp)
 	default:
 		f.BizKey = word
+		return "biz_key", nil
 	}
-	return nil
+	return name, nil
 }
 
 func (a *app) readTime(to *time.Time, word, value string) error {

@@ -1,11 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -23,12 +24,12 @@ type draft struct {
 	ttl, timeout    string
 	steps, onConfl  string
 	limit           int
-	target          int64
+	target          int
 	wait            bool
 }
 
 func (a *app) send() *cobra.Command {
-	d := &draft{}
+	d := &draft{limit: -1}
 	cmd := &cobra.Command{
 		Use:   "send URL",
 		Short: "Register a job and print when it is due",
@@ -52,12 +53,12 @@ func (a *app) send() *cobra.Command {
 	f.StringVar(&d.r.OrderKey, "order-key", "", "jobs with the same key are delivered one at a time")
 	f.StringVar(&d.r.Group, "group", "", "register a job for each member of this group, instead of URL")
 	f.BoolVar(&d.r.Pull, "pull", false, "consumers fetch the job, instead of URL")
-	f.IntVar(&d.r.Priority, "priority", 0, "1 to 9; 9 goes first (default 5)")
+	numberFlag(cmd, &d.r.Priority, "priority", 1, "1 to 9; 9 goes first (default 5)")
 	f.StringVar(&d.ttl, "ttl", "", "the job expires after this time")
 	f.StringVar(&d.timeout, "timeout", "", "of one attempt")
 	f.StringVar(&d.steps, "retry", "", "delays between attempts, such as 15s,3m,10m")
-	f.IntVar(&d.limit, "limit", -1, "most retries; 0 means one attempt")
-	f.Int64Var(&d.target, "count", 0, "the job is due when its count reaches this")
+	numberFlag(cmd, &d.limit, "limit", 0, "most retries; 0 means one attempt")
+	numberFlag(cmd, &d.target, "count", 1, "the job is due when its count reaches this")
 	f.StringVar(&d.onConfl, "on-conflict", "", "reject, ignore, replace, later, sooner, renew or once (default reject)")
 	f.BoolVar(&d.wait, "wait", false, "follow the job to its end; the exit code is 0 if it was delivered")
 	cmd.RunE = a.connected(func(ctx context.Context, args []string) error {
@@ -109,7 +110,7 @@ func (a *app) complete(d *draft) error {
 		}
 	}
 	if d.target > 0 {
-		r.Count = &client.CountTarget{Target: d.target}
+		r.Count = &client.CountTarget{Target: int64(d.target)}
 	}
 	r.OnConflict = client.OnConflict(d.onConfl)
 	return a.readBody(d)
@@ -129,14 +130,17 @@ func (d *draft) times() error {
 	if err := duration("--timeout", d.timeout, &d.r.Timeout, nil); err != nil {
 		return err
 	}
-	if d.at == "" {
+	return dueTime(d.at, &d.r.At)
+}
+
+// dueTime reads the flag --at.
+func dueTime(text string, to *time.Time) (err error) {
+	if text == "" {
 		return nil
 	}
-	at, err := time.Parse(time.RFC3339, d.at)
-	if err != nil {
-		return usagef("--at %q is not a time such as 2026-01-31T09:00:00Z; --in takes a duration", d.at)
+	if *to, err = time.Parse(time.RFC3339, text); err != nil {
+		return usagef("--at %q is not a time such as 2026-01-31T09:00:00Z; --in takes a duration", text)
 	}
-	d.r.At = at
 	return nil
 }
 
@@ -173,26 +177,62 @@ func pairs(flag, separators string, from []string) (map[string]string, error) {
 	return to, nil
 }
 
-// maxBody bounds what is read for a body. The server's limit is lower.
+// maxBody bounds what is read for a body.
 const maxBody = 32 << 20
+
+// registrationOf reads a registration as the API takes it: the type of the client permits members that
+// it does not know, which would be lost.
+func registrationOf(data []byte) (client.Registration, error) {
+	type plain client.Registration
+	var r struct {
+		plain
+		Body json.RawMessage `json:"body"`
+	}
+	err := strict(data, &r)
+	if r.Body != nil {
+		r.plain.Body = r.Body
+	}
+	return client.Registration(r.plain), err
+}
+
+// strict reads one JSON value, and refuses members that are not in its type.
+func strict(data []byte, to any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(to); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the JSON object")
+	}
+	return nil
+}
+
+// readAll reads a file, or standard input for -, of at most maxBody.
+func (a *app) readAll(name string) (data []byte, err error) {
+	err = a.reading([]string{name}, func(in io.Reader) error {
+		data, err = io.ReadAll(io.LimitReader(in, maxBody+1))
+		if err == nil && len(data) > maxBody {
+			err = fmt.Errorf("more than %d MiB", maxBody>>20)
+		}
+		return err
+	})
+	return data, err
+}
 
 // readBody reads the body from a file, standard input or the flag. Text that is JSON is sent as
 // JSON, unless a content type says otherwise.
 func (a *app) readBody(d *draft) error {
-	var data []byte
-	var err error
-	switch name, isFile := strings.CutPrefix(d.body, "@"); {
+	data := []byte(d.body)
+	name, isFile := strings.CutPrefix(d.body, "@")
+	switch {
 	case d.body == "":
 		return nil
-	case d.body == "-":
-		data, err = io.ReadAll(io.LimitReader(a.In, maxBody))
-	case isFile:
-		data, err = os.ReadFile(name)
-	default:
-		data = []byte(d.body)
-	}
-	if err != nil {
-		return usagef("--body: %v", err)
+	case d.body == "-", isFile:
+		var err error
+		if data, err = a.readAll(name); err != nil {
+			return usagef("--body %s: %v", d.body, err)
+		}
 	}
 	if json.Valid(data) && (d.r.ContentType == "" || strings.Contains(d.r.ContentType, "json")) {
 		d.r.Body = json.RawMessage(data)
@@ -222,9 +262,12 @@ func (a *app) register(ctx context.Context, d *draft) error {
 	return a.follow(ctx, r.Job)
 }
 
+// outagePatience is how long a wait survives an outage of the server, such as a restart.
+const outagePatience = time.Minute
+
 // follow waits for the end of a job. It looks at the job when it is due, and more often then.
 func (a *app) follow(ctx context.Context, j client.Job) error {
-	attempts := j.Attempts
+	attempts, answered := j.Attempts, a.Clock.Now()
 	for pause := 50 * time.Millisecond; !j.State.Final(); pause = min(pause*2, time.Second) {
 		if ahead := j.NextAt.Sub(a.Clock.Now()); ahead > 5*time.Second {
 			pause = min(ahead-time.Second, 30*time.Second)
@@ -234,12 +277,19 @@ func (a *app) follow(ctx context.Context, j client.Job) error {
 			return fmt.Errorf("stopped waiting for %s/%s, which continues: %w", j.Topic, j.ID, err)
 		}
 		found, err := a.client.Job(ctx, j.Topic, j.ID)
-		if err != nil {
-			return err
+		switch {
+		case err == nil && found.UID != j.UID && found.Rounds <= j.Rounds: // no next round of a loop
+			return &outcomeError{fmt.Sprintf("another registration has replaced %s/%s", j.Topic, j.ID)}
+		case err == nil:
+			answered = a.Clock.Now()
+		case ctx.Err() == nil && unavailable(err) && a.Clock.Now().Sub(answered) < outagePatience:
+			continue
+		default:
+			return fmt.Errorf("stopped waiting for %s/%s: %w", j.Topic, j.ID, err)
 		}
 		j = found.Job
 		if j.Attempts != attempts && j.LastAttempt != nil && !j.State.Final() {
-			a.hint("attempt %d failed: %s; next %s\n", j.LastAttempt.Number, j.LastAttempt.Error, a.when(j.NextAt))
+			a.hint("attempt %d: %s; next %s\n", j.LastAttempt.Number, answer(j.LastAttempt), a.when(j.NextAt))
 		}
 		attempts = j.Attempts
 	}

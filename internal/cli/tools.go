@@ -21,6 +21,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/duehook/duehook/client"
 	"github.com/duehook/duehook/receiver"
 )
 
@@ -127,7 +128,7 @@ func (a *app) verifyRequest(in io.Reader, secrets []string, old bool) error {
 	}
 	d, err := r.Verify(req)
 	if err != nil {
-		return &outcomeError{"not verified: " + err.Error()}
+		return fmt.Errorf("not verified: %w", err)
 	}
 	if a.json {
 		data, err := json.Marshal(map[string]any{"id": d.ID, "sent_at": d.SentAt.UTC(), "topic": d.Topic, "job_id": d.JobID, "attempt": d.Attempt})
@@ -164,7 +165,7 @@ func (a *app) readSettings() (settings, error) {
 		err = json.Unmarshal(data, &s)
 	}
 	if err != nil {
-		return s, usagef("the contexts in %s cannot be read: %v", a.settingsFile(), err)
+		return s, usagef("the contexts in %s cannot be read, correct or delete the file: %v", a.settingsFile(), err)
 	}
 	return s, nil
 }
@@ -188,21 +189,21 @@ func (a *app) writeSettings(s settings) error {
 	return nil
 }
 
-// currentContext is the context of --context, or the one in use, or none.
-func (a *app) currentContext() (server, error) {
+// findContext is the context of a name; without one, that in use, or none.
+func (a *app) findContext(name string) (server, error) {
 	s, err := a.readSettings()
-	if err != nil {
+	if name = firstOf(name, s.Current); err != nil || name == "" {
 		return server{}, err
-	}
-	name := firstOf(a.context, a.environ["DUEHOOK_CONTEXT"], s.Current)
-	if name == "" {
-		return server{}, nil
 	}
 	found, ok := s.Contexts[name]
 	if !ok {
-		return server{}, usagef("there is no context %q; duehook context ls lists them", name)
+		return server{}, noContext(name)
 	}
 	return found, nil
+}
+
+func noContext(name string) error {
+	return usagef("there is no context %q; duehook context ls lists them", name)
 }
 
 func (a *app) contexts() *cobra.Command {
@@ -211,6 +212,9 @@ func (a *app) contexts() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			if a.url == "" {
 				return usagef("name the server with --url")
+			}
+			if _, err := client.New(a.url); err != nil {
+				return usagef("%v", err)
 			}
 			return a.changeSettings(func(s *settings) error {
 				s.Contexts[args[0]], s.Current = server{URL: a.url, Token: a.token}, args[0]
@@ -223,7 +227,7 @@ func (a *app) contexts() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.changeSettings(func(s *settings) error {
 				if _, ok := s.Contexts[args[0]]; !ok {
-					return usagef("there is no context %q; duehook context ls lists them", args[0])
+					return noContext(args[0])
 				}
 				s.Current = args[0]
 				return nil
@@ -234,6 +238,9 @@ func (a *app) contexts() *cobra.Command {
 		Use: "rm NAME", Short: "Remove a context", Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.changeSettings(func(s *settings) error {
+				if _, ok := s.Contexts[args[0]]; !ok {
+					return noContext(args[0])
+				}
 				delete(s.Contexts, args[0])
 				if s.Current == args[0] {
 					s.Current = ""
@@ -251,7 +258,11 @@ func (a *app) contexts() *cobra.Command {
 			}
 			for _, name := range slices.Sorted(maps.Keys(s.Contexts)) {
 				if a.json {
-					if err := a.object(fmt.Appendf(nil, `{"name":%q,"url":%q,"current":%t}`, name, s.Contexts[name].URL, name == s.Current)); err != nil {
+					data, err := json.Marshal(map[string]any{"name": name, "url": s.Contexts[name].URL, "current": name == s.Current})
+					if err == nil {
+						err = a.object(data)
+					}
+					if err != nil {
 						return err
 					}
 					continue

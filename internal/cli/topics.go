@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -31,7 +30,7 @@ func (a *app) topics() *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().IntVar(&limit, "limit", limit, "the most topics to list")
+	numberFlag(cmd, &limit, "limit", 1, "the most topics to list")
 	cmd.Flags().BoolVar(&busiest, "busiest", false, "list up to 100 topics with unfinished jobs, the most jobs first")
 	return cmd
 }
@@ -194,7 +193,7 @@ func (a *app) endpoints() *cobra.Command {
 		}),
 	}
 	list.Flags().StringSliceVar(&q.State, "state", nil, "closed, open or half_open")
-	list.Flags().IntVar(&limit, "limit", limit, "the most endpoints to list")
+	numberFlag(list, &limit, "limit", 1, "the most endpoints to list")
 	list.AddCommand(
 		&cobra.Command{
 			Use: "try URL", Short: "Half-open a circuit now", Args: cobra.ExactArgs(1),
@@ -259,11 +258,7 @@ func (a *app) events() *cobra.Command {
 
 func (a *app) event(e *client.Event) error {
 	if a.json {
-		data, err := json.Marshal(e)
-		if err != nil {
-			return fmt.Errorf("encode an event: %w", err)
-		}
-		return a.object(data)
+		return a.object(e.Document)
 	}
 	subject := firstOf(e.Schedule, e.Endpoint)
 	if e.ID != "" {

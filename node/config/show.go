@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -9,16 +10,28 @@ import (
 	"unicode/utf8"
 )
 
-// Print writes each setting with its value and origin, and masks secrets.
-func (c *Config) Print(w io.Writer) error {
+// Print writes each setting with its value and origin, as a table or an object a line, and masks
+// secrets.
+func (c *Config) Print(w io.Writer, asJSON bool) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, value, origin string) {
-		_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\n", name, value, origin) // Flush returns the error
+	if !asJSON {
+		_, _ = fmt.Fprintln(tw, "SETTING\tVALUE\tORIGIN") // Flush returns the error
 	}
-	row("SETTING", "VALUE", "ORIGIN")
 	for i := range settings {
 		s := &settings[i]
-		row(s.name, cmp.Or(s.show(c), "-"), cmp.Or(c.origins[s.name], originDefault))
+		value, origin := s.show(c), cmp.Or(c.origins[s.name], originDefault)
+		if !asJSON {
+			_, _ = fmt.Fprintf(tw, "%s\t%s\t%s\n", s.name, cmp.Or(value, "-"), origin)
+			continue
+		}
+		line := struct {
+			Setting string `json:"setting"`
+			Value   string `json:"value"`
+			Origin  string `json:"origin"`
+		}{s.name, value, origin}
+		if err := json.NewEncoder(w).Encode(line); err != nil {
+			return err
+		}
 	}
 	return tw.Flush()
 }

@@ -16,7 +16,7 @@ import (
 func TestPrintTellsValuesAndOriginsAndNoSecret(t *testing.T) {
 	c := load(t, []string{"--workers=9", "--api-keys=" + keyLine}, []string{"DUEHOOK_REDIS_URL=rediss://bob:hunter2@db:6379/1"})
 	var out bytes.Buffer
-	if err := c.Print(&out); err != nil {
+	if err := c.Print(&out, false); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(out.String(), "hunter2") || strings.Contains(out.String(), keyDigest) {
@@ -36,6 +36,11 @@ func TestPrintTellsValuesAndOriginsAndNoSecret(t *testing.T) {
 	}
 	if lines := strings.Count(out.String(), "\n"); lines != len(settings)+1 {
 		t.Errorf("%d lines for %d settings", lines, len(settings))
+	}
+	out.Reset()
+	if err := c.Print(&out, true); err != nil || strings.Count(out.String(), "\n") != len(settings) ||
+		!strings.Contains(out.String(), `{"setting":"redis-url","value":"rediss://bob:***@db:6379/1","origin":"environment DUEHOOK_REDIS_URL"}`+"\n") {
+		t.Errorf("as JSON: %v\n%s", err, &out)
 	}
 }
 
