@@ -97,7 +97,7 @@ func New[T any](o Options[T]) *Collection[T] {
 	if o.Clock == nil {
 		o.Clock = job.SystemClock()
 	}
-	return &Collection[T]{o: o}
+	return &Collection[T]{o: o, room: room{counting: make(chan struct{}, 1)}}
 }
 
 // Document is a document with its decoded content.
@@ -364,13 +364,15 @@ func (c *Collection[T]) Rewrite(ctx context.Context, name string, stale func(dat
 
 // before is what matters of a document before a change.
 type before struct {
-	exists bool
-	size   int
-	stamp  Stamp
+	takes amount
+	stamp Stamp
 }
 
-func (c *Collection[T]) before(d *Document[T]) before {
-	return before{exists: c.exists(d), size: c.size(d, d.plain), stamp: c.stampOf(&d.Value)}
+func (c *Collection[T]) before(d *Document[T]) (was before) {
+	if was.stamp = c.stampOf(&d.Value); d.Version != 0 {
+		was.takes = c.takes(d, d.plain)
+	}
+	return was
 }
 
 func (c *Collection[T]) exists(d *Document[T]) bool {
@@ -406,14 +408,15 @@ func (c *Collection[T]) replace(ctx context.Context, d *Document[T], was before)
 	case err != nil:
 		return err
 	case newer || c.o.Blank == nil || !c.o.Blank(&d.Value):
-		created := 0
-		if !was.exists && (c.o.Exists == nil || c.o.Exists(&d.Value)) {
-			created = 1
-		}
-		if err := c.Reserve(ctx, created, c.size(d, plain)-was.size); err != nil {
+		takes := c.takes(d, plain)
+		more := takes.above(was.takes)
+		if err := c.Reserve(ctx, more.documents, more.bytes); err != nil {
 			return err
 		}
-		return c.write(ctx, d, plain)
+		if err = c.write(ctx, d, plain); err == nil {
+			c.room.gain(was.takes.above(takes))
+		}
+		return err
 	case d.Version == 0:
 		return nil
 	}
@@ -431,6 +434,7 @@ func (c *Collection[T]) Delete(ctx context.Context, d *Document[T]) error {
 	if err := store.DeleteDocument(ctx, c.o.Store, c.o.Kind, d.Name, d.Version); err != nil {
 		return fmt.Errorf("delete the %s %s: %w", c.o.Kind, d.Name, c.missing(err))
 	}
+	c.room.gain(c.takes(d, d.plain))
 	return nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -25,14 +27,17 @@ type note struct {
 // shared documents count reads and fail writes with a conflict.
 type shared struct {
 	*diskstore.Store
-	reads, lists, conflicts int
+	conflicts    int
+	reads, lists atomic.Int32
+	listed       func() // before a list
 }
 
 func (s *shared) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
 	if q.Name != "" {
-		s.reads++
+		s.reads.Add(1)
 	} else {
-		s.lists++
+		s.lists.Add(1)
+		s.listed()
 	}
 	return s.Store.ListDocuments(ctx, q)
 }
@@ -47,7 +52,7 @@ func (s *shared) PutDocuments(ctx context.Context, docs []store.Document) ([]uin
 
 func open(t *testing.T, change func(o *Options[note])) (*Collection[note], *shared) {
 	t.Helper()
-	s := &shared{Store: testenv.Store(t, diskstore.Options{})}
+	s := &shared{Store: testenv.Store(t, diskstore.Options{}), listed: func() {}}
 	o := Options[note]{Store: s, Kind: "note", New: func(name string) note { return note{Name: name} }}
 	if change != nil {
 		change(&o)
@@ -92,8 +97,8 @@ func TestUpdateStartsOverAfterConflicts(t *testing.T) {
 		c, s := open(t, nil)
 		s.conflicts = conflicts
 		_, err := c.Update(t.Context(), "a", write("x"))
-		if !errors.Is(err, want) || s.reads != min(conflicts+1, tries) {
-			t.Errorf("%d conflicts: %d tries, error %v", conflicts, s.reads, err)
+		if !errors.Is(err, want) || int(s.reads.Load()) != min(conflicts+1, tries) {
+			t.Errorf("%d conflicts: %d tries, error %v", conflicts, s.reads.Load(), err)
 		}
 	}
 }
@@ -176,14 +181,61 @@ func TestABoundedCollectionIsSeldomCounted(t *testing.T) {
 		for i := range most {
 			put(one, fmt.Sprint(i), "x", nil)
 		}
-		if s.lists > 60 {
-			t.Errorf("documents were listed %d times for %d new ones", s.lists, most)
+		if lists := s.lists.Load(); lists > 60 {
+			t.Errorf("documents were listed %d times for %d new ones", lists, most)
 		}
 		put(one, "more", "x", ErrFull)
 		_ = job.Sleep(t.Context(), job.SystemClock(), countFor+1)
 		put(two, "more", "x", ErrFull)
 		put(two, "7", "deleted", nil)
 		put(two, "more", "x", nil)
+	})
+}
+
+// A count reads the whole collection: calls at the same time wait for one, and who asks a full
+// collection again soon after makes none.
+func TestCallsShareACount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 20
+		c, s := open(t, func(o *Options[note]) { o.Max, o.Clock = calls, job.SystemClock() })
+		counting := make(chan struct{})
+		s.listed = func() { <-counting }
+		var group sync.WaitGroup
+		full := atomic.Int32{}
+		create := func(name string) {
+			_, err := c.Update(t.Context(), name, write("x"))
+			if errors.Is(err, ErrFull) {
+				full.Add(1)
+			} else if err != nil {
+				t.Error(err)
+			}
+		}
+		for i := range calls / spareShare {
+			group.Go(func() { create(fmt.Sprint(i)) })
+		}
+		synctest.Wait()
+		close(counting)
+		group.Wait()
+		if s.lists.Load() != 1 {
+			t.Errorf("%d lists for calls at the same time", s.lists.Load())
+		}
+		for i := range calls {
+			create(fmt.Sprint(i))
+		}
+		s.lists.Store(0)
+		for i := range 100 {
+			create(fmt.Sprint("more ", i))
+		}
+		if full.Load() != 100 || s.lists.Load() > 2 {
+			t.Errorf("%d calls of 100 were refused, after %d lists", full.Load(), s.lists.Load())
+		}
+		if err := c.Remove(t.Context(), "7"); err != nil {
+			t.Fatal(err)
+		}
+		create("in its place")
+		if full.Load() != 100 {
+			t.Error("there is no room after a deletion")
+		}
 	})
 }
 

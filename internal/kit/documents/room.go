@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/duehook/duehook/store"
 )
 
 const (
 	// countFor is how long a count of a collection is trusted.
 	countFor = 30 * time.Second
+	// fullFor is how long a full collection is taken to be full: other nodes may make room.
+	fullFor = time.Second
 	// spareShare is the share of the free room, as a divisor, that a node fills by one
 	// count. Up to that many nodes that fill it at once stay within the bounds.
 	spareShare = 4
@@ -17,23 +21,59 @@ const (
 	countPage = 1000
 )
 
-// room is how much a node may add to a collection before it counts the collection again.
-type room struct {
-	mu               sync.Mutex
-	counted          time.Time
-	documents, bytes int
+// amount is a number of documents, and the bytes of their contents.
+type amount struct{ documents, bytes int }
+
+func (a amount) plus(b amount) amount  { return amount{a.documents + b.documents, a.bytes + b.bytes} }
+func (a amount) minus(b amount) amount { return amount{a.documents - b.documents, a.bytes - b.bytes} }
+
+// above is by how much an amount is larger than another one.
+func (a amount) above(b amount) amount {
+	return amount{max(a.documents-b.documents, 0), max(a.bytes-b.bytes, 0)}
 }
 
-// take takes room, if the last count is recent and leaves enough.
-func (r *room) take(now time.Time, documents, bytes int) bool {
+// fits reports whether there is room for more; for nothing more there always is.
+func (a amount) fits(room amount) bool {
+	return (a.documents == 0 || a.documents <= room.documents) && (a.bytes == 0 || a.bytes <= room.bytes)
+}
+
+// room is what a node knows of the room in a collection.
+type room struct {
+	counting chan struct{} // held by the call that counts: the others wait for what it finds
+
+	mu      sync.Mutex
+	counted time.Time
+	free    amount // by the last count, less what this node has added since
+	spare   amount // what this node may add before the next count
+}
+
+// take takes room for more: of all that is free, if the caller has just counted. Without known,
+// only a count can tell whether there is any.
+func (r *room) take(now time.Time, more amount, counted bool) (ok, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.counted.IsZero() || now.Sub(r.counted) > countFor || documents > r.documents || bytes > r.bytes {
-		return false
+	age := now.Sub(r.counted)
+	if r.counted.IsZero() || age > countFor {
+		return false, false
 	}
-	r.documents -= documents
-	r.bytes -= max(bytes, 0)
-	return true
+	if more.fits(r.free) && (counted || more.fits(r.spare)) {
+		r.free, r.spare = r.free.minus(more), r.spare.minus(more)
+		return true, true
+	}
+	return false, age < fullFor && !more.fits(r.free)
+}
+
+// gain notes room that this node made.
+func (r *room) gain(less amount) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.free, r.spare = r.free.plus(less), r.spare.plus(less)
+}
+
+func (r *room) found(now time.Time, free amount) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counted, r.free, r.spare = now, free, amount{free.documents / spareShare, free.bytes / spareShare}
 }
 
 // Reserve makes room for a number of further documents and bytes of content, which Update
@@ -42,54 +82,68 @@ func (r *room) take(now time.Time, documents, bytes int) bool {
 // by what they add at once. The bounds keep collections small; nothing depends on the last
 // document. Errors: ErrFull with Options.Full, and the store's.
 func (c *Collection[T]) Reserve(ctx context.Context, documents, bytes int) error {
-	bounded := c.o.Max > 0 && documents > 0 || c.o.MaxBytes > 0 && bytes > 0
-	now := c.o.Clock.Now()
-	if !bounded || c.room.take(now, documents, bytes) {
+	var more amount
+	if c.o.Max > 0 {
+		more.documents = max(documents, 0)
+	}
+	if c.o.MaxBytes > 0 {
+		more.bytes = max(bytes, 0)
+	}
+	if more == (amount{}) {
 		return nil
 	}
-	number, size, err := c.count(ctx)
+	if ok, known := c.room.take(c.o.Clock.Now(), more, false); known {
+		return c.unless(ok)
+	}
+	select {
+	case c.room.counting <- struct{}{}:
+		defer func() { <-c.room.counting }()
+	case <-ctx.Done():
+		return fmt.Errorf("count the documents %s: %w: %w", c.o.Kind, store.ErrUnavailable, ctx.Err())
+	}
+	now := c.o.Clock.Now()
+	if ok, known := c.room.take(now, more, false); known { // another call has counted
+		return c.unless(ok)
+	}
+	taken, err := c.count(ctx)
 	if err != nil {
 		return err
 	}
-	number, size = number+documents, size+bytes
-	if c.o.Max > 0 && documents > 0 && number > c.o.Max || c.o.MaxBytes > 0 && bytes > 0 && size > c.o.MaxBytes {
-		return c.full()
-	}
-	c.room.mu.Lock()
-	defer c.room.mu.Unlock()
-	c.room.counted = now
-	c.room.documents, c.room.bytes = spare(c.o.Max, number), spare(c.o.MaxBytes, size)
-	return nil
+	c.room.found(now, amount{c.o.Max, c.o.MaxBytes}.minus(taken))
+	ok, _ := c.room.take(now, more, true)
+	return c.unless(ok)
 }
 
-func (c *Collection[T]) full() error {
-	if c.o.Full == nil {
+func (c *Collection[T]) unless(ok bool) error {
+	switch {
+	case ok:
+		return nil
+	case c.o.Full == nil:
 		return ErrFull
 	}
 	return fmt.Errorf("%w: %w", c.o.Full, ErrFull)
 }
 
-// spare is how much may be added to taken before the next count. Without a bound it is
-// large.
-func spare(most, taken int) int {
-	if most == 0 {
-		return 1 << 30
+// takes is the room that a value takes.
+func (c *Collection[T]) takes(d *Document[T], plain []byte) amount {
+	if c.o.Exists != nil && !c.o.Exists(&d.Value) {
+		return amount{}
 	}
-	return max(most-taken, 0) / spareShare
+	return amount{1, c.size(d, plain)}
 }
 
-// count returns the number of documents that count, and the bytes of their contents.
-func (c *Collection[T]) count(ctx context.Context) (documents, bytes int, err error) {
+// count returns the room that documents take.
+func (c *Collection[T]) count(ctx context.Context) (taken amount, err error) {
 	for raw, err := range c.From(ctx, "", countPage) {
 		if err != nil {
-			return 0, 0, err
+			return taken, err
 		}
 		if c.o.Exists != nil {
 			if d := c.Decode(raw); d.Err == nil && !c.exists(&d) {
 				continue
 			}
 		}
-		documents, bytes = documents+1, bytes+len(raw.Data)
+		taken = taken.plus(amount{1, len(raw.Data)})
 	}
-	return documents, bytes, nil
+	return taken, nil
 }
