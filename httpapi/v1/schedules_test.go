@@ -331,13 +331,12 @@ func (s ranBefore) Runs(context.Context, string) ([]schedules.Run, error) { retu
 
 func TestRunsOfASchedule(t *testing.T) {
 	a := newAPI(t)
-	by := job.Occurrence{Schedule: "s", Time: 1000, Kind: job.ByMisfire}
 	run := schedules.Run{
-		Occurrence: by, Key: job.Key{Topic: "t", ID: "a"}, UID: "u1", State: job.Dead, Reason: job.ReasonRetryLimit, Attempts: 4,
+		Time: 1000, Kind: job.ByMisfire, Key: job.Key{Topic: "t", ID: "a"}, UID: "u1", State: job.Dead, Reason: job.ReasonRetryLimit, Attempts: 4,
 		Started: 3000, Duration: 1500 * time.Millisecond, Status: 503, Error: "http_503", Ended: 4500,
 	}
 	a.v1.Schedules = ranBefore{a.v1.Schedules, []schedules.Run{
-		run, {Occurrence: by, Key: run.Key, UID: "u2", State: job.Cancelled, Reason: job.ReasonCancelled, Ended: 5000},
+		run, {Time: 1000, Kind: job.ByMisfire, Key: run.Key, UID: "u2", State: job.Cancelled, Reason: job.ReasonCancelled, Ended: 5000},
 	}}
 	page := a.want(200, "GET", "/v1/schedules/s/runs?limit=1", "")
 	if first := page["data"].([]any)[0].(map[string]any); first["uid"] != "u2" || first["outcome"] != "cancelled" || first["status"] != nil || first["duration_ms"] != nil || first["started_at"] != nil {

@@ -3,9 +3,11 @@ package schedules
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,29 +18,31 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Bounds of the log of runs.
+// Bounds of the runs of a schedule; the oldest go first.
 const (
-	MaxRuns     = 100      // of a schedule; the oldest go first
-	MaxRunBytes = 64 << 20 // of all schedules together
+	MaxRuns     = 100
+	MaxRunBytes = 16 << 10 // about 70 runs
 
 	maxPending = 10_000 // runs that a node has not written
+	writeBatch = 100    // schedules of one write
 	writeRuns  = time.Second
 	lastWrite  = 5 * time.Second // of the last writing, at shutdown
 )
 
 // Run is a job of a schedule that has ended. It outlives the job.
 type Run struct {
-	job.Occurrence
+	Time job.Instant
+	Kind job.OccurrenceKind
 	job.Key
 	UID      string
 	State    job.State
-	Reason   string
+	Reason   string `json:",omitempty"`
 	Attempts int
 	// Started, Duration, Status and Error are those of the last attempt, zero without one.
 	Started  job.Instant   `json:",omitzero"`
 	Duration time.Duration `json:",omitzero"`
 	Status   int           `json:",omitzero"`
-	Error    string        `json:",omitzero"`
+	Error    string        `json:",omitempty"`
 	Ended    job.Instant
 }
 
@@ -58,6 +62,14 @@ func (h *runs) add(more []Run) {
 	}
 	slices.SortStableFunc(h.Runs, func(a, b Run) int { return cmp.Compare(a.Ended, b.Ended) })
 	h.Runs = h.Runs[max(len(h.Runs)-MaxRuns, 0):]
+	for len(h.Runs) > 1 && h.size() > MaxRunBytes {
+		h.Runs = h.Runs[1+len(h.Runs)/10:]
+	}
+}
+
+func (h *runs) size() int {
+	text, _ := json.Marshal(h) // as it is stored
+	return len(text)
 }
 
 // RunLog keeps the last runs of each schedule in a document. Each node collects the ends of
@@ -79,7 +91,7 @@ type RunLog struct {
 func NewRunLog(s store.Documents, clock job.Clock, log *slog.Logger) *RunLog {
 	clock = cmp.Or(clock, job.SystemClock())
 	return &RunLog{
-		docs: documents.New(documents.Options[runs]{Store: s, Kind: "schedule_runs", Clock: clock, MaxBytes: MaxRunBytes}),
+		docs: documents.New(documents.Options[runs]{Store: s, Kind: "schedule_runs", Clock: clock, Strict: true}),
 		defs: collection(s, clock), clock: clock, log: cmp.Or(log, slog.New(slog.DiscardHandler)), pending: map[string][]Run{},
 	}
 }
@@ -94,9 +106,10 @@ func (h *RunLog) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
 		if s.Claimed == nil || s.Claimed.Spec.Occurrence == nil || !r.To.Final() {
 			continue
 		}
-		run := Run{Occurrence: *s.Claimed.Spec.Occurrence, Key: s.Key, UID: r.UID, State: r.To, Reason: r.Reason, Attempts: s.Attempts, Ended: r.EndedAt}
+		of := s.Claimed.Spec.Occurrence
+		run := Run{Time: of.Time, Kind: of.Kind, Key: s.Key, UID: r.UID, State: r.To, Reason: r.Reason, Attempts: s.Attempts, Ended: r.EndedAt}
 		run.of(s.Attempt)
-		h.note(run)
+		h.note(of.Schedule, run)
 	}
 }
 
@@ -104,19 +117,20 @@ func (h *RunLog) updated(j *job.Job, before job.State, _ job.Instant) {
 	if j.Spec.Occurrence == nil || !j.State.Final() || before == j.State {
 		return
 	}
-	run := Run{Occurrence: *j.Spec.Occurrence, Key: j.Key, UID: j.UID, State: j.State, Reason: j.Reason, Attempts: j.Attempts, Ended: j.EndedAt}
+	of := j.Spec.Occurrence
+	run := Run{Time: of.Time, Kind: of.Kind, Key: j.Key, UID: j.UID, State: j.State, Reason: j.Reason, Attempts: j.Attempts, Ended: j.EndedAt}
 	run.of(j.LastAttempt)
-	h.note(run)
+	h.note(of.Schedule, run)
 }
 
-func (h *RunLog) note(r Run) {
+func (h *RunLog) note(schedule string, r Run) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.count == maxPending {
 		return // the store is not available
 	}
 	h.count++
-	h.pending[r.Schedule] = append(h.pending[r.Schedule], r)
+	h.pending[schedule] = append(h.pending[schedule], r)
 }
 
 // Run writes runs until ctx ends.
@@ -136,31 +150,59 @@ func (h *RunLog) write(ctx context.Context) {
 	pending := h.pending
 	h.pending, h.count = map[string][]Run{}, 0
 	h.mu.Unlock()
-	for name, more := range pending {
-		err := h.store(ctx, name, more)
-		if err == nil || errors.Is(err, documents.ErrFull) {
-			continue
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(pending)), writeBatch) {
+		left, err := h.store(ctx, names, pending)
+		if err != nil {
+			h.log.Debug("runs of schedules were not stored", "schedules", len(left), "error", err)
 		}
-		h.log.Debug("runs of a schedule were not stored", "schedule", name, "error", err)
-		for _, r := range more {
-			h.note(r)
+		for _, name := range left {
+			for _, r := range pending[name] {
+				h.note(name, r)
+			}
 		}
 	}
 }
 
-// store adds runs to those of a schedule, unless it was deleted: then it has no runs.
-func (h *RunLog) store(ctx context.Context, name string, more []Run) error {
+// store adds runs to those of schedules, and returns the schedules of those that are not stored.
+// One that was deleted has no runs.
+func (h *RunLog) store(ctx context.Context, names []string, more map[string][]Run) (left []string, err error) {
+	var docs []*documents.Document[runs]
+	for _, name := range names {
+		d, err := h.with(ctx, name, more[name])
+		if err != nil {
+			return names, err
+		}
+		if d != nil {
+			docs = append(docs, d)
+		}
+	}
+	stored, err := h.docs.PutAll(ctx, docs)
+	for i, d := range docs {
+		if err != nil || !stored[i] {
+			left = append(left, d.Name)
+		}
+	}
+	return left, err
+}
+
+// with is the document of a schedule with more runs; nil if there is no such schedule, or a newer
+// version has written its runs.
+func (h *RunLog) with(ctx context.Context, name string, more []Run) (*documents.Document[runs], error) {
 	switch d, err := h.defs.Get(ctx, name); {
 	case errors.Is(err, store.ErrNotFound), err == nil && !d.Value.exists():
-		return h.forget(ctx, name)
+		return nil, h.forget(ctx, name)
 	case err != nil && d.Err == nil:
-		return err
+		return nil, err
 	}
-	_, err := h.docs.Update(ctx, name, func(d *documents.Document[runs]) error {
-		d.Value.add(more)
-		return nil
-	})
-	return err
+	d, err := h.docs.Get(ctx, name)
+	switch {
+	case d.Err != nil:
+		return nil, nil
+	case err != nil && !errors.Is(err, store.ErrNotFound):
+		return nil, err
+	}
+	d.Value.add(more)
+	return &d, nil
 }
 
 func (h *RunLog) forget(ctx context.Context, name string) error {

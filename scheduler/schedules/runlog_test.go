@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,7 +97,7 @@ func TestRunsAreBounded(t *testing.T) {
 	r, h, m, _ := watchedRig(t)
 	s := r.set(m, "s", every("1h"))
 	for i := range 3 * MaxRuns {
-		h.note(Run{Occurrence: job.Occurrence{Schedule: "s"}, UID: fmt.Sprint(i / 2), Ended: s.CreatedAt.Add(time.Duration(i) * time.Second), Attempts: i})
+		h.note("s", Run{UID: fmt.Sprint(i / 2), Ended: s.CreatedAt.Add(time.Duration(i) * time.Second), Attempts: i})
 		if i%70 == 0 {
 			h.write(r.ctx)
 		}
@@ -107,8 +108,18 @@ func TestRunsAreBounded(t *testing.T) {
 	if len(runs) != MaxRuns || last.Attempts != 3*MaxRuns-1 || first.Attempts != MaxRuns+1 {
 		t.Errorf("%d runs from %+v to %+v, want the last ends of the last jobs", len(runs), first, last)
 	}
+	long := r.set(m, "long", every("1h"))
+	for i := range MaxRuns {
+		h.note("long", Run{Key: job.Key{ID: strings.Repeat("x", 400)}, UID: fmt.Sprint(i), Ended: long.CreatedAt.Add(time.Duration(i) * time.Second), Attempts: i})
+	}
+	h.write(r.ctx)
+	d, err := h.docs.Get(r.ctx, "long")
+	r.ok(err)
+	if n := len(d.Value.Runs); len(d.Data) > MaxRunBytes || n < MaxRunBytes/600 || d.Value.Runs[n-1].Attempts != MaxRuns-1 {
+		t.Errorf("%d runs in %d bytes, want the last ones, in %d bytes at most", n, len(d.Data), MaxRunBytes)
+	}
 	for range 2 * maxPending {
-		h.note(Run{Occurrence: job.Occurrence{Schedule: "s"}})
+		h.note("s", Run{})
 	}
 	if h.count != maxPending {
 		t.Errorf("%d runs are kept for a store that is away", h.count)
@@ -119,11 +130,11 @@ func TestRunsAreBounded(t *testing.T) {
 func TestRunsOfADeletedSchedule(t *testing.T) {
 	r, h, m, _ := watchedRig(t)
 	s := r.set(m, "s", every("1h"))
-	past := Run{Occurrence: job.Occurrence{Schedule: "s"}, UID: "a", Ended: s.CreatedAt}
-	h.note(past)
+	past := Run{UID: "a", Ended: s.CreatedAt}
+	h.note("s", past)
 	h.write(r.ctx)
 	r.ok(m.Delete(r.ctx, "s"))
-	h.note(past)
+	h.note("s", past)
 	h.write(r.ctx)
 	if _, err := h.docs.Get(r.ctx, "s"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the runs are kept: %v", err)
@@ -132,7 +143,7 @@ func TestRunsOfADeletedSchedule(t *testing.T) {
 		t.Errorf("runs of no schedule: %v", err)
 	}
 	past.Ended = r.set(m, "s", every("2h")).CreatedAt - 1
-	h.note(past)
+	h.note("s", past)
 	if runs, err := m.Runs(r.ctx, "s"); err != nil || len(runs) != 0 {
 		t.Errorf("runs of a schedule of the same name: %+v, %v", runs, err)
 	}
@@ -141,7 +152,7 @@ func TestRunsOfADeletedSchedule(t *testing.T) {
 func TestRunsAreWrittenAtTheEnd(t *testing.T) {
 	r, h, m, _ := watchedRig(t)
 	s := r.set(m, "s", every("1h"))
-	h.note(Run{Occurrence: job.Occurrence{Schedule: "s"}, UID: "a", Ended: s.CreatedAt})
+	h.note("s", Run{UID: "a", Ended: s.CreatedAt})
 	ctx, cancel := context.WithCancel(r.ctx)
 	cancel()
 	r.ok(h.Run(ctx))
