@@ -137,7 +137,7 @@ export interface BulkDraft {
   action: BulkAction;
   filter: BulkFilter;
   all: boolean;
-  rate?: number;
+  rate?: number | string;
   delay?: string;
 }
 
@@ -145,11 +145,12 @@ export interface BulkDraft {
 export interface BackfillDraft {
   from: string;
   to: string;
-  rate?: number;
+  rate?: number | string;
 }
 
 export type DryRun = Schemas['DryRun'];
 export type Operation = Schemas['Operation'];
+type OperationPage = Schemas['OperationPage'];
 
 export type Schedule = Schemas['Schedule'];
 export type ListedSchedule = Schemas['SchedulePage']['data'][number];
@@ -264,9 +265,8 @@ export interface Sink {
   total: number;
 }
 
-async function request(method: string, url: string, body?: unknown, abort?: AbortSignal, version?: string): Promise<Response> {
-  const headers: Record<string, string> = {};
-  if (version !== undefined) headers['If-Match'] = version;
+async function request(method: string, url: string, body?: unknown, abort?: AbortSignal, conditions: Record<string, string> = {}): Promise<Response> {
+  const headers = { ...conditions };
   const used = key.value;
   if (used) headers['Authorization'] = `Bearer ${used}`;
   if (body !== undefined) headers['Content-Type'] = 'application/json';
@@ -319,9 +319,14 @@ async function versioned<T>(url: string, abort: AbortSignal): Promise<Versioned<
   return { content: (await answer.json()) as T, version: answer.headers.get('ETag') ?? undefined };
 }
 
-/** Replaces this version, or any version if undefined. */
+/** Replaces this version, or creates what has no version yet and never replaces. */
 async function put<T>(url: string, draft: unknown, version?: string): Promise<T> {
-  return (await (await request('PUT', url, draft, undefined, version)).json()) as T;
+  try {
+    return (await (await request('PUT', url, draft, undefined, version === undefined ? { 'If-None-Match': '*' } : { 'If-Match': version })).json()) as T;
+  } catch (error) {
+    if (version !== undefined || !(error instanceof ApiError) || error.problem.code !== 'version_changed') throw error;
+    throw new ApiError({ ...error.problem, code: 'name_taken' });
+  }
 }
 
 export interface JobName {
@@ -409,16 +414,13 @@ export const api = {
   backfill: (name: string, draft: BackfillDraft) => json<Operation>('POST', schedule(name, 'backfill'), draft),
   groups: (query: Query, abort: AbortSignal) => json<GroupPage>('GET', address(['v1', 'groups'], query), undefined, abort),
   group: (name: string, abort: AbortSignal) => json<Group>('GET', address(['v1', 'groups', name]), undefined, abort),
-  groupToEdit: (name: string, abort: AbortSignal) => versioned<Group>(address(['v1', 'groups', name]), abort),
-  putGroup: (name: string, draft: { members: Record<string, unknown>[] }, version?: string) =>
-    put<Group>(address(['v1', 'groups', name]), draft, version),
+  putGroup: (name: string, draft: Pick<Group, 'members'>, version?: string) => put<Group>(address(['v1', 'groups', name]), draft, version),
   deleteGroup: (name: string) => json<unknown>('DELETE', address(['v1', 'groups', name])),
   dead: (query: Query, abort: AbortSignal) =>
     json<DeadPage>('GET', address(['v1', 'dead'], query), undefined, abort),
   dryRun: (draft: BulkDraft, abort: AbortSignal) => json<DryRun>('POST', '/v1/operations?dry_run=true', draft, abort),
   operate: (draft: BulkDraft) => json<Operation>('POST', '/v1/operations', draft),
-  operations: async (abort: AbortSignal) =>
-    (await json<{ data: Operation[] }>('GET', '/v1/operations?limit=50', undefined, abort)).data,
+  operations: (query: Query, abort: AbortSignal) => json<OperationPage>('GET', address(['v1', 'operations'], [...query, ['limit', '50']]), undefined, abort),
   stop: (id: string) => json<Operation>('POST', address(['v1', 'operations', id, 'stop'])),
   resume: (id: string) => json<Operation>('POST', address(['v1', 'operations', id, 'resume'])),
   events: async (abort: AbortSignal) => (await request('GET', '/v1/events', undefined, abort)).body,

@@ -45,12 +45,9 @@ const topicForm = (path: string, topic?: string): ComponentChildren =>
 const alertForm = (path: string, rule?: string): ComponentChildren =>
   partial(formPages, ({ AlertFormPage }) => (rule === undefined ? <AlertFormPage key="new" /> : <AlertFormPage rule={rule} key={path} />));
 
-/** The list of groups, one group, or the form of a new or existing one. */
-const groupsPage = (path: string, name: string | undefined, form: boolean): ComponentChildren =>
-  partial(groupPages, ({ GroupFormPage, GroupPage, GroupsPage }) => {
-    if (form) return <GroupFormPage name={name} key={path} />;
-    return name ? <GroupPage name={name} key={path} /> : <GroupsPage />;
-  });
+/** The list of groups, or one group. */
+const groupsPage = (name?: string): ComponentChildren =>
+  partial(groupPages, ({ GroupPage, GroupsPage }) => (name ? <GroupPage name={name} key={name} /> : <GroupsPage />));
 
 /** The receivers of `duehook dev`. */
 const sinksPage = (name: string | undefined): ComponentChildren => {
@@ -66,7 +63,7 @@ function page({ path, query }: { path: string; query: URLSearchParams }): Compon
   if (rest.length > 0) return <MissingPage />;
   if (first === 'topics' && second && third === 'edit') return topicForm(path, second);
   if (first === 'schedules' && second && (!third || third === 'edit')) return schedulesPage(path, second, third === 'edit');
-  if (first === 'groups' && second && (!third || third === 'edit')) return groupsPage(path, second, third === 'edit');
+  if (first === 'groups' && second && !third) return groupsPage(second);
   if (first === 'alerts' && second && !third) return alertForm(path, second);
   if (first === 'sinks' && !third) return sinksPage(second);
   if (first === undefined) return restricted.value ? <JobsPage /> : <OverviewPage />;
@@ -81,7 +78,7 @@ function page({ path, query }: { path: string; query: URLSearchParams }): Compon
     case 'schedules':
       return schedulesPage(path, second, query.has('new'));
     case 'groups':
-      return groupsPage(path, second, query.has('new'));
+      return groupsPage();
     case 'endpoints':
       return query.get('endpoint') ? <EndpointPage endpoint={query.get('endpoint') ?? ''} key={query.get('endpoint')} /> : <EndpointsPage />;
     case 'alerts':

@@ -1,7 +1,7 @@
 /** The clock of `duehook dev`, which people can turn. Other servers have none. */
 import { effect } from '@preact/signals';
 import { api, ApiError, caller, clockAhead, devClock, type DevClock } from './api';
-import { freshness, refresh } from './live';
+import { freshness } from './live';
 
 /** A clock that runs fast is read at this interval. */
 const readMs = 1000;
@@ -25,7 +25,6 @@ async function read(): Promise<void> {
 export async function turn(change: { advance: string } | { to: string } | { speed: number } | { frozen: boolean }): Promise<number> {
   const clock = await api.turnClock(change);
   follow(clock);
-  refresh();
   return clock.attempts ?? 0;
 }
 

@@ -35,11 +35,15 @@ const ofPages: Record<string, readonly string[]> = {
   dead: ['cursor'],
   topics: ['new', 'q', 'order', 'cursor'],
   schedules: ['new', 'state', 'cursor'],
-  groups: ['new', 'cursor'],
+  groups: ['cursor'],
   endpoints: ['state', 'endpoint', 'cursor'],
   alerts: ['new'],
+  operations: ['cursor'],
   register: ['group'],
 };
+
+/** The unfinished jobs that nobody has taken and that are due by then. */
+export const dueBy = (to: string): Query => [...(['waiting', 'ready', 'retrying'] as const).map((state) => ['state', state] as const), ['due_to', to]];
 
 /** What is wrong with the parameters of an address: a filter that is ignored would select too many jobs. */
 export function faultOf(path: string, query: URLSearchParams): string | undefined {

@@ -108,12 +108,13 @@ export function relative(ms: number, nowMs: number): string {
   return away > 0 ? t('time.in', { span: span(away) }) : t('time.ago', { span: span(-away) });
 }
 
-/** A time in the viewer's zone; with the date unless it is today. */
+/** A time in the viewer's zone; with the date unless it is today, and with the year unless it is this one. */
 export function clock(ms: number): string {
   const at = new Date(ms);
-  const today = at.toDateString() === new Date().toDateString();
-  const style: Intl.DateTimeFormatOptions = { hour: '2-digit', minute: '2-digit', second: '2-digit' };
-  return new Intl.DateTimeFormat(locale(), today ? style : { ...style, day: 'numeric', month: 'short' }).format(at);
+  const today = new Date();
+  const time: Intl.DateTimeFormatOptions = { hour: '2-digit', minute: '2-digit', second: '2-digit' };
+  const date: Intl.DateTimeFormatOptions = { day: 'numeric', month: 'short', ...(at.getFullYear() !== today.getFullYear() && { year: 'numeric' }) };
+  return new Intl.DateTimeFormat(locale(), at.toDateString() === today.toDateString() ? time : { ...time, ...date }).format(at);
 }
 
 /** A text of the API with its times in the viewer's zone. */

@@ -204,7 +204,7 @@ test('names in other scripts', async () => {
   await page.locator('pre', { hasText: 'Duehook-Topic: %E8%AE%A2%E5%8D%95\nDuehook-Job-Id: %E7%94%B2-1' }).waitFor();
   await button('Run now').click();
   await settled(node, '订单', { delivered: 1 });
-  await link('订单').click();
+  await page.locator('.facts').getByRole('link', { name: '订单', exact: true }).click();
   await page.waitForURL(`**/jobs?topic=${encodeURIComponent('订单')}`);
   await field('Search jobs').fill('订单/甲-1');
   await button('Search').click();
@@ -622,7 +622,7 @@ test('dead letters are replayed', async () => {
   for (const id of ['a', 'b', 'c']) await register({ topic: 'letters', id, url: `${receiver.url}/answer/410` });
   await settled(node, 'letters', { dead: 3 });
   await go('/dead');
-  await page.locator('tr', { hasText: 'letters' }).getByRole('link').click();
+  await page.locator('tr', { hasText: 'letters' }).locator('.name').getByRole('link').click();
   await page.waitForURL(/reason=receiver_gone/);
   assert.ok(await button('Replay 0 selected').isDisabled());
   await page.getByRole('checkbox', { name: 'Select a', exact: true }).check();
@@ -711,7 +711,7 @@ test('all dead letters are replayed', async () => {
   for (const id of ['a', 'b']) await register({ topic: 'revived', id, url: `${receiver.url}/answer/410` });
   await settled(node, 'revived', { dead: 2 });
   await go('/dead');
-  await page.locator('tr', { hasText: 'revived' }).getByRole('link').click();
+  await page.locator('tr', { hasText: 'revived' }).locator('.name').getByRole('link').click();
   await button('Replay all…').click();
   await page.getByRole('dialog').getByText('2 jobs').waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Replay jobs' }).click();
@@ -760,8 +760,43 @@ test('a few high columns do not flatten the others', async () => {
     await route.fulfill({ response, json: overview });
   });
   await go('/');
-  await page.getByText('Columns with a number are cut off.').waitFor();
+  await page.getByText('The highest columns are cut off.').waitFor();
   await page.unrouteAll({ behavior: 'wait' });
+});
+
+test('a failing job leads to its endpoint, an overdue topic to the reason, an alert to its jobs', async () => {
+  const own = await startNode(['--retry-steps', '1h', '--breaker-failures', '1', '--breaker-open', '1h']);
+  const view = await openPage(browser, own.base);
+  const heading = (name) => view.page.getByRole('heading', { name, level: 1, exact: true }).waitFor();
+  await own.call('PUT', '/v1/alerts/rules/down', { metric: 'open_circuits', for: 0 });
+  await own.call('PUT', '/v1/alerts/rules/dead', { metric: 'dead_letters', by: 'topic', above: 0, for: 0 });
+  await own.call('POST', '/v1/jobs', { topic: 'lead', id: 'gone', url: `${receiver.url}/answer/410` });
+  await own.call('POST', '/v1/jobs', { topic: 'lead', id: 'fails', url: `${receiver.url}/answer/503` });
+  await settled(own, 'lead', { dead: 1, retrying: 1 });
+  await own.call('POST', '/v1/jobs', { topic: 'lead', id: 'waits', url: `${receiver.url}/ok` });
+
+  await view.go('/topics/lead');
+  const overdue = view.page.locator('.card', { hasText: 'Due jobs that nobody has taken: 1' });
+  await overdue.getByText('Circuit open.').waitFor();
+  await overdue.getByRole('link', { name: 'waits' }).click();
+  await heading('waits');
+  await view.page.locator('.reasons').getByRole('link', { name: `Open ${receiver.url}` }).click();
+  await heading(receiver.url);
+  await view.page.getByText('HTTP 503').waitFor();
+  await view.go('/jobs/lead/fails');
+  await view.page.locator('.facts').getByRole('link', { name: new URL(receiver.url).host }).click();
+  await heading(receiver.url);
+
+  await view.go('/alerts');
+  const value = (rule) => view.page.locator('section', { hasText: 'Firing now' }).getByRole('row').filter({ hasText: rule }).locator('.number a');
+  await value('down').click();
+  await heading(receiver.url);
+  await view.go('/alerts');
+  await value('dead').click();
+  await view.page.getByRole('link', { name: 'gone' }).waitFor();
+  await heading('lead');
+  await view.close();
+  await own.stop();
 });
 
 test('pending alerts do not stand among those that fire', async () => {

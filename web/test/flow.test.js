@@ -58,6 +58,7 @@ test('a spread of the jobs of a topic', async () => {
 
 test('a spread of the jobs of a schedule', async () => {
   await go('/schedules?new');
+  await more();
   await field('Name').fill('calm');
   await field('Cron expression').fill('0 9 * * *');
   await field('URL').fill(`${receiver.url}/ok`);
@@ -226,7 +227,7 @@ test('jobs of an order key', async () => {
   await says('The job is registered.');
   const stopped = 'The dead letter a stops its order key k until it is replayed or discarded.';
   await page.locator('.reasons', { hasText: stopped }).waitFor();
-  await page.locator('.ladder .step.next', { hasText: stopped }).waitFor();
+  await page.locator('.ladder .step.next', { hasText: 'Waiting' }).waitFor();
   assert.equal(await page.locator('.ladder .step', { hasText: 'Attempt' }).count(), 0);
   await accessible(page, 'a job that waits for another');
   await link('k').click();

@@ -1,98 +1,109 @@
-/** Groups: list, one group, form; jobs of a fan-out. */
+/** Groups: list, one group and its members; jobs of a fan-out. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { accessible, within } from './lib/browser.js';
 import { startSuite } from './lib/suite.js';
 import { settled } from './lib/wait.js';
 
-const { node, receiver, page, go, button, link, part, field, says, row } = await startSuite();
+const { node, receiver, page, go, button, link, field, says, row } = await startSuite();
 
 const put = (name, ...members) => node.call('PUT', `/v1/groups/${name}`, { members });
 const get = (name) => node.call('GET', `/v1/groups/${name}`);
+const list = 'One member per line: name, URL and perhaps a filter label';
 const member = (name, more = {}) => ({ name, url: `${receiver.url}/${name}`, ...more });
 
-test('create, with errors beside fields', async () => {
-  await go('/groups?new');
-  await field('Name').first().fill('events');
-  await within(part('Member 1')).field('Name').fill('mail');
-  await within(part('Member 1')).field('URL').fill(`${receiver.url}/mail`);
-  await button('Add a member').click();
-  await within(part('Member 2')).field('Name').fill('crm');
-  await within(part('Member 2')).field('URL').fill('nowhere');
-  await within(part('Member 2')).field('Filter label').fill('eu');
-  await within(part('Member 2')).field('Headers, one per line').fill('x-tenant: acme');
-  await button('Save').click();
-  await part('Member 2').locator('.field', { hasText: 'URL' }).locator('.wrong').waitFor();
-  assert.equal(await page.locator('.field .wrong').count(), 1);
-  await within(part('Member 2')).field('URL').fill(`${receiver.url}/crm`);
-  await button('Save').click();
+const dialog = page.getByRole('dialog');
+const save = () => dialog.getByRole('button', { name: 'Save' }).click();
+
+test('a group is made from a list, and never over another one', async () => {
+  await go('/groups');
+  await button('New group').click();
+  await within(dialog).field('Name').fill('events');
+  await within(dialog).field(list).fill(`mail ${receiver.url}/mail\n\ncrm\tnowhere\teu`);
+  await dialog.getByText('2 added, 0 changed, 0 removed.').waitFor();
+  await accessible(page, 'a new group');
+  await save();
+  await dialog.getByRole('alert').getByText('crm/url').waitFor();
+  await within(dialog).field(list).fill(`mail ${receiver.url}/mail\ncrm ${receiver.url}/crm eu`);
+  await save();
   await says('The group is saved.');
   await page.getByRole('heading', { name: 'events', level: 1, exact: true }).waitFor();
   await row('mail', '/mail');
-  await row('crm', '/crm', 'eu', 'X-Tenant');
+  await row('crm', '/crm', 'eu');
   const { members } = await get('events');
-  assert.deepEqual(members, [member('mail', { headers: {}, filter_label: null }), member('crm', { headers: { 'X-Tenant': 'acme' }, filter_label: 'eu' })]);
+  assert.deepEqual(members, [member('mail', { headers: {}, filter_label: null }), member('crm', { headers: {}, filter_label: 'eu' })]);
+  await go('/groups');
+  await button('New group').click();
+  await within(dialog).field('Name').fill('events');
+  await save();
+  await dialog.getByText('This name is taken.').waitFor();
+  await page.keyboard.press('Escape');
+  assert.equal((await get('events')).members.length, 2);
 });
 
-test('change members, but not over the changes of somebody else', async () => {
-  await put('changed', member('a'), member('b', { headers: { 'x-b': '1' } }), member('c'));
+test('members are added, changed and removed, but not over the changes of somebody else', async () => {
+  await put('changed', member('a'), member('b', { headers: { 'x-b': '1' } }));
   await go('/groups/changed');
-  await link('Edit').click();
-  await button('Remove member 1').click();
   await button('Add a member').click();
-  await within(part('Member 3')).field('Name').fill('d');
-  await within(part('Member 3')).field('URL').fill(`${receiver.url}/d`);
-  await put('changed', member('z'));
-  await button('Save').click();
-  await page.getByRole('alert').filter({ hasText: 'Someone else changed this meanwhile' }).waitFor();
-  assert.deepEqual((await get('changed')).members.map(({ name }) => name), ['z']);
+  await within(dialog).field('Name').fill('c');
+  await within(dialog).field('URL').fill('nowhere');
+  await within(dialog).field('Headers, one per line').fill('x-tenant: acme');
+  await save();
+  await dialog.getByRole('alert').getByText('c/url').waitFor();
+  await within(dialog).field('URL').fill(`${receiver.url}/c`);
+  await save();
+  await row('c', 'X-Tenant');
+  await button('Edit b').click();
+  await within(dialog).field('Filter label').fill('eu');
+  await save();
+  await row('b', 'eu', 'X-B');
+  await button('Remove a').click();
+  await dialog.getByRole('button', { name: 'Remove' }).click();
+  await button('Remove a').waitFor({ state: 'detached' });
+  const now = [member('b', { headers: { 'X-B': '1' }, filter_label: 'eu' }), member('c', { headers: { 'X-Tenant': 'acme' }, filter_label: null })];
+  assert.deepEqual((await get('changed')).members, now);
 
-  await put('changed', member('a'), member('b', { headers: { 'x-b': '1' } }), member('c'));
-  await page.reload();
-  await button('Remove member 1').click();
-  await button('Edit member 1').click();
-  await field('Filter label').first().fill('eu');
-  await button('Save').click();
-  await says('The group is saved.');
-  const { members } = await get('changed');
-  assert.deepEqual(members, [member('b', { headers: { 'X-B': '1' }, filter_label: 'eu' }), member('c', { headers: {}, filter_label: null })]);
+  await button('Remove b').click();
+  await put('changed', member('z'));
+  await dialog.getByRole('button', { name: 'Remove' }).click();
+  await dialog.getByRole('alert').filter({ hasText: 'Someone else changed this meanwhile' }).waitFor();
+  assert.deepEqual((await get('changed')).members.map(({ name }) => name), ['z']);
 });
 
-test('find a member', async () => {
-  await put('large', ...Array.from({ length: 120 }, (_, n) => member(`m${n}`)));
+test('a large group has parts, a search, and takes a list', async () => {
+  await put('large', ...Array.from({ length: 1000 }, (_, n) => member(`m${n}`, n === 777 ? { headers: { 'x-m': '1' } } : {})));
   await go('/groups/large');
-  await page.getByText('Members: 120').waitFor();
-  await page.getByText('20 more are not shown.').waitFor();
-  await field('Find a member').fill('m119');
-  await row('m119');
+  await page.getByText('Members: 1,000').waitFor();
+  await page.getByText('1–50 of 1,000').waitFor();
+  await button('Next page').click();
+  await row('m99');
+  await field('Find a member').fill('m777');
+  await row('m777');
   assert.equal(await page.getByRole('row').count(), 2);
   await field('Find a member').fill('nobody');
   await page.getByText('No member matches.').waitFor();
-});
-
-test('a large group is edited by the line', async () => {
-  await put('thousand', ...Array.from({ length: 1000 }, (_, n) => member(`m${n}`)));
-  await go('/groups/thousand/edit');
-  await page.getByText('900 more are not shown.').waitFor();
-  assert.equal(await page.getByRole('group', { name: /^Member/ }).count(), 0);
-  await field('Find a member').fill('m777');
-  await button('Edit member 778').click();
-  await within(part('Member 778')).field('URL').fill('nowhere');
-  await field('Find a member').fill('');
-  await button('Save').click();
-  await part('Member 778').locator('.wrong').waitFor();
-  await within(part('Member 778')).field('URL').fill(`${receiver.url}/new`);
-  await button('Save').click();
+  await button('Paste a list…').click();
+  await within(dialog).field(list).fill(`m777 ${receiver.url}/new\nm1 ${receiver.url}/m1\nextra ${receiver.url}/extra`);
+  await dialog.getByText('1 added, 1 changed, 0 removed.').waitFor();
+  await save();
+  await dialog.getByRole('alert').getByText('must have at most 1000 members, not 1001').waitFor();
+  await within(dialog).field('Remove members that are not in the list').check();
+  await dialog.getByText('1 added, 1 changed, 998 removed.').waitFor();
+  await save();
   await says('The group is saved.');
-  const { members } = await get('thousand');
-  assert.deepEqual([members.length, members[776].url, members[777].url], [1000, `${receiver.url}/m776`, `${receiver.url}/new`]);
+  await page.getByText('Members: 3').waitFor();
+  const { members } = await get('large');
+  assert.deepEqual(members.map(({ name, url, headers }) => [name, url, headers]), [
+    ['m1', `${receiver.url}/m1`, {}],
+    ['m777', `${receiver.url}/new`, { 'X-M': '1' }],
+    ['extra', `${receiver.url}/extra`, {}],
+  ]);
 });
 
 test('delete', async () => {
   await put('short', member('a'));
   await go('/groups/short');
   await button('Delete').click();
-  const dialog = page.getByRole('dialog');
   await accessible(page, 'the question');
   await dialog.getByRole('button', { name: 'Delete' }).click();
   await says('The group is deleted.');
@@ -131,7 +142,6 @@ test('register for a group, then cancel the jobs of the fan-out', async () => {
   await link('one:b').waitFor();
   assert.equal(await page.getByRole('row').count(), 3);
   await button('Change all of these…').click();
-  const dialog = page.getByRole('dialog');
   await dialog.getByText('group_id:one').waitFor();
   await within(dialog).choice('Action').selectOption('cancel');
   await dialog.getByText('2 jobs').waitFor();
@@ -143,7 +153,6 @@ test('a key that may only read sees members, and no actions', async () => {
   await page.route('**/v1/whoami', (route) => route.fulfill({ json: { key_id: null, key_name: null, scope: 'read' } }));
   await go('/groups/events');
   await row('mail', '/mail');
-  assert.equal(await link('Edit').count(), 0);
-  assert.equal(await button('Delete').count(), 0);
+  for (const name of ['Add a member', 'Paste a list…', 'Edit mail', 'Delete']) assert.equal(await button(name).count(), 0);
   await page.unrouteAll({ behavior: 'wait' });
 });

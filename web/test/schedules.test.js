@@ -8,6 +8,7 @@ import { eventually } from './lib/wait.js';
 const { node, receiver, page, go, button, link, field, says, row } = await startSuite();
 
 const put = (name, schedule) => node.call('PUT', `/v1/schedules/${name}`, { job: { url: `${receiver.url}/ok` }, ...schedule });
+const more = () => page.getByText('More options', { exact: true }).click();
 const get = (name) => node.call('GET', `/v1/schedules/${name}`);
 const delivered = (name, n) =>
   eventually(`${n} jobs of ${name} are delivered`, async () => {
@@ -88,6 +89,9 @@ test('a calendar, dates that a schedule leaves out, and skipped occurrences', as
   await button('New calendar').click();
   const dialog = page.getByRole('dialog');
   await within(dialog).field('Name').fill('feast');
+  await within(dialog).field('Except dates').fill('tomorrow');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await dialog.getByRole('alert').waitFor(); // beside what was typed
   await within(dialog).field('Except dates').fill('2099-12-25\n2099-12-31/2100-01-01');
   await accessible(page, 'a new calendar');
   await dialog.getByRole('button', { name: 'Save' }).click();
@@ -117,7 +121,8 @@ test('a calendar, dates that a schedule leaves out, and skipped occurrences', as
   await go('/schedules');
   await button('Delete: feast').click();
   await dialog.getByRole('button', { name: 'Delete' }).click();
-  await page.getByText('schedules use the calendar: daily').waitFor();
+  await dialog.getByText('schedules use the calendar: daily').waitFor();
+  await page.keyboard.press('Escape');
   await node.call('DELETE', '/v1/schedules/daily');
   await button('Delete: feast').click();
   await dialog.getByRole('button', { name: 'Delete' }).click();
@@ -146,6 +151,7 @@ test('the preview names the effects of a change of the clock', async () => {
   await field('Time zone').fill('America/New_York');
   await field('Preview from').fill('2026-03-07T12:00:00');
   await row('2026-03-08 03:30:00-04:00', '2026-03-08 07:30:00Z', 'shifted: 02:30 does not exist that day');
+  await more();
   await field('Local times that do not exist').selectOption('skip');
   await page.getByText('2026-03-08 02:30:00 does not exist and is left out.').waitFor();
   await row('2026-03-09 02:30:00-04:00', '2026-03-09 06:30:00Z');
@@ -177,6 +183,7 @@ test('create, with errors beside fields, and change', async () => {
   await field('Name').fill('made');
   await field('Cron expression').fill('0 9 * * MON-FRI');
   await field('Time zone').fill('Europe/Berlin');
+  await more();
   await field('If an earlier job has not ended').selectOption('skip');
   await field('URL').fill('nowhere');
   await button('Save').click();
@@ -204,6 +211,17 @@ test('create, with errors beside fields, and change', async () => {
   const after = await text('made');
   assert.ok(after.includes(exactBody), after);
   assert.deepEqual(JSON.parse(after), { ...JSON.parse(before), jitter: '5m' });
+});
+
+test('a new schedule does not replace one of its name', async () => {
+  await put('taken', { every: '3h' });
+  await go('/schedules?new');
+  await field('Name').fill('taken');
+  await field('or interval').fill('2h');
+  await field('URL').fill(`${receiver.url}/ok`);
+  await button('Save').click();
+  await page.getByRole('alert').filter({ hasText: 'This name is taken.' }).waitFor();
+  assert.equal((await get('taken')).every, '3h');
 });
 
 test('a form does not overwrite the change of somebody else', async () => {

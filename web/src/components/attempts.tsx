@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import type { Attempt, Job, Stored } from '../api';
 import { clock, span, t, word, type Key } from '../text';
 import { Result } from './job-table';
-import { Empty, Loading, Verbatim } from './marks';
+import { Loading, Verbatim } from './marks';
 import { Request } from './request';
 
 interface ListProps {
@@ -21,12 +21,10 @@ export function AttemptList({ job, stored, attempts }: ListProps) {
         <AttemptCard key={attempt.started_at} job={job} stored={stored} attempt={attempt} latest={i === 0} />
       ))}
       {attempts.length === 0 && (
-        <>
-          <Empty text={t('attempts.none')} />
-          <div class="card">
-            <Request job={job} stored={stored} />
-          </div>
-        </>
+        <div class="card">
+          <p class="muted">{t('attempts.none')}</p>
+          <Request job={job} stored={stored} />
+        </div>
       )}
     </div>
   );

@@ -4,8 +4,7 @@ import { useResource } from '../live';
 import { navigate } from '../router';
 import { count, t } from '../text';
 import { Dialog } from './dialog';
-import { Zone } from './form';
-import { notify, notifyError } from './notices';
+import { figure, Input, Moment } from './form';
 import { describe } from './problem';
 
 const instant = (typed: string): string => (typed ? new Date(typed).toISOString() : '');
@@ -19,36 +18,22 @@ export function BackfillDialog({ name, onClose }: { name: string; onClose: () =>
   const complete = from !== '' && to !== '';
   const dry = useResource(`backfill ${name} ${from} ${to}`, async (abort) => (complete ? api.countBackfill(name, draft, abort) : undefined), true);
   const submit = async () => {
-    try {
-      await api.backfill(name, { ...draft, rate: Number(rate) });
-      notify(t('bulk.begun'));
-      navigate('/operations');
-    } catch (error) {
-      notifyError(error);
-    }
+    await api.backfill(name, { ...draft, rate: figure(rate) });
+    navigate('/operations');
   };
   return (
     <Dialog
       title={t('backfill.title', { schedule: name })}
       action={t('backfill.start')}
       disabled={!dry.data?.matched}
-      onSubmit={() => void submit()}
+      run={submit}
+      done="bulk.begun"
       onClose={onClose}
     >
       <p>{t('backfill.explain')}</p>
-      <label class="field">
-        <span>{t('backfill.from')}</span>
-        <input type="datetime-local" step="1" required value={from} onInput={(e) => setFrom(e.currentTarget.value)} />
-      </label>
-      <label class="field">
-        <span>{t('backfill.to')}</span>
-        <input type="datetime-local" step="1" required value={to} onInput={(e) => setTo(e.currentTarget.value)} />
-      </label>
-      <Zone />
-      <label class="field">
-        <span>{t('bulk.rate')}</span>
-        <input type="number" required min="1" max="1000" value={rate} onInput={(e) => setRate(e.currentTarget.value)} />
-      </label>
+      <Moment label={t('backfill.from')} required value={from} set={setFrom} />
+      <Moment label={t('backfill.to')} required value={to} set={setTo} />
+      <Input label={t('bulk.rate')} required value={rate} set={setRate} />
       <p class="big" role="status">
         {dry.error && describe(dry.error)}
         {dry.data && t('bulk.matched', { n: count(dry.data.matched) })}

@@ -6,7 +6,7 @@ import { navigate } from '../router';
 import { asked, bulkFilter, written } from '../search';
 import { count, t } from '../text';
 import { Dialog } from './dialog';
-import { notify, notifyError } from './notices';
+import { figure, Input } from './form';
 import { describe } from './problem';
 
 interface Props {
@@ -29,13 +29,8 @@ export function BulkDialog({ filter, actions, onClose }: Props) {
   const dry = useResource(`dry ${action}`, async (abort) => (action ? api.dryRun(draft(action, '1h'), abort) : undefined), true);
   const submit = async () => {
     if (!action) return;
-    try {
-      await api.operate({ ...draft(action, delay), rate: Number(rate) });
-      notify(t('bulk.begun'));
-      navigate('/operations');
-    } catch (error) {
-      notifyError(error);
-    }
+    await api.operate({ ...draft(action, delay), rate: figure(rate) });
+    navigate('/operations');
   };
   return (
     <Dialog
@@ -43,7 +38,8 @@ export function BulkDialog({ filter, actions, onClose }: Props) {
       action={t(action ? `bulk.${action}` : 'bulk.title')}
       grave={action === 'cancel' || action === 'discard'}
       disabled={!sure || !dry.data || dry.data.matched === 0}
-      onSubmit={() => void submit()}
+      run={submit}
+      done="bulk.begun"
       onClose={onClose}
     >
       <p class="mono">{written(filter) || t('bulk.everything')}</p>
@@ -60,16 +56,8 @@ export function BulkDialog({ filter, actions, onClose }: Props) {
           </select>
         </label>
       )}
-      {action === 'reschedule' && (
-        <label class="field">
-          <span>{t('register.delay')}</span>
-          <input required value={delay} onInput={(e) => setDelay(e.currentTarget.value)} />
-        </label>
-      )}
-      <label class="field">
-        <span>{t('bulk.rate')}</span>
-        <input type="number" required min="1" max="10000" value={rate} onInput={(e) => setRate(e.currentTarget.value)} />
-      </label>
+      {action === 'reschedule' && <Input label={t('register.delay')} required value={delay} set={setDelay} />}
+      <Input label={t('bulk.rate')} required value={rate} set={setRate} />
       {all && (
         <label class="check">
           <input type="checkbox" required checked={sure} onChange={(e) => beSure(e.currentTarget.checked)} />

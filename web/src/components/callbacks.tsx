@@ -4,6 +4,7 @@ import { callbackEvents, reportedEvents, type CallbackEvent, type Callbacks, typ
 import { t, type Key } from '../text';
 import { Group, Input, retryOf, type FieldProps } from './form';
 import { Target } from './marks';
+import { lines, type Fact } from './page';
 
 /** The fields of a form, as typed. */
 export const blankCallbacks = {
@@ -26,7 +27,7 @@ export function CallbackFields({ field, hint }: Props) {
   return (
     <Group title={t('callback.title')} hint={t(hint)}>
       {callbackEvents.map((event) => (
-        <Input key={event} {...field(`callback_${event}`, `/callbacks/${event}`, t(`callbackOn.${event}`))} placeholder="https://shop.example/outcomes" />
+        <Input key={event} {...field(`callback_${event}`, `/callbacks/${event}`, t(`callbackOn.${event}`))} placeholder="https://shop.example/done" />
       ))}
       <Input {...field('callback_steps', '/callbacks/retry/steps', t('callback.steps'))} placeholder="10s 1m 10m" />
       <Input {...field('callback_limit', '/callbacks/retry/limit', t('callback.limit'))} placeholder="3" />
@@ -56,50 +57,42 @@ export const typedCallbacks = (stored: Callbacks | null | undefined): CallbackDr
 const eventName = (event: CallbackEvent): string => t(event === 'attempt_failed' || event === 'all_ended' ? `callback.${event}` : `state.${event}`);
 
 /** The callbacks that a job asks for, the jobs made for them, and the job that a callback reports. */
-export function CallbackFacts({ job }: { job: JobDetails }) {
+export function callbackFacts(job: JobDetails): Fact[] {
   const { callback_jobs: made = [], callback_of: of } = job;
   const asked = reportedEvents.flatMap((event) => {
     const to = job.callbacks?.[event];
     return to ? [{ event, to }] : [];
   });
-  return (
-    <>
-      {of && (
+  return [
+    [
+      t('callback.of'),
+      of && (
         <>
-          <dt>{t('callback.of')}</dt>
-          <dd>
-            <a href={address(['jobs', job.topic, of.id])} data-page>
-              {of.id}
-            </a>{' '}
-            <span class="muted">{eventName(of.event)}</span>
-          </dd>
+          <a href={address(['jobs', job.topic, of.id])} data-page>
+            {of.id}
+          </a>{' '}
+          <span class="muted">{eventName(of.event)}</span>
         </>
-      )}
-      {asked.length > 0 && (
+      ),
+    ],
+    [
+      t('callback.asked'),
+      lines(asked, ({ event, to }) => (
         <>
-          <dt>{t('callback.asked')}</dt>
-          {asked.map(({ event, to }) => (
-            <dd key={event}>
-              {eventName(event)} <Target url={to.url} whole />
-            </dd>
-          ))}
+          {eventName(event)} <Target url={to.url} whole />
         </>
-      )}
-      {made.length > 0 && (
-        <>
-          <dt>{t('callback.made')}</dt>
-          {made.map(({ event, id }) => (
-            <dd key={id}>
-              <a href={address(['jobs', job.topic, id])} data-page>
-                {eventName(event)}
-                {number(id)}
-              </a>
-            </dd>
-          ))}
-        </>
-      )}
-    </>
-  );
+      )),
+    ],
+    [
+      t('callback.made'),
+      lines(made, ({ event, id }) => (
+        <a href={address(['jobs', job.topic, id])} data-page>
+          {eventName(event)}
+          {number(id)}
+        </a>
+      )),
+    ],
+  ];
 }
 
 /** The numbers at the end of a callback's id, of the attempt and of the round. */

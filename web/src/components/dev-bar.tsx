@@ -3,7 +3,7 @@ import { devClock } from '../api';
 import { turn } from '../dev';
 import { now } from '../live';
 import { clock, count, relative, t } from '../text';
-import { notify, notifyError } from './notices';
+import { act, notify } from './notices';
 
 const speeds = [1, 10, 60, 240, 3600];
 const steps = ['1m', '1h'];
@@ -16,14 +16,11 @@ export function DevBar() {
   const next = held.next === null || Date.parse(held.next) <= now.value ? null : held.next;
   const change = async (to: Parameters<typeof turn>[0], moves: boolean) => {
     work(true);
-    try {
+    await act(async () => {
       const attempts = await turn(to);
       if (moves) notify(t('dev.turned', { n: count(attempts) }));
-    } catch (error) {
-      notifyError(error);
-    } finally {
-      work(false);
-    }
+    });
+    work(false);
   };
   const rates = speeds.includes(held.speed) ? speeds : [held.speed, ...speeds];
   return (

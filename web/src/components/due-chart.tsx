@@ -31,13 +31,18 @@ function labelCut(chart: uPlot, counts: readonly number[], ink: string): void {
   ctx.font = `${12 * devicePixelRatio}px ${getComputedStyle(document.documentElement).fontFamily}`;
   ctx.fillStyle = ink;
   ctx.textBaseline = 'top';
+  ctx.textAlign = 'left';
+  let free = bbox.left; // of the line, from here on
   counts.forEach((n, step) => {
     if (n <= top) return;
     const text = count(n);
-    const beside = chart.valToPos(chart.data[0][step + 1] ?? Number.NaN, 'x', true) + 4 * devicePixelRatio;
-    const fits = beside + ctx.measureText(text).width <= bbox.left + bbox.width;
-    ctx.textAlign = fits ? 'left' : 'right';
-    ctx.fillText(text, fits ? beside : chart.valToPos(chart.data[0][step] ?? 0, 'x', true) - 4 * devicePixelRatio, bbox.top);
+    const { width } = ctx.measureText(text);
+    const gap = 4 * devicePixelRatio;
+    const beside = chart.valToPos(chart.data[0][step + 1] ?? Number.NaN, 'x', true) + gap;
+    const at = beside + width <= bbox.left + bbox.width ? beside : chart.valToPos(chart.data[0][step] ?? 0, 'x', true) - gap - width;
+    if (at < free) return; // the table has it
+    ctx.fillText(text, at, bbox.top);
+    free = at + width + gap;
   });
   ctx.restore();
 }

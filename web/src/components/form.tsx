@@ -9,7 +9,7 @@ export interface FieldProps {
   label: string;
   value: string;
   set: (value: string) => void;
-  wrong: string[] | undefined;
+  wrong?: string[] | undefined;
 }
 
 interface FormState<Name extends string> {
@@ -137,6 +137,17 @@ export function Group({ title, hint, wrong, children }: GroupProps) {
   );
 }
 
+/** Fields that few need. They are unfolded at first if some are filled, and always if one of them is wrong. */
+export function Fold({ filled, wrong, children }: { filled: boolean; wrong: boolean; children: ComponentChildren }) {
+  const [unfolded, unfold] = useState(filled);
+  return (
+    <details open={unfolded || wrong} onToggle={(event) => unfold(event.currentTarget.open)}>
+      <summary>{t('register.more')}</summary>
+      {children}
+    </details>
+  );
+}
+
 function Wrong({ messages, id }: { messages: string[] | undefined; id?: string }) {
   if (!messages?.length) return null;
   return (
@@ -178,18 +189,19 @@ interface InputProps extends FieldProps {
   wide?: boolean;
   /** The id of a datalist. */
   list?: string;
+  secret?: boolean;
 }
 
-export function Input({ value, set, required = false, placeholder = '', list, ...frame }: InputProps) {
+export function Input({ value, set, required = false, placeholder = '', list, secret = false, ...frame }: InputProps) {
   return (
     <Field {...frame}>
       {(control) => (
         <input
           {...control}
+          {...(secret ? { type: 'password' as const } : list === undefined ? {} : { list })}
           value={value}
           onInput={(e) => set(e.currentTarget.value)}
           required={required}
-          list={list}
           placeholder={placeholder}
           spellcheck={false}
           autocomplete="off"
@@ -199,24 +211,20 @@ export function Input({ value, set, required = false, placeholder = '', list, ..
   );
 }
 
-/** Names the zone of the times that the browser's picker takes. */
-export function Zone() {
-  return <small class="hint">{t('form.zone', { zone: Intl.DateTimeFormat().resolvedOptions().timeZone })}</small>;
-}
-
-export function Moment({ value, set, ...frame }: FieldProps) {
+/** A time in the zone of the browser, which it names. */
+export function Moment({ value, set, required = false, ...frame }: FieldProps & { required?: boolean }) {
   return (
-    <Field {...frame} after={<Zone />}>
-      {(control) => <input {...control} type="datetime-local" step="1" value={value} onInput={(e) => set(e.currentTarget.value)} />}
+    <Field {...frame} after={<small class="hint">{t('form.zone', { zone: Intl.DateTimeFormat().resolvedOptions().timeZone })}</small>}>
+      {(control) => <input {...control} type="datetime-local" step="1" required={required} value={value} onInput={(e) => set(e.currentTarget.value)} />}
     </Field>
   );
 }
 
-export function Area({ value, set, placeholder, ...frame }: FieldProps & { placeholder: string }) {
+export function Area({ value, set, placeholder = '', rows = 3, ...frame }: FieldProps & { placeholder?: string; rows?: number }) {
   return (
     <Field {...frame} wide>
       {(control) => (
-        <textarea {...control} rows={3} value={value} onInput={(e) => set(e.currentTarget.value)} spellcheck={false} placeholder={placeholder} />
+        <textarea {...control} rows={rows} value={value} onInput={(e) => set(e.currentTarget.value)} spellcheck={false} placeholder={placeholder} />
       )}
     </Field>
   );

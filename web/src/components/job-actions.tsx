@@ -2,12 +2,11 @@ import { useState } from 'preact/hooks';
 import { api, unfinished, type Job, type Stored } from '../api';
 import { curl } from '../curl';
 import { isJSON, member } from '../json';
-import { refresh } from '../live';
-import { t, type Key } from '../text';
+import { t } from '../text';
 import { Copy } from './copy';
 import { Dialog } from './dialog';
-import { Zone } from './form';
-import { notify, notifyError } from './notices';
+import { Area, Input, Moment } from './form';
+import { act, notify } from './notices';
 
 type Asking = 'cancel' | 'reschedule' | 'discard' | 'correct' | undefined;
 
@@ -46,16 +45,6 @@ export function JobActions({ job, stored }: { job: Job; stored: Stored | undefin
   );
 }
 
-async function act(call: () => Promise<unknown>, done: Key): Promise<void> {
-  try {
-    await call();
-    notify(t(done));
-  } catch (error) {
-    notifyError(error);
-  }
-  refresh();
-}
-
 interface AskProps {
   job: Job;
   onClose: () => void;
@@ -63,18 +52,13 @@ interface AskProps {
 
 /** Cancels a job or discards a dead letter, then shows the result. */
 async function end(job: Job): Promise<void> {
-  try {
-    const { result } = await api.cancel(job);
-    notify(t(`done.${result}`));
-  } catch (error) {
-    notifyError(error);
-  }
-  refresh();
+  const { result } = await api.cancel(job);
+  notify(t(`done.${result}`));
 }
 
 function Discard({ job, onClose }: AskProps) {
   return (
-    <Dialog title={t('discard.title')} action={t('action.discard')} grave onSubmit={() => void end(job)} onClose={onClose}>
+    <Dialog title={t('discard.title')} action={t('action.discard')} grave run={() => end(job)} onClose={onClose}>
       <p>{t('discard.explain', { job: `${job.topic}/${job.id}` })}</p>
     </Dialog>
   );
@@ -90,30 +74,20 @@ function Correct({ job, stored, onClose }: AskProps & { stored: Stored }) {
       ...(url === (job.url ?? '') ? [] : [`"url":${JSON.stringify(url)}`]),
       ...(body === before ? [] : [isJSON(body) ? `"body":${body}` : `"body_text":${JSON.stringify(body)}`]),
     ];
-    void act(() => api.replay(job, `{${changes.join(',')}}`), 'done.replay');
+    return api.replay(job, `{${changes.join(',')}}`);
   };
   return (
-    <Dialog title={t('correct.title')} action={t('action.replay')} onSubmit={submit} onClose={onClose}>
+    <Dialog title={t('correct.title')} action={t('action.replay')} run={submit} done="done.replay" onClose={onClose}>
       <p>{t('correct.explain')}</p>
-      {job.url !== null && (
-        <label class="field">
-          <span>{t('register.url')}</span>
-          <input type="url" required value={url} onInput={(e) => setUrl(e.currentTarget.value)} />
-        </label>
-      )}
-      {stored.body_base64 === undefined && (
-        <label class="field">
-          <span>{t('attempt.body')}</span>
-          <textarea rows={8} spellcheck={false} value={body} onInput={(e) => setBody(e.currentTarget.value)} />
-        </label>
-      )}
+      {job.url !== null && <Input label={t('register.url')} required value={url} set={setUrl} />}
+      {stored.body_base64 === undefined && <Area label={t('attempt.body')} rows={8} value={body} set={setBody} />}
     </Dialog>
   );
 }
 
 function Cancel({ job, onClose }: AskProps) {
   return (
-    <Dialog title={t('cancel.title')} action={t('action.cancel')} grave onSubmit={() => void end(job)} onClose={onClose}>
+    <Dialog title={t('cancel.title')} action={t('action.cancel')} grave run={() => end(job)} onClose={onClose}>
       <p>{t('cancel.explain', { job: `${job.topic}/${job.id}` })}</p>
     </Dialog>
   );
@@ -122,21 +96,11 @@ function Cancel({ job, onClose }: AskProps) {
 function Reschedule({ job, onClose }: AskProps) {
   const [delay, setDelay] = useState('');
   const [at, setAt] = useState('');
-  const submit = () => {
-    const when = at ? { at: new Date(at).toISOString() } : { delay };
-    void act(() => api.reschedule(job, when), 'done.reschedule');
-  };
+  const submit = () => api.reschedule(job, at ? { at: new Date(at).toISOString() } : { delay });
   return (
-    <Dialog title={t('reschedule.title')} action={t('action.reschedule')} onSubmit={submit} onClose={onClose}>
-      <label class="field">
-        <span>{t('register.delay')}</span>
-        <input value={delay} placeholder="30m, 1d12h" required={!at} onInput={(e) => setDelay(e.currentTarget.value)} />
-      </label>
-      <label class="field">
-        <span>{t('register.at')}</span>
-        <input type="datetime-local" step="1" value={at} onInput={(e) => setAt(e.currentTarget.value)} />
-      </label>
-      <Zone />
+    <Dialog title={t('reschedule.title')} action={t('action.reschedule')} run={submit} done="done.reschedule" onClose={onClose}>
+      <Input label={t('register.delay')} placeholder="30m, 1d12h" required={!at} value={delay} set={setDelay} />
+      <Moment label={t('register.at')} value={at} set={setAt} />
     </Dialog>
   );
 }

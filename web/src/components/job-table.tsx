@@ -3,7 +3,7 @@ import { address } from '../address';
 import { api, usualPriority, type Attempt, type Job } from '../api';
 import { now, useResource } from '../live';
 import { count, said, t, word } from '../text';
-import { StateMark, Target, When } from './marks';
+import { EndpointLink, StateMark, When } from './marks';
 
 interface Props {
   jobs: Job[];
@@ -54,7 +54,7 @@ export function JobTable({ jobs, gone, lead, leadHead }: Props) {
               </span>
             </td>
             <td data-label={t('job.endpoint')}>
-              <Target url={job.url} />
+              <EndpointLink url={job.url} />
             </td>
             <td data-label={t('job.attempts')} class="number">
               <span>

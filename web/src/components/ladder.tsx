@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact';
-import type { Attempt, Forecast, Job, Reason } from '../api';
+import type { Attempt, Forecast, Job } from '../api';
 import { now } from '../live';
-import { clock, exact, localTimes, relative, said, t } from '../text';
+import { clock, exact, relative, t } from '../text';
 import { Result } from './job-table';
 
 /** The most steps shown; a number stands for the rest. */
@@ -11,11 +11,10 @@ interface Props {
   job: Job;
   attempts: Attempt[];
   forecast: Forecast;
-  reasons: Reason[];
 }
 
-/** Past attempts, and the planned ones if all fail, or what the job waits for. */
-export function Ladder({ job, attempts, forecast, reasons }: Props) {
+/** Past attempts, and the planned ones if all fail. */
+export function Ladder({ job, attempts, forecast }: Props) {
   const blocked = job.ended_at === null && job.state !== 'running' && forecast.attempts.length === 0;
   return (
     <ol class="ladder">
@@ -35,17 +34,7 @@ export function Ladder({ job, attempts, forecast, reasons }: Props) {
           <span class="muted">{t('state.running')}</span>
         </Step>
       )}
-      {blocked && (
-        <Step mark="next wide" title={t('standing.blocked')}>
-          {reasons
-            .filter(({ until }) => until === null)
-            .map(({ code, sentences, detail }) => (
-              <span key={code} class="muted">
-                {said(sentences) ?? localTimes(detail)}
-              </span>
-            ))}
-        </Step>
-      )}
+      {blocked && <Step mark="next" title={t('standing.blocked')} />}
       <Coming forecast={forecast} next={job.state !== 'running'} />
     </ol>
   );

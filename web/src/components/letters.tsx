@@ -1,14 +1,14 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { address, type Query } from '../address';
-import { api, ApiError, mayChange, type Job, type JobPage } from '../api';
-import { refresh, useResource } from '../live';
+import { api, mayChange, type Job, type JobPage } from '../api';
+import { useResource } from '../live';
 import { count, t } from '../text';
 import { Dialog } from './dialog';
 import { JobTable } from './job-table';
-import { Empty, Loading } from './marks';
-import { notify, notifyError } from './notices';
-import { ProblemNote } from './problem';
+import { Empty } from './marks';
+import { notify } from './notices';
+import { Loaded, Pager } from './page';
 
 const perPage = '50';
 
@@ -24,15 +24,18 @@ export function Letters({ group, cursor, children }: Props) {
   const query: Query = [['state', 'dead'], ...group, ...(cursor ? [['cursor', cursor] as const] : [])];
   const name = address(['dead'], query);
   const page = useResource(name, (abort) => api.jobs([...query, ['limit', perPage]], abort));
-  if (!page.data) return page.error ? <ProblemNote error={page.error} /> : <Loading />;
   return (
-    <Page key={name} page={page.data} group={group}>
-      {children}
-    </Page>
+    <Loaded of={page}>
+      {(data) => (
+        <Page key={name} page={data} group={group} cursor={cursor}>
+          {children}
+        </Page>
+      )}
+    </Loaded>
   );
 }
 
-function Page({ page: { data: jobs, next_cursor: next }, group, children }: Omit<Props, 'cursor'> & { page: JobPage }) {
+function Page({ page: { data: jobs, next_cursor: next }, group, cursor, children }: Props & { page: JobPage }) {
   const [chosen, choose] = useState<ReadonlySet<string>>(new Set());
   const [asking, ask] = useState(false);
   const picked = jobs.filter((job) => chosen.has(job.uid));
@@ -46,7 +49,7 @@ function Page({ page: { data: jobs, next_cursor: next }, group, children }: Omit
   return (
     <>
       {mayChange.value && (
-        <div class="actions">
+        <div class="actions end">
           <button class="primary" disabled={picked.length === 0} onClick={() => ask(true)}>
             {t('dead.replay', { n: count(picked.length) })}
           </button>
@@ -67,21 +70,15 @@ function Page({ page: { data: jobs, next_cursor: next }, group, children }: Omit
           <input type="checkbox" aria-label={t('dead.choose', { id: job.id })} checked={chosen.has(job.uid)} onChange={() => toggle(job.uid)} />
         )}
       />
-      {next && (
-        <nav class="pager" aria-label={t('jobs.pages')}>
-          <a class="button" href={address(['dead'], [...group, ['cursor', next]])} data-page>
-            {t('jobs.next')}
-          </a>
-        </nav>
-      )}
+      <Pager first={cursor && address(['dead'], group)} next={next && address(['dead'], [...group, ['cursor', next]])} />
       {asking && (
         <Dialog
           title={t('dead.replay', { n: count(picked.length) })}
           action={t('action.replay')}
           onClose={() => ask(false)}
-          onSubmit={() => {
+          run={async () => {
+            await replay(picked);
             choose(new Set());
-            void replay(picked);
           }}
         >
           <p>{t('dead.explain', { n: count(picked.length) })}</p>
@@ -94,7 +91,6 @@ function Page({ page: { data: jobs, next_cursor: next }, group, children }: Omit
 async function replay(jobs: Job[]): Promise<void> {
   const results = await Promise.allSettled(jobs.map((job) => api.replay(job)));
   const failed = results.find((result) => result.status === 'rejected');
-  if (failed?.reason instanceof ApiError) notifyError(failed.reason);
-  else notify(t('dead.replayed', { n: count(jobs.length) }));
-  refresh();
+  if (failed) throw failed.reason;
+  notify(t('dead.replayed', { n: count(jobs.length) }));
 }

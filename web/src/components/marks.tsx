@@ -1,16 +1,21 @@
 /** Small elements that many pages share. */
-import type { Pause, State } from '../api';
+import type { ComponentChildren } from 'preact';
+import { address } from '../address';
+import { restricted, type Pause, type State } from '../api';
 import { now } from '../live';
-import { count, endpointOf, exact, relative, t } from '../text';
+import { endpointOf, exact, relative, t } from '../text';
 
-export function StateMark({ state }: { state: State }) {
+/** A state in its colour. */
+export function Mark({ kind, children }: { kind: string; children: ComponentChildren }) {
   return (
-    <span class={`state ${state}`}>
+    <span class={`state ${kind}`}>
       <i class="dot" aria-hidden="true" />
-      {t(`state.${state}`)}
+      {children}
     </span>
   );
 }
+
+export const StateMark = ({ state }: { state: State }) => <Mark kind={state}>{t(`state.${state}`)}</Mark>;
 
 /** A time relative to now; the full time as a tooltip. */
 export function When({ at }: { at: string }) {
@@ -52,6 +57,16 @@ export function Target({ url, whole = false }: { url: string | null; whole?: boo
   );
 }
 
+/** A URL as a link to the page of its endpoint, if the key may see that. */
+export function EndpointLink({ url, whole = false }: { url: string | null; whole?: boolean }) {
+  if (url === null || restricted.value) return <Target url={url} whole={whole} />;
+  return (
+    <a href={address(['endpoints'], [['endpoint', endpointOf(url)]])} data-page>
+      <Target url={url} whole={whole} />
+    </a>
+  );
+}
+
 /** Preformatted text. Focusable, because it may need scrolling. */
 export function Verbatim({ text }: { text: string }) {
   const long = text.length > 200 || text.split('\n').length > 8;
@@ -64,15 +79,6 @@ export function Loading() {
       {t('loading')}
     </p>
   );
-}
-
-/** The most rows shown of a list that the API does not page. */
-export const mostRows = 100;
-
-/** Shows how many rows of such a list are hidden. */
-export function More({ of }: { of: number }) {
-  if (of <= mostRows) return null;
-  return <p class="muted">{t('list.more', { n: count(of - mostRows) })}</p>;
 }
 
 export function Empty({ text }: { text: string }) {

@@ -1,6 +1,7 @@
 import { signal } from '@preact/signals';
 import { ApiError } from '../api';
-import { t } from '../text';
+import { refresh } from '../live';
+import { t, type Key } from '../text';
 import { describe } from './problem';
 
 interface Notice {
@@ -21,10 +22,17 @@ export function notify(text: string, bad = false): void {
   hiding = setTimeout(() => (current.value = undefined), shownMs);
 }
 
-/** Shows the error of an action. */
-export function notifyError(error: unknown): void {
-  if (!(error instanceof ApiError)) throw error;
-  notify(describe(error), true);
+/** Calls the API, shows what came of it, and refreshes the page. */
+export async function act(call: () => Promise<unknown>, done?: Key): Promise<void> {
+  try {
+    await call();
+    if (done) notify(t(done));
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    notify(describe(error), true);
+  } finally {
+    refresh();
+  }
 }
 
 export function Notices() {

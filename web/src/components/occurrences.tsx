@@ -23,14 +23,16 @@ interface TableProps {
 }
 
 export function OccurrenceTable({ occurrences, timezone, act }: TableProps) {
+  const utc = timezone === 'UTC';
   return (
     <table class="timetable">
       <thead>
         <tr>
           <th>{timezone}</th>
-          <th>UTC</th>
+          {!utc && <th>UTC</th>}
           <th>{t('occurrence.away')}</th>
           <th>{t('occurrence.remarks')}</th>
+          {act && <th>{t('endpoint.actions')}</th>}
         </tr>
       </thead>
       <tbody>
@@ -38,19 +40,15 @@ export function OccurrenceTable({ occurrences, timezone, act }: TableProps) {
           const remarks = remarksOf(one);
           return (
             <tr key={one.time}>
-              <td data-label={timezone} class="mono">
+              <td class="mono">
                 {weekday(one.local)} {spaced(one.local)}
               </td>
-              <td data-label="UTC" class="mono">
-                {spaced(one.time)}
-              </td>
-              <td data-label={t('occurrence.away')}>
+              {!utc && <td class="mono muted">{spaced(one.time)}</td>}
+              <td class="away">
                 <When at={one.time} />
               </td>
-              <td data-label={t('occurrence.remarks')} class={remarks || act ? undefined : 'none'}>
-                {remarks}
-                {act && <> {act(one)}</>}
-              </td>
+              <td class={remarks ? undefined : 'none'}>{remarks}</td>
+              {act && <td class="act">{act(one)}</td>}
             </tr>
           );
         })}

@@ -1,11 +1,10 @@
 import { useState } from 'preact/hooks';
 import { api, type TestDraft, type TestResult } from '../api';
-import { refresh } from '../live';
 import { span, t } from '../text';
 import { AttemptAnswer } from './attempts';
 import { Dialog } from './dialog';
+import { Area, Input } from './form';
 import { Result } from './job-table';
-import { notifyError } from './notices';
 
 interface Props {
   /** The initial values of the fields. */
@@ -19,29 +18,13 @@ export function SendTest({ first, onClose, onResult }: Props) {
   const [url, setURL] = useState(first.url ?? '');
   const [topic, setTopic] = useState(first.topic ?? '');
   const [body, setBody] = useState(first.body ?? '{"test": true}');
-  const submit = async () => {
-    try {
-      onResult({ ...(await api.sendTest(draft(url, topic, body))), url });
-    } catch (error) {
-      notifyError(error);
-    }
-    refresh();
-  };
+  const submit = async () => onResult({ ...(await api.sendTest(draft(url, topic, body))), url });
   return (
-    <Dialog title={t('endpoint.sendTest')} action={t('endpoint.send')} onSubmit={() => void submit()} onClose={onClose}>
+    <Dialog title={t('endpoint.sendTest')} action={t('endpoint.send')} run={submit} onClose={onClose}>
       <p class="muted">{t('endpoint.explainTest')}</p>
-      <label class="field">
-        <span>{t('register.url')}</span>
-        <input type="url" required value={url} onInput={(e) => setURL(e.currentTarget.value)} />
-      </label>
-      <label class="field">
-        <span>{t('register.topic')}</span>
-        <input value={topic} placeholder="default" onInput={(e) => setTopic(e.currentTarget.value)} />
-      </label>
-      <label class="field">
-        <span>{t('register.body')}</span>
-        <textarea rows={4} value={body} onInput={(e) => setBody(e.currentTarget.value)} />
-      </label>
+      <Input label={t('register.url')} required value={url} set={setURL} />
+      <Input label={t('register.topic')} value={topic} set={setTopic} placeholder="default" />
+      <Area label={t('register.body')} rows={4} value={body} set={setBody} />
     </Dialog>
   );
 }
@@ -60,7 +43,7 @@ function draft(url: string, topic: string, body: string): TestDraft {
 /** The result of a test. */
 export function TestCard({ result: { attempt, url }, onClose }: { result: TestResult & { url: string }; onClose: () => void }) {
   return (
-    <section class="card" role="status">
+    <section class="card answer" role="status">
       <div class="standing">
         <h2>{t('endpoint.result')}</h2>
         <button class="quiet" onClick={onClose}>

@@ -1,12 +1,12 @@
 import { useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, type Signing as Signs } from '../api';
-import { refresh, useResource } from '../live';
+import { useResource } from '../live';
 import { t } from '../text';
 import { Copy } from './copy';
 import { Dialog } from './dialog';
+import { Input } from './form';
 import { When } from './marks';
-import { notify, notifyError } from './notices';
 import { ProblemNote } from './problem';
 
 /** The secrets that sign a topic's deliveries. The form sets them but never shows them. */
@@ -17,18 +17,9 @@ export function Signing({ topic }: { topic: string }) {
   if (signing.error) return <ProblemNote error={signing.error} />;
   if (!signing.data) return null;
   const { source, secrets } = signing.data;
-  const done = (text: string) => {
-    notify(text);
-    refresh();
-  };
   const remove = async () => {
-    try {
-      await api.deleteSecret(topic);
-      setMade(undefined);
-      done(t('signing.deleted'));
-    } catch (error) {
-      notifyError(error);
-    }
+    await api.deleteSecret(topic);
+    setMade(undefined);
   };
   return (
     <section class="card signing">
@@ -70,17 +61,10 @@ export function Signing({ topic }: { topic: string }) {
         )}
       </div>
       {asking === 'set' && (
-        <SetSecret
-          topic={topic}
-          onClose={() => ask(undefined)}
-          onSet={({ secret }, given) => {
-            setMade(given ? undefined : secret);
-            done(t('signing.done'));
-          }}
-        />
+        <SetSecret topic={topic} onClose={() => ask(undefined)} onSet={({ secret }, given) => setMade(given ? undefined : secret)} />
       )}
       {asking === 'delete' && (
-        <Dialog title={t('signing.delete')} action={t('signing.delete')} grave onSubmit={() => void remove()} onClose={() => ask(undefined)}>
+        <Dialog title={t('signing.delete')} action={t('signing.delete')} grave run={remove} done="signing.deleted" onClose={() => ask(undefined)}>
           <p>{t('signing.deleteExplain')}</p>
         </Dialog>
       )}
@@ -97,23 +81,11 @@ interface SetProps {
 function SetSecret({ topic, onSet, onClose }: SetProps) {
   const [secret, setSecret] = useState('');
   const [overlap, setOverlap] = useState('1d');
-  const submit = async () => {
-    try {
-      onSet(await api.rotateSecret(topic, { ...(secret ? { secret } : {}), overlap }), secret !== '');
-    } catch (error) {
-      notifyError(error);
-    }
-  };
+  const submit = async () => onSet(await api.rotateSecret(topic, { ...(secret ? { secret } : {}), overlap }), secret !== '');
   return (
-    <Dialog title={t('signing.set')} action={t('signing.set')} onSubmit={() => void submit()} onClose={onClose}>
-      <label class="field">
-        <span>{t('signing.secret')}</span>
-        <input type="password" autocomplete="off" placeholder={t('signing.makeOne')} value={secret} onInput={(e) => setSecret(e.currentTarget.value)} />
-      </label>
-      <label class="field">
-        <span>{t('signing.overlap')}</span>
-        <input required value={overlap} onInput={(e) => setOverlap(e.currentTarget.value)} />
-      </label>
+    <Dialog title={t('signing.set')} action={t('signing.set')} run={submit} done="signing.done" onClose={onClose}>
+      <Input label={t('signing.secret')} secret placeholder={t('signing.makeOne')} value={secret} set={setSecret} />
+      <Input label={t('signing.overlap')} required value={overlap} set={setOverlap} />
     </Dialog>
   );
 }

@@ -1,9 +1,8 @@
 import { address } from '../address';
-import { alertMetrics, api, mayChange, type AlertBy, type AlertMetric, type AlertRule } from '../api';
+import { alertMetrics, api, type AlertBy, type AlertMetric, type AlertRule } from '../api';
 import { Choice, figure, Form, given, Group, Input, useForm } from '../components/form';
-import { Empty, Loading } from '../components/marks';
 import { notify } from '../components/notices';
-import { ProblemNote } from '../components/problem';
+import { Crumb, Loaded, Writable } from '../components/page';
 import { useResource } from '../live';
 import { navigate } from '../router';
 import { t } from '../text';
@@ -40,12 +39,8 @@ type Draft = typeof blank;
 export function AlertFormPage({ rule }: { rule?: string }) {
   return (
     <>
-      <p class="crumb">
-        <a href="/alerts" data-page>
-          {t('nav.alerts')}
-        </a>
-      </p>
-      {rule === undefined ? <RuleForm /> : <Stored rule={rule} />}
+      <Crumb to="/alerts">{t('nav.alerts')}</Crumb>
+      <Writable>{rule === undefined ? <RuleForm /> : <Stored rule={rule} />}</Writable>
     </>
   );
 }
@@ -53,8 +48,7 @@ export function AlertFormPage({ rule }: { rule?: string }) {
 /** Loaded once, so that later changes do not overwrite the input. */
 function Stored({ rule }: { rule: string }) {
   const found = useResource(address(['alert rule', rule]), (abort) => api.ruleToEdit(rule, abort), true);
-  if (found.error) return <ProblemNote error={found.error} />;
-  return found.data ? <RuleForm rule={found.data.content} version={found.data.version} /> : <Loading />;
+  return <Loaded of={found}>{({ content, version }) => <RuleForm rule={content} version={version} />}</Loaded>;
 }
 
 function RuleForm({ rule, version }: { rule?: AlertRule; version?: string | undefined }) {
@@ -67,7 +61,6 @@ function RuleForm({ rule, version }: { rule?: AlertRule; version?: string | unde
       notify(t('alert.saved'));
       navigate('/alerts');
     });
-  if (!mayChange.value) return <Empty text={t('write.only')} />;
   return (
     <Form title={rule?.name ?? t('alert.new')} error={form.error} onSubmit={() => void submit()}>
       <Group title={t('alert.when')}>

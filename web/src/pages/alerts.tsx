@@ -1,12 +1,12 @@
 import { useState } from 'preact/hooks';
-import { address } from '../address';
-import { api, mayChange, type Alert, type AlertMetric, type AlertRule, type TestResult } from '../api';
+import { address, type Query } from '../address';
+import { api, mayChange, unfinished, type Alert, type AlertMetric, type AlertRule, type TestResult } from '../api';
 import { Dialog } from '../components/dialog';
-import { Empty, Loading, More, mostRows, Target, When } from '../components/marks';
-import { notify, notifyError } from '../components/notices';
-import { ProblemNote } from '../components/problem';
+import { Empty, EndpointLink, Mark, Target, When } from '../components/marks';
+import { Loaded, Parts } from '../components/page';
 import { SendTest, TestCard } from '../components/send-test';
-import { refresh, useBeat, useResource } from '../live';
+import { useBeat, useResource } from '../live';
+import { dueBy } from '../search';
 import { count, percent, span, t } from '../text';
 
 /** The topic of alert webhooks. */
@@ -19,31 +19,28 @@ export function AlertsPage() {
   useBeat(evaluatedMs);
   const alerts = useResource('alerts', api.alerts);
   const rules = useResource('alert rules', api.rules);
-  const error = alerts.error ?? rules.error;
   return (
     <>
       <h1>{t('nav.alerts')}</h1>
-      {mayChange.value && (
-        <div class="actions">
-          <a class="button primary" href="/alerts?new" data-page>
-            {t('alert.new')}
-          </a>
+      <Loaded of={alerts}>
+        {(all) => (
+          <>
+            <Standing title={t('alert.now')} alerts={all.filter(({ state }) => state === 'firing')} none={t('alert.quiet')} />
+            <Standing title={t('alert.pendingTitle')} alerts={all.filter(({ state }) => state === 'pending')} />
+          </>
+        )}
+      </Loaded>
+      <section>
+        <div class="toolbar">
+          <h2>{t('alert.rules')}</h2>
+          {mayChange.value && (
+            <a class="button" href="/alerts?new" data-page>
+              {t('alert.new')}
+            </a>
+          )}
         </div>
-      )}
-      {error && <ProblemNote error={error} />}
-      {alerts.data && rules.data ? (
-        <>
-          <Standing title={t('alert.now')} alerts={alerts.data.filter(({ state }) => state === 'firing')} none={t('alert.quiet')} />
-          <Standing title={t('alert.pendingTitle')} alerts={alerts.data.filter(({ state }) => state === 'pending')} />
-          <section>
-            <h2>{t('alert.rules')}</h2>
-            {rules.data.length > 0 ? <Rules rules={rules.data.slice(0, mostRows)} alerts={alerts.data} /> : <Empty text={t('alert.none')} />}
-            <More of={rules.data.length} />
-          </section>
-        </>
-      ) : (
-        !error && <Loading />
-      )}
+        <Loaded of={rules}>{(all) => (all.length > 0 ? <Rules rules={all} alerts={alerts.data ?? []} /> : <Empty text={t('alert.none')} />)}</Loaded>
+      </section>
     </>
   );
 }
@@ -64,8 +61,7 @@ function Standing({ title, alerts, none }: { title: string; alerts: Alert[]; non
   return (
     <section>
       <h2>{title}</h2>
-      {alerts.length > 0 ? <Table alerts={alerts.slice(0, mostRows)} /> : <Empty text={none ?? ''} />}
-      <More of={alerts.length} />
+      {alerts.length > 0 ? <Parts rows={alerts}>{(rows) => <Table alerts={rows} />}</Parts> : <Empty text={none ?? ''} />}
     </section>
   );
 }
@@ -93,24 +89,23 @@ function Table({ alerts }: { alerts: Alert[] }) {
               <span class="muted">{t(`metric.${alert.metric}`)}</span>
             </td>
             <td data-label={t('job.state')}>
-              <span class={`state alert-${alert.state}`}>
-                <i class="dot" aria-hidden="true" />
-                {t(`alert.${alert.state}`)}
-              </span>
+              <Mark kind={`alert-${alert.state}`}>{t(`alert.${alert.state}`)}</Mark>
             </td>
             <td data-label={t('alert.subject')}>
               <Subject alert={alert} />
             </td>
             <td data-label={t('alert.value')} class="number">
               <span>
-                {figureOf(alert.metric, alert.value)}
+                <a href={causeOf(alert)} data-page>
+                  {figureOf(alert.metric, alert.value)}
+                </a>
                 <span class="muted"> / {figureOf(alert.metric, alert.threshold)}</span>
               </span>
             </td>
             <td data-label={t('alert.since')}>
               <When at={alert.since} />
             </td>
-            <td data-label={t('alert.told')}>
+            <td data-label={t('alert.told')} class={alert.told_at ? undefined : 'none'}>
               {alert.told_at && alert.id ? (
                 <a href={address(['jobs'], [['topic', webhooks], ['biz_key', alert.id]])} data-page>
                   <When at={alert.told_at} />
@@ -126,14 +121,30 @@ function Table({ alerts }: { alerts: Alert[] }) {
   );
 }
 
-function Subject({ alert: { subject } }: { alert: Alert }) {
-  if (subject.endpoint) {
-    return (
-      <a href={address(['jobs'], [['endpoint', subject.endpoint]])} data-page>
-        <Target url={subject.endpoint} />
-      </a>
-    );
+const inStates = (...states: readonly string[]): Query => states.map((state) => ['state', state] as const);
+
+/** The address of what the value counts. */
+function causeOf({ metric, subject: { topic, endpoint } }: Alert): string {
+  const of: Query = [...(topic ? [['topic', topic] as const] : []), ...(endpoint ? [['endpoint', endpoint] as const] : [])];
+  switch (metric) {
+    case 'open_circuits':
+      return address(['endpoints'], endpoint ? of : [['state', 'open']]);
+    case 'dead_letters':
+      return address(['dead'], of);
+    case 'failures':
+    case 'failure_rate':
+      return address(['jobs'], [...of, ...inStates('retrying', 'dead')]);
+    case 'oldest_due':
+      return address(['jobs'], [...of, ...dueBy('now')]);
+    case 'backlog':
+      return address(['jobs'], [...of, ...inStates(...unfinished)]);
+    case 'herd':
+      return topic ? address(['jobs'], [...of, ...inStates('waiting')]) : '/';
   }
+}
+
+function Subject({ alert: { subject } }: { alert: Alert }) {
+  if (subject.endpoint) return <EndpointLink url={subject.endpoint} />;
   if (!subject.topic) return <span class="muted">{t('alert.everything')}</span>;
   return (
     <a href={address(['topics', subject.topic])} data-page>
@@ -149,24 +160,28 @@ function Rules({ rules, alerts }: { rules: AlertRule[]; alerts: Alert[] }) {
   return (
     <>
       {result && <TestCard result={result} onClose={() => setResult(undefined)} />}
-      <table class="alerts">
-        <thead>
-          <tr>
-            <th>{t('alert.rule')}</th>
-            <th>{t('alert.watches')}</th>
-            <th>{t('alert.above')}</th>
-            <th>{t('alert.for')}</th>
-            <th>{t('alert.url')}</th>
-            <th class="number">{t('alert.firing')}</th>
-            {mayChange.value && <th>{t('endpoint.actions')}</th>}
-          </tr>
-        </thead>
-        <tbody>
-          {rules.map((rule) => (
-            <Row key={rule.name} rule={rule} alerts={alerts} onTest={test} onDelete={remove} />
-          ))}
-        </tbody>
-      </table>
+      <Parts rows={rules}>
+        {(shown) => (
+          <table class="alerts">
+            <thead>
+              <tr>
+                <th>{t('alert.rule')}</th>
+                <th>{t('alert.watches')}</th>
+                <th>{t('alert.above')}</th>
+                <th>{t('alert.for')}</th>
+                <th>{t('alert.url')}</th>
+                <th class="number">{t('alert.firing')}</th>
+                {mayChange.value && <th>{t('endpoint.actions')}</th>}
+              </tr>
+            </thead>
+            <tbody>
+              {shown.map((rule) => (
+                <Row key={rule.name} rule={rule} alerts={alerts} onTest={test} onDelete={remove} />
+              ))}
+            </tbody>
+          </table>
+        )}
+      </Parts>
       {testing && (
         <SendTest
           first={{ url: testing.url ?? '', topic: webhooks, body: JSON.stringify(sample(testing), null, 2) }}
@@ -174,7 +189,18 @@ function Rules({ rules, alerts }: { rules: AlertRule[]; alerts: Alert[] }) {
           onResult={setResult}
         />
       )}
-      {deleting && <Delete rule={deleting} onClose={() => remove(undefined)} />}
+      {deleting && (
+        <Dialog
+          title={t('alert.deleteOf', { rule: deleting.name })}
+          action={t('action.delete')}
+          grave
+          run={() => api.deleteRule(deleting.name)}
+          done="alert.deleted"
+          onClose={() => remove(undefined)}
+        >
+          <p>{t('alert.deleteExplain')}</p>
+        </Dialog>
+      )}
     </>
   );
 }
@@ -222,7 +248,7 @@ function Row({ rule, alerts, onTest, onDelete }: RowProps) {
                 {t('endpoint.test')}
               </button>
             )}
-            {mayChange.value && rule.set_in === null && (
+            {rule.set_in === null && (
               <button class="grave" onClick={() => onDelete(rule)} aria-label={t('alert.deleteOf', { rule: rule.name })}>
                 {t('action.delete')}
               </button>
@@ -259,21 +285,4 @@ function sample({ name, metric, topic, endpoint, above }: AlertRule) {
     repeat: 0,
     text: `[TEST] ${name}`,
   };
-}
-
-function Delete({ rule, onClose }: { rule: AlertRule; onClose: () => void }) {
-  const submit = async () => {
-    try {
-      await api.deleteRule(rule.name);
-      notify(t('alert.deleted'));
-    } catch (error) {
-      notifyError(error);
-    }
-    refresh();
-  };
-  return (
-    <Dialog title={t('alert.deleteOf', { rule: rule.name })} action={t('action.delete')} grave onSubmit={() => void submit()} onClose={onClose}>
-      <p>{t('alert.deleteExplain')}</p>
-    </Dialog>
-  );
 }

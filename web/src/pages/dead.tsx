@@ -3,8 +3,8 @@ import { address, type Query } from '../address';
 import { api, mayChange, type DeadGroup } from '../api';
 import { BulkDialog } from '../components/bulk-dialog';
 import { Letters } from '../components/letters';
-import { Empty, Loading, Target, When } from '../components/marks';
-import { ProblemNote } from '../components/problem';
+import { Empty, EndpointLink, When } from '../components/marks';
+import { Crumb, Loaded, Pager } from '../components/page';
 import { useResource } from '../live';
 import { place } from '../router';
 import { filterOf } from '../search';
@@ -17,11 +17,7 @@ export function DeadPage() {
   if (group.length === 0) return <Groups cursor={query.get('cursor')} />;
   return (
     <>
-      <p class="crumb">
-        <a href="/dead" data-page>
-          {t('nav.dead')}
-        </a>
-      </p>
+      <Crumb to="/dead">{t('nav.dead')}</Crumb>
       <h1>{group.map(([name, value]) => (name === 'reason' ? word('reason', value) : value)).join(' · ')}</h1>
       <Letters group={group} cursor={query.get('cursor')}>
         <AllOf filter={group} />
@@ -36,15 +32,8 @@ function Groups({ cursor }: { cursor: string | null }) {
   return (
     <>
       <h1>{t('nav.dead')}</h1>
-      {groups.error && <ProblemNote error={groups.error} />}
-      {groups.data ? <GroupTable groups={groups.data.data} /> : !groups.error && <Loading />}
-      {groups.data?.next_cursor && (
-        <nav class="pager" aria-label={t('jobs.pages')}>
-          <a class="button" href={address(['dead'], [['cursor', groups.data.next_cursor]])} data-page>
-            {t('jobs.next')}
-          </a>
-        </nav>
-      )}
+      <Loaded of={groups}>{({ data }) => <GroupTable groups={data} />}</Loaded>
+      <Pager first={cursor && '/dead'} next={groups.data?.next_cursor && address(['dead'], [['cursor', groups.data.next_cursor]])} />
     </>
   );
 }
@@ -53,7 +42,7 @@ function GroupTable({ groups }: { groups: DeadGroup[] }) {
   if (groups.length === 0) return <Empty text={t('dead.none')} />;
   return (
     <>
-      <div class="actions">
+      <div class="actions end">
         <AllOf filter={[]} />
       </div>
       <table>
@@ -85,9 +74,13 @@ function Group({ group: { topic, endpoint, reason, count: n, oldest_at, newest_a
           {word('reason', reason)}
         </a>
       </td>
-      <td data-label={t('job.topic')}>{topic}</td>
+      <td data-label={t('job.topic')}>
+        <a href={address(['topics', topic])} data-page>
+          {topic}
+        </a>
+      </td>
       <td data-label={t('job.endpoint')}>
-        <Target url={endpoint} />
+        <EndpointLink url={endpoint} />
       </td>
       <td data-label={t('dead.count')} class="number">
         {count(n)}

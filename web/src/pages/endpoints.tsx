@@ -2,18 +2,20 @@ import { useState } from 'preact/hooks';
 import { address, type Query } from '../address';
 import { api, endpointStates, mayChange, type Endpoint, type TestResult } from '../api';
 import { ActivityCard } from '../components/activity';
-import { Empty, Loading, Target, When } from '../components/marks';
-import { notify, notifyError } from '../components/notices';
-import { ProblemNote } from '../components/problem';
+import { Empty, EndpointLink, Mark, When } from '../components/marks';
+import { act } from '../components/notices';
+import { Crumb, Loaded, Pager } from '../components/page';
 import { SendTest, TestCard } from '../components/send-test';
-import { now, refresh, useResource } from '../live';
+import { now, useResource } from '../live';
 import { place } from '../router';
 import { count, endpointOf, span, t, word, type Key } from '../text';
 
 export function EndpointsPage() {
   const { query } = place.value;
-  const filter: Query = [...query].filter(([name]) => name === 'state' || name === 'cursor');
-  const page = useResource(address(['endpoints'], filter), (abort) => api.endpoints(filter, abort));
+  const states: Query = [...query].filter(([name]) => name === 'state');
+  const filter: Query = [...query];
+  const at = (asked: Query) => address(['endpoints'], asked);
+  const page = useResource(at(filter), (abort) => api.endpoints(filter, abort));
   const [testing, test] = useState<string>();
   const [result, setResult] = useState<TestResult & { url: string }>();
   return (
@@ -24,15 +26,8 @@ export function EndpointsPage() {
         {mayChange.value && <button onClick={() => test('')}>{t('endpoint.sendTest')}</button>}
       </div>
       {result && <TestCard result={result} onClose={() => setResult(undefined)} />}
-      {page.error && <ProblemNote error={page.error} />}
-      {page.data ? <Table endpoints={page.data.data} onTest={test} /> : !page.error && <Loading />}
-      {page.data?.next_cursor && (
-        <nav class="pager" aria-label={t('jobs.pages')}>
-          <a class="button" href={address(['endpoints'], [...filter.filter(([name]) => name !== 'cursor'), ['cursor', page.data.next_cursor]])} data-page>
-            {t('jobs.next')}
-          </a>
-        </nav>
-      )}
+      <Loaded of={page}>{({ data }) => <Table endpoints={data} onTest={test} />}</Loaded>
+      <Pager first={query.has('cursor') ? at(states) : null} next={page.data?.next_cursor && at([...states, ['cursor', page.data.next_cursor]])} />
       {testing !== undefined && <SendTest first={testing ? { url: `${endpointOf(testing)}/` } : {}} onClose={() => test(undefined)} onResult={setResult} />}
     </>
   );
@@ -45,15 +40,10 @@ export function EndpointPage({ endpoint }: { endpoint: string }) {
   const [result, setResult] = useState<TestResult & { url: string }>();
   return (
     <>
-      <p class="crumb">
-        <a href="/endpoints" data-page>
-          {t('nav.endpoints')}
-        </a>
-      </p>
+      <Crumb to="/endpoints">{t('nav.endpoints')}</Crumb>
       <h1>{endpoint}</h1>
       {result && <TestCard result={result} onClose={() => setResult(undefined)} />}
-      {page.error && <ProblemNote error={page.error} />}
-      {page.data ? <Table endpoints={page.data.data} onTest={test} none="endpoint.idle" /> : !page.error && <Loading />}
+      <Loaded of={page}>{({ data }) => <Table endpoints={data} onTest={test} none="endpoint.idle" />}</Loaded>
       <ActivityCard of={[['endpoint', endpoint]]} />
       <p>
         <a href={jobsOf(endpoint)} data-page>
@@ -107,27 +97,31 @@ function Table({ endpoints, onTest, none = 'endpoints.none' }: { endpoints: Endp
 const jobsOf = (endpoint: string, ...states: string[]): string =>
   address(['jobs'], [['endpoint', endpoint], ...states.map((state) => ['state', state] as const)]);
 
+function Jobs({ label, n, to }: { label: string; n: number; to: string }) {
+  return (
+    <td data-label={label} class={n === 0 ? 'number none' : 'number'}>
+      {n === 0 ? (
+        <span class="muted">0</span>
+      ) : (
+        <a href={to} data-page>
+          {count(n)}
+        </a>
+      )}
+    </td>
+  );
+}
+
 function Row({ endpoint: one, onTest }: { endpoint: Endpoint; onTest: (endpoint: string) => void }) {
   return (
     <tr>
       <td class="name">
-        <a href={address(['endpoints'], [['endpoint', one.endpoint]])} data-page>
-          <Target url={one.endpoint} />
-        </a>
+        <EndpointLink url={one.endpoint} />
       </td>
       <td data-label={t('job.state')}>
         <Circuit endpoint={one} />
       </td>
-      <td data-label={t('state.waiting')} class="number">
-        <a href={jobsOf(one.endpoint, 'waiting', 'ready', 'retrying')} data-page>
-          {count(one.waiting + one.ready)}
-        </a>
-      </td>
-      <td data-label={t('overview.inFlight')} class="number">
-        <a href={jobsOf(one.endpoint, 'running')} data-page>
-          {count(one.in_flight)}
-        </a>
-      </td>
+      <Jobs label={t('state.waiting')} n={one.waiting + one.ready} to={jobsOf(one.endpoint, 'waiting', 'ready', 'retrying')} />
+      <Jobs label={t('overview.inFlight')} n={one.in_flight} to={jobsOf(one.endpoint, 'running')} />
       <td data-label={t('endpoint.lastFailure')} class={one.last_failure_at ? undefined : 'none'}>
         {one.last_error && one.last_failure_at ? (
           <span>
@@ -152,7 +146,7 @@ function Row({ endpoint: one, onTest }: { endpoint: Endpoint; onTest: (endpoint:
       {mayChange.value && (
         <td>
           <div class="actions row">
-            {one.state === 'open' && <button onClick={() => void tryNow(one.endpoint)}>{t('endpoint.try')}</button>}
+            {one.state === 'open' && <button onClick={() => void act(() => api.tryEndpoint(one.endpoint), 'endpoint.tried')}>{t('endpoint.try')}</button>}
             <button onClick={() => onTest(one.endpoint)} aria-label={t('endpoint.testOf', { endpoint: one.endpoint })}>
               {t('endpoint.test')}
             </button>
@@ -168,10 +162,7 @@ function Circuit({ endpoint: { state, reopens_at: reopensAt } }: { endpoint: End
   const left = reopensAt === null ? 0 : Date.parse(reopensAt) - now.value;
   return (
     <div>
-      <span class={`state circuit-${state}`}>
-        <i class="dot" aria-hidden="true" />
-        {t(`endpoint.${state}`)}
-      </span>
+      <Mark kind={`circuit-${state}`}>{t(`endpoint.${state}`)}</Mark>
       {left > 0 && (
         <div class="muted" role="timer">
           {t('endpoint.reopens', { span: span(Math.max(1000, left)) })}
@@ -179,14 +170,4 @@ function Circuit({ endpoint: { state, reopens_at: reopensAt } }: { endpoint: End
       )}
     </div>
   );
-}
-
-async function tryNow(endpoint: string): Promise<void> {
-  try {
-    await api.tryEndpoint(endpoint);
-    notify(t('endpoint.tried'));
-  } catch (error) {
-    notifyError(error);
-  }
-  refresh();
 }

@@ -1,4 +1,3 @@
 /** All pages of groups: one file of the build, loaded when first shown. */
 export { GroupPage } from './group';
-export { GroupFormPage } from './group-form';
 export { GroupsPage } from './groups';

@@ -2,48 +2,88 @@ import { useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, mayChange, type Group, type Member } from '../api';
 import { Dialog } from '../components/dialog';
-import { Empty, Loading, More, mostRows, Target } from '../components/marks';
-import { notify, notifyError } from '../components/notices';
-import { ProblemNote } from '../components/problem';
-import { useResource } from '../live';
+import { Empty, EndpointLink } from '../components/marks';
+import { EditList, EditMember, RemoveMember } from '../components/members';
+import { Crumb, Loaded, Parts } from '../components/page';
+import { now, useResource } from '../live';
 import { navigate } from '../router';
 import { count, t } from '../text';
 
+/** A group may have 1,000 members, and changes rarely. */
+const everyMs = 30_000;
+
 export function GroupPage({ name }: { name: string }) {
-  const group = useResource(address(['groups', name]), (abort) => api.group(name, abort));
+  const [saved, save] = useState(0);
+  const moment = Math.floor(now.value / everyMs) + saved;
+  const group = useResource(address(['groups', name]), (abort) => api.group(name, abort), moment);
   return (
     <>
-      <p class="crumb">
-        <a href="/groups" data-page>
-          {t('nav.groups')}
-        </a>
-      </p>
+      <Crumb to="/groups">{t('nav.groups')}</Crumb>
       <h1>{name}</h1>
-      {group.error && <ProblemNote error={group.error} />}
-      {group.data ? <Details group={group.data} /> : !group.error && <Loading />}
+      <Loaded of={group}>{(found) => <Details group={found} onSaved={() => save(saved + 1)} />}</Loaded>
     </>
   );
 }
 
-function Details({ group: { name: group, members } }: { group: Group }) {
+interface Props {
+  group: Group;
+  onSaved: () => void;
+}
+
+/** What a dialog changes. */
+type Asked = 'add' | 'paste' | 'delete' | { edit: Member } | { remove: Member };
+
+function Details({ group, onSaved }: Props) {
   const [find, setFind] = useState('');
-  const found = members.filter(({ name, url, filter_label: label }) => [name, url, label ?? ''].some((text) => text.includes(find.trim())));
+  const [asked, ask] = useState<Asked>();
+  const { name, members } = group;
+  const found = members.filter(({ name: own, url, filter_label: label }) => [own, url, label ?? ''].some((text) => text.includes(find.trim())));
+  const dialog = { group, onClose: () => ask(undefined), onSaved };
+  const remove = async () => {
+    await api.deleteGroup(name);
+    navigate('/groups');
+  };
   return (
     <>
       <div class="toolbar">
         <input type="search" class="find" aria-label={t('group.find')} placeholder={t('group.find')} value={find} onInput={(e) => setFind(e.currentTarget.value)} />
-        <Actions name={group} />
+        {mayChange.value && (
+          <div class="actions">
+            <a class="button" href={address(['register'], [['group', name]])} data-page>
+              {t('group.register')}
+            </a>
+            <button onClick={() => ask('add')}>{t('group.add')}</button>
+            <button onClick={() => ask('paste')}>{t('group.paste')}</button>
+            <button class="grave" onClick={() => ask('delete')}>
+              {t('action.delete')}
+            </button>
+          </div>
+        )}
       </div>
       <section>
         <h2>{t('group.countOf', { n: count(members.length) })}</h2>
-        {found.length > 0 ? <Members members={found.slice(0, mostRows)} /> : <Empty text={t(members.length > 0 ? 'group.noMatch' : 'group.empty')} />}
-        <More of={found.length} />
+        {found.length > 0 ? (
+          <Parts key={find} rows={found}>
+            {(rows) => <Members members={rows} ask={ask} />}
+          </Parts>
+        ) : (
+          <Empty text={t(members.length > 0 ? 'group.noMatch' : 'group.empty')} />
+        )}
       </section>
+      {asked === 'add' && <EditMember {...dialog} member={undefined} />}
+      {asked === 'paste' && <EditList {...dialog} />}
+      {typeof asked === 'object' && 'edit' in asked && <EditMember {...dialog} member={asked.edit} />}
+      {typeof asked === 'object' && 'remove' in asked && <RemoveMember {...dialog} member={asked.remove} />}
+      {asked === 'delete' && (
+        <Dialog title={t('group.deleteOf', { group: name })} action={t('action.delete')} grave run={remove} done="group.deleted" onClose={dialog.onClose}>
+          <p>{t('group.deleteExplain')}</p>
+        </Dialog>
+      )}
     </>
   );
 }
 
-function Members({ members }: { members: Member[] }) {
+function Members({ members, ask }: { members: Member[]; ask: (what: Asked) => void }) {
   return (
     <table>
       <thead>
@@ -52,6 +92,7 @@ function Members({ members }: { members: Member[] }) {
           <th>{t('register.url')}</th>
           <th>{t('group.filter_label')}</th>
           <th>{t('topic.headers')}</th>
+          {mayChange.value && <th>{t('endpoint.actions')}</th>}
         </tr>
       </thead>
       <tbody>
@@ -59,50 +100,29 @@ function Members({ members }: { members: Member[] }) {
           <tr key={member.name}>
             <td class="name">{member.name}</td>
             <td data-label={t('register.url')}>
-              <Target url={member.url} whole />
+              <EndpointLink url={member.url} whole />
             </td>
-            <td class="label" data-label={t('group.filter_label')}>{member.filter_label ?? <span class="muted">–</span>}</td>
-            <td data-label={t('topic.headers')}>{Object.keys(member.headers ?? {}).join(', ') || <span class="muted">–</span>}</td>
+            <td class={member.filter_label ? 'label' : 'none'} data-label={t('group.filter_label')}>
+              {member.filter_label ?? <span class="muted">–</span>}
+            </td>
+            <td class={member.headers && Object.keys(member.headers).length > 0 ? undefined : 'none'} data-label={t('topic.headers')}>
+              {Object.keys(member.headers ?? {}).join(', ') || <span class="muted">–</span>}
+            </td>
+            {mayChange.value && (
+              <td>
+                <div class="actions row">
+                  <button aria-label={t('group.changeOf', { member: member.name })} onClick={() => ask({ edit: member })}>
+                    {t('action.edit')}
+                  </button>
+                  <button class="grave" aria-label={t('group.removeOf', { member: member.name })} onClick={() => ask({ remove: member })}>
+                    {t('group.remove')}
+                  </button>
+                </div>
+              </td>
+            )}
           </tr>
         ))}
       </tbody>
     </table>
-  );
-}
-
-function Actions({ name }: { name: string }) {
-  const [asking, ask] = useState(false);
-  const remove = async () => {
-    try {
-      await api.deleteGroup(name);
-      notify(t('group.deleted'));
-      navigate('/groups');
-    } catch (error) {
-      notifyError(error);
-    }
-  };
-  return (
-    <div class="actions">
-      {mayChange.value && (
-        <a class="button" href={address(['register'], [['group', name]])} data-page>
-          {t('group.register')}
-        </a>
-      )}
-      {mayChange.value && (
-        <>
-          <a class="button" href={address(['groups', name, 'edit'])} data-page>
-            {t('action.edit')}
-          </a>
-          <button class="grave" onClick={() => ask(true)}>
-            {t('action.delete')}
-          </button>
-        </>
-      )}
-      {asking && (
-        <Dialog title={t('group.deleteOf', { group: name })} action={t('action.delete')} grave onSubmit={() => void remove()} onClose={() => ask(false)}>
-          <p>{t('group.deleteExplain')}</p>
-        </Dialog>
-      )}
-    </div>
   );
 }

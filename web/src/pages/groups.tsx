@@ -1,13 +1,16 @@
+import { useState } from 'preact/hooks';
 import { address, type Query } from '../address';
 import { api, mayChange, type Group } from '../api';
-import { Empty, Loading } from '../components/marks';
-import { ProblemNote } from '../components/problem';
-import { useResource } from '../live';
-import { place } from '../router';
+import { Empty } from '../components/marks';
+import { EditList } from '../components/members';
+import { Loaded, Pager } from '../components/page';
+import { now, useResource } from '../live';
+import { navigate, place } from '../router';
 import { count, endpointOf, t } from '../text';
 
-/** The answer has all members of each group, so a page is short. */
+/** The answer has all members of each group, so a page is short, and loads rarely. */
 const perPage = '20';
+const everyMs = 30_000;
 
 /** The most endpoints named in a row. */
 const mostEndpoints = 3;
@@ -15,34 +18,20 @@ const mostEndpoints = 3;
 export function GroupsPage() {
   const cursor = place.value.query.get('cursor');
   const from: Query = cursor ? [['cursor', cursor]] : [];
-  const groups = useResource(address(['groups'], from), (abort) => api.groups([...from, ['limit', perPage]], abort));
+  const groups = useResource(address(['groups'], from), (abort) => api.groups([...from, ['limit', perPage]], abort), Math.floor(now.value / everyMs));
+  const [making, make] = useState(false);
   const next = groups.data?.next_cursor;
   return (
     <>
       <h1>{t('nav.groups')}</h1>
       {mayChange.value && (
-        <div class="actions">
-          <a class="button" href="/groups?new" data-page>
-            {t('group.new')}
-          </a>
+        <div class="actions end">
+          <button onClick={() => make(true)}>{t('group.new')}</button>
         </div>
       )}
-      {groups.error && <ProblemNote error={groups.error} />}
-      {groups.data ? <List groups={groups.data.data} /> : !groups.error && <Loading />}
-      {(cursor || next) && (
-        <nav class="pager" aria-label={t('jobs.pages')}>
-          {cursor && (
-            <a class="button" href="/groups" data-page>
-              {t('jobs.first')}
-            </a>
-          )}
-          {next && (
-            <a class="button" href={address(['groups'], [['cursor', next]])} data-page>
-              {t('jobs.next')}
-            </a>
-          )}
-        </nav>
-      )}
+      <Loaded of={groups}>{({ data }) => <List groups={data} />}</Loaded>
+      {making && <EditList group={{ members: [] }} onClose={() => make(false)} onSaved={(name) => navigate(address(['groups', name]))} />}
+      <Pager first={cursor && '/groups'} next={next && address(['groups'], [['cursor', next]])} />
     </>
   );
 }

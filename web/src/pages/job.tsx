@@ -1,12 +1,13 @@
 import { address } from '../address';
-import { api, mayChange, type Attempt, type Count, type Explanation, type Job, type Sentence, type Stored } from '../api';
+import { api, mayChange, type Attempt, type Count, type Explanation, type Job, type Stored } from '../api';
 import { AttemptList } from '../components/attempts';
-import { CallbackFacts } from '../components/callbacks';
+import { callbackFacts } from '../components/callbacks';
 import { JobActions } from '../components/job-actions';
 import { Ladder } from '../components/ladder';
-import { Loading, StateMark, When } from '../components/marks';
-import { ProblemNote } from '../components/problem';
+import { EndpointLink, Loading, StateMark, When } from '../components/marks';
+import { Crumb, Facts, lines, Loaded, type Fact } from '../components/page';
 import { messageId } from '../components/request';
+import { Named, Why } from '../components/why';
 import { now, useResource, type Resource } from '../live';
 import { asValue } from '../search';
 import { clock, count, localTimes, said, span, t, word } from '../text';
@@ -17,14 +18,9 @@ export function JobPage({ topic, id }: { topic: string; id: string }) {
   const attempts = useResource(address(['attempts', topic, id]), (abort) => api.attempts(name, abort));
   return (
     <>
-      <p class="crumb">
-        <a href={address(['jobs'], [['topic', topic]])} data-page>
-          {topic}
-        </a>
-      </p>
+      <Crumb to={address(['topics', topic])}>{topic}</Crumb>
       <h1>{id}</h1>
-      {told.error && <ProblemNote error={told.error} />}
-      {told.data ? <Details told={told.data} attempts={attempts.data} /> : !told.error && <Loading />}
+      <Loaded of={told}>{(found) => <Details told={found} attempts={attempts.data} />}</Loaded>
     </>
   );
 }
@@ -46,29 +42,27 @@ function Details({ told, attempts }: { told: Explanation; attempts: Attempt[] | 
         <ul class="reasons">
           {reasons.map((reason) => (
             <li key={reason.code}>
-              {job.ended_at === null && <strong>{word('why', reason.code)} </strong>}
-              {said(reason.sentences) ?? <span lang="en">{localTimes(reason.detail)}</span>}
-              <Others topic={job.topic} of={reason.sentences} />
+              <Why topic={job.topic} reason={reason} open={job.ended_at === null} />
             </li>
           ))}
           {notes.map((note) => (
             <li key={note.code} class="muted">
               {said([note]) ?? <span lang="en">{localTimes(note.detail)}</span>}
-              <Others topic={job.topic} of={[note]} />
+              <Named topic={job.topic} of={[note]} />
             </li>
           ))}
         </ul>
       </section>
       <section class="card">
         <h2>{t('ladder.title')}</h2>
-        {attempts ? <Ladder job={job} attempts={attempts} forecast={ladder} reasons={reasons} /> : <Loading />}
+        {attempts ? <Ladder job={job} attempts={attempts} forecast={ladder} /> : <Loading />}
       </section>
       <div class="columns">
         <section>
           <h2>{t('job.attempts')}</h2>
           <AttemptList job={job} stored={stored} attempts={attempts} />
         </section>
-        <Facts told={told} />
+        <Registered told={told} />
       </div>
     </>
   );
@@ -85,19 +79,6 @@ function Progress({ of: { count: n, target, at_deadline: deadline, fired } }: { 
       <progress aria-label={t('count.title')} max={target} value={Math.min(n, target)} />
     </div>
   );
-}
-
-/** Links to the jobs of the topic that sentences name. */
-function Others({ topic, of }: { topic: string; of: Sentence[] }) {
-  const ids = new Set(of.flatMap(({ params }) => (params['job'] === undefined ? [] : [String(params['job'])])));
-  return [...ids].map((id) => (
-    <span key={id}>
-      {' '}
-      <a href={address(['jobs', topic, id])} data-page>
-        {t('job.open', { id })}
-      </a>
-    </span>
-  ));
 }
 
 /** The headers and the body, loaded whenever the job has changed; undefined if the key may not read them. */
@@ -121,7 +102,7 @@ function Standing({ told: { job, reasons, expected_at: expected } }: { told: Exp
   }
   const behind = reasons.flatMap((r) => r.sentences).find((s) => s.code === 'order_key_behind');
   if (behind) return <p class="big">{t('standing.behind', { count: String(behind.params.count) })}</p>;
-  if (reasons.some((r) => r.code === 'awaits_consumer')) return <p class="big">{word('why', 'awaits_consumer')}</p>;
+  if (reasons.some((r) => r.code === 'awaits_consumer')) return <p class="big">{word('why', 'awaits_consumer').replace(/[.。]$/, '')}</p>;
   if (job.ended_at === null) return <p class="big">{t('standing.blocked')}</p>;
   return (
     <p class="big">
@@ -133,134 +114,73 @@ function Standing({ told: { job, reasons, expected_at: expected } }: { told: Exp
   );
 }
 
-function Facts({ told: { job, ladder } }: { told: Explanation }) {
+/** A time from now, and by the clock. */
+const Then = ({ at }: { at: string }) => (
+  <>
+    <When at={at} /> <span class="muted">{clock(Date.parse(at))}</span>
+  </>
+);
+
+/** A link to the jobs of a filter. */
+const JobsOf = ({ topic, name, value }: { topic?: string; name: string; value: string }) => (
+  <a href={address(['jobs'], [...(topic === undefined ? [] : [['topic', topic] as const]), [name, name === 'labels' ? asValue(value) : value]])} data-page>
+    {value}
+  </a>
+);
+
+function Registered({ told: { job, ladder } }: { told: Explanation }) {
+  const { topic } = job;
+  const facts: Fact[] = [
+    [t('job.request'), job.url === null ? t('job.pull') : <span class="mono">{`${job.method} ${job.url}`}</span>, true],
+    [t('job.endpoint'), job.url !== null && <EndpointLink url={job.url} />],
+    [t('job.topic'), <JobsOf name="topic" value={topic} />],
+    [t('job.created'), <Then at={job.created_at} />],
+    [t('job.due'), <Then at={job.due_at} />],
+    [t('job.spread'), job.spread && t('job.spreadOver', { span: job.spread })],
+    [t('job.attempts'), t('job.attemptsOf', { n: job.attempts, max: job.max_attempts })],
+    [t('job.rounds'), job.rounds ? count(job.rounds) : ''],
+    [t('register.steps'), job.retry?.steps && <span class="mono">{job.retry.steps.join(' ')}</span>],
+    [t('register.timeout'), job.timeout],
+    [t('register.expect'), job.expect && <span class="mono">{job.expect.body}</span>],
+    [t('job.priority'), job.priority],
+    [t('job.expires'), ladder.expires_at && <Then at={ladder.expires_at} />],
+    [
+      t('schedule.schedule'),
+      job.schedule && (
+        <a href={address(['schedules', job.schedule])} data-page>
+          {job.schedule}
+        </a>
+      ),
+    ],
+    ...callbackFacts(job),
+    [
+      t('group.group'),
+      job.group && job.group_id && (
+        <>
+          <a href={address(['groups', job.group])} data-page>
+            {job.group}
+          </a>{' '}
+          <a href={address(['jobs'], [['topic', topic], ['group_id', job.group_id]])} data-page>
+            {t('group.jobs')}
+          </a>
+        </>
+      ),
+    ],
+    [t('job.orderKey'), job.order_key && <JobsOf topic={topic} name="order_key" value={job.order_key} />],
+    [t('job.bizKey'), job.biz_key && <JobsOf name="biz_key" value={job.biz_key} />],
+    [
+      t('job.labels'),
+      lines(
+        Object.entries(job.labels ?? {}).map(([name, value]) => `${name}:${value}`),
+        (pair) => <JobsOf name="labels" value={pair} />,
+      ),
+    ],
+    ['webhook-id', <span class="mono">{messageId(job)}</span>, true],
+  ];
   return (
     <section class="card facts">
       <h2>{t('job.facts')}</h2>
-      <dl>
-        <dt>{t('job.request')}</dt>
-        {job.url === null ? (
-          <dd>{t('job.pull')}</dd>
-        ) : (
-          <dd class="mono">
-            {job.method} {job.url}
-          </dd>
-        )}
-        <dt>{t('job.due')}</dt>
-        <dd>
-          <When at={job.due_at} /> <span class="muted">{clock(Date.parse(job.due_at))}</span>
-        </dd>
-        {job.spread && (
-          <>
-            <dt>{t('job.spread')}</dt>
-            <dd>{t('job.spreadOver', { span: job.spread })}</dd>
-          </>
-        )}
-        <dt>{t('job.created')}</dt>
-        <dd>
-          <When at={job.created_at} /> <span class="muted">{clock(Date.parse(job.created_at))}</span>
-        </dd>
-        <dt>{t('job.attempts')}</dt>
-        <dd>{t('job.attemptsOf', { n: job.attempts, max: job.max_attempts })}</dd>
-        {job.rounds && (
-          <>
-            <dt>{t('job.rounds')}</dt>
-            <dd>{count(job.rounds)}</dd>
-          </>
-        )}
-        {job.retry?.steps && (
-          <>
-            <dt>{t('register.steps')}</dt>
-            <dd class="mono">{job.retry.steps.join(' ')}</dd>
-          </>
-        )}
-        {job.timeout && (
-          <>
-            <dt>{t('register.timeout')}</dt>
-            <dd>{job.timeout}</dd>
-          </>
-        )}
-        {job.expect && (
-          <>
-            <dt>{t('register.expect')}</dt>
-            <dd class="mono">{job.expect.body}</dd>
-          </>
-        )}
-        <dt>{t('job.priority')}</dt>
-        <dd>{job.priority}</dd>
-        {ladder.expires_at && (
-          <>
-            <dt>{t('job.expires')}</dt>
-            <dd>
-              <When at={ladder.expires_at} />
-            </dd>
-          </>
-        )}
-        {job.schedule && (
-          <>
-            <dt>{t('schedule.schedule')}</dt>
-            <dd>
-              <a href={address(['schedules', job.schedule])} data-page>
-                {job.schedule}
-              </a>
-            </dd>
-          </>
-        )}
-        <CallbackFacts job={job} />
-        {job.group && job.group_id && (
-          <>
-            <dt>{t('group.group')}</dt>
-            <dd>
-              <a href={address(['groups', job.group])} data-page>
-                {job.group}
-              </a>{' '}
-              <a href={address(['jobs'], [['topic', job.topic], ['group_id', job.group_id]])} data-page>
-                {t('group.jobs')}
-              </a>
-            </dd>
-          </>
-        )}
-        {job.order_key && (
-          <>
-            <dt>{t('job.orderKey')}</dt>
-            <dd>
-              <a href={address(['jobs'], [['topic', job.topic], ['order_key', job.order_key]])} data-page>
-                {job.order_key}
-              </a>
-            </dd>
-          </>
-        )}
-        {job.biz_key && (
-          <>
-            <dt>{t('job.bizKey')}</dt>
-            <dd>
-              <a href={address(['jobs'], [['biz_key', job.biz_key]])} data-page>
-                {job.biz_key}
-              </a>
-            </dd>
-          </>
-        )}
-        <Labels labels={job.labels ?? {}} />
-        <dt>webhook-id</dt>
-        <dd class="mono">{messageId(job)}</dd>
-      </dl>
+      <Facts facts={facts} />
     </section>
-  );
-}
-
-function Labels({ labels }: { labels: Record<string, string> }) {
-  const pairs = Object.entries(labels).map(([name, value]) => `${name}:${value}`);
-  if (pairs.length === 0) return null;
-  return (
-    <>
-      <dt>{t('job.labels')}</dt>
-      {pairs.map((pair) => (
-        <dd key={pair}>
-          <a href={address(['jobs'], [['labels', asValue(pair)]])} data-page>
-            {pair}
-          </a>
-        </dd>
-      ))}
-    </>
   );
 }

@@ -4,8 +4,8 @@ import { api, ApiError, bulkActions, mayChange, orders, states, type Job, type J
 import { BulkDialog } from '../components/bulk-dialog';
 import { Icon } from '../components/icon';
 import { JobTable } from '../components/job-table';
-import { Empty, Loading } from '../components/marks';
-import { ProblemNote } from '../components/problem';
+import { Empty } from '../components/marks';
+import { Loaded, Pager } from '../components/page';
 import { now, refresh, useResource } from '../live';
 import { navigate, place } from '../router';
 import { asked, filterOf, search, written } from '../search';
@@ -33,18 +33,17 @@ export function JobsPage() {
           {mayChange.value && <Bulk filter={filter} />}
         </div>
       </div>
-      {jobs.error && <ProblemNote error={jobs.error} />}
-      {jobs.data ? (
-        <Rows
-          key={name}
-          page={order ? jobs.data : { ...jobs.data, data: byTime(jobs.data.data) }}
-          byKey={filter.some(([parameter]) => parameter === 'biz_key')}
-          first={cursor && address(['jobs'], sorted)}
-          next={jobs.data.next_cursor && address(['jobs'], page(jobs.data.next_cursor))}
-        />
-      ) : (
-        !jobs.error && <Loading />
-      )}
+      <Loaded of={jobs}>
+        {(found) => (
+          <Rows
+            key={name}
+            page={order ? found : { ...found, data: byTime(found.data) }}
+            byKey={filter.some(([parameter]) => parameter === 'biz_key')}
+            first={cursor && address(['jobs'], sorted)}
+            next={found.next_cursor && address(['jobs'], page(found.next_cursor))}
+          />
+        )}
+      </Loaded>
     </>
   );
 }
@@ -213,18 +212,7 @@ function Rows({ page, byKey, first, next }: RowsProps) {
         </button>
       )}
       <List jobs={shown.current} gone={gone} byKey={byKey} />
-      <nav class="pager" aria-label={t('jobs.pages')}>
-        {first && (
-          <a class="button" href={first} data-page>
-            {t('jobs.first')}
-          </a>
-        )}
-        {next && (
-          <a class="button" href={next} data-page>
-            {t('jobs.next')}
-          </a>
-        )}
-      </nav>
+      <Pager first={first} next={next} />
     </>
   );
 }

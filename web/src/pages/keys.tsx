@@ -4,9 +4,8 @@ import { api, caller, keyScopes, type ApiKey, type KeyDraft } from '../api';
 import { Copy } from '../components/copy';
 import { Dialog } from '../components/dialog';
 import { Choice, Form, Group, Input, Moment, useForm, given } from '../components/form';
-import { Empty, More, mostRows, When } from '../components/marks';
-import { notify, notifyError } from '../components/notices';
-import { ProblemNote } from '../components/problem';
+import { Empty, When } from '../components/marks';
+import { Loaded, Parts } from '../components/page';
 import { refresh, useResource } from '../live';
 import { t } from '../text';
 
@@ -15,16 +14,6 @@ export function KeysPage() {
   const [making, make] = useState(false);
   const [revoking, revoke] = useState<ApiKey>();
   const [token, show] = useState<string>();
-  const all = keys.data ?? [];
-  const remove = async (id: string) => {
-    try {
-      await api.revokeKey(id);
-      notify(t('apikey.revoked'));
-    } catch (error) {
-      notifyError(error);
-    }
-    refresh();
-  };
   if (making) {
     return (
       <NewKey
@@ -40,7 +29,7 @@ export function KeysPage() {
   return (
     <>
       <h1>{t('nav.keys')}</h1>
-      <div class="actions">
+      <div class="actions end">
         <button onClick={() => make(true)}>{t('apikey.new')}</button>
       </div>
       {token && (
@@ -50,16 +39,14 @@ export function KeysPage() {
           <Copy text={token} label={t('apikey.copy')} />
         </div>
       )}
-      {keys.error && <ProblemNote error={keys.error} />}
-      {keys.data && all.length === 0 && <Empty text={t('apikey.none')} />}
-      {all.length > 0 && <List keys={all.slice(0, mostRows)} revoke={revoke} />}
-      <More of={all.length} />
+      <Loaded of={keys}>{(all) => (all.length > 0 ? <Parts rows={all}>{(rows) => <List keys={rows} revoke={revoke} />}</Parts> : <Empty text={t('apikey.none')} />)}</Loaded>
       {revoking && (
         <Dialog
           title={t('apikey.revokeOf', { key: revoking.name ?? revoking.id })}
           action={t('apikey.revoke')}
           grave
-          onSubmit={() => void remove(revoking.id)}
+          run={() => api.revokeKey(revoking.id)}
+          done="apikey.revoked"
           onClose={() => revoke(undefined)}
         >
           <p>{t('apikey.revokeExplain')}</p>
@@ -79,7 +66,7 @@ function List({ keys, revoke }: { keys: ApiKey[]; revoke: (one: ApiKey) => void 
           <th>{t('nav.topics')}</th>
           <th>{t('apikey.rate')}</th>
           <th>{t('apikey.expires')}</th>
-          <th>{t('apikey.revoke')}</th>
+          <th>{t('endpoint.actions')}</th>
         </tr>
       </thead>
       <tbody>
@@ -93,12 +80,16 @@ function List({ keys, revoke }: { keys: ApiKey[]; revoke: (one: ApiKey) => void 
               {one.state !== 'active' && <span class="muted"> · {t(`apikey.${one.state}`)}</span>}
             </td>
             <td data-label={t('nav.topics')}>{one.topics?.join(', ') ?? t('apikey.allTopics')}</td>
-            <td data-label={t('apikey.rate')}>{one.rate ?? '–'}</td>
-            <td data-label={t('apikey.expires')}>{one.expires_at ? <When at={one.expires_at} /> : '–'}</td>
-            <td data-label={t('apikey.revoke')}>
+            <td data-label={t('apikey.rate')} class={one.rate ? undefined : 'none'}>
+              {one.rate ?? '–'}
+            </td>
+            <td data-label={t('apikey.expires')} class={one.expires_at ? undefined : 'none'}>
+              {one.expires_at ? <When at={one.expires_at} /> : '–'}
+            </td>
+            <td>
               {one.source === 'settings' && <span class="muted">{t('apikey.settings')}</span>}
               {one.source === 'store' && one.id !== caller.value?.key && (
-                <button class="quiet" aria-label={`${t('apikey.revoke')}: ${one.name ?? one.id}`} onClick={() => revoke(one)}>
+                <button class="grave" aria-label={`${t('apikey.revoke')}: ${one.name ?? one.id}`} onClick={() => revoke(one)}>
                   {t('apikey.revoke')}
                 </button>
               )}

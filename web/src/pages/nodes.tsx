@@ -1,6 +1,6 @@
 import { api, type Node } from '../api';
-import { Loading, When } from '../components/marks';
-import { ProblemNote } from '../components/problem';
+import { Mark, When } from '../components/marks';
+import { Loaded } from '../components/page';
 import { useResource } from '../live';
 import { span, t } from '../text';
 
@@ -13,8 +13,7 @@ export function NodesPage() {
   return (
     <>
       <h1>{t('nav.nodes')}</h1>
-      {nodes.error && <ProblemNote error={nodes.error} />}
-      {nodes.data ? <Table nodes={nodes.data} /> : !nodes.error && <Loading />}
+      <Loaded of={nodes}>{(all) => <Table nodes={all} />}</Loaded>
     </>
   );
 }
@@ -57,10 +56,7 @@ function Row({ node }: { node: Node }) {
         <div class="muted mono">{node.id}</div>
       </td>
       <td data-label={t('job.state')}>
-        <span class={`state node-${node.state}`}>
-          <i class="dot" aria-hidden="true" />
-          {t(`nodes.${node.state}`)}
-        </span>
+        <Mark kind={`node-${node.state}`}>{t(`nodes.${node.state}`)}</Mark>
       </td>
       <td data-label={t('nodes.version')}>{node.version}</td>
       <td data-label={t('nodes.store')}>{node.store}</td>

@@ -1,9 +1,10 @@
-import { address } from '../address';
+import { address, type Query } from '../address';
 import { api, mayChange, type Operation } from '../api';
-import { Empty, Loading, When } from '../components/marks';
-import { notifyError } from '../components/notices';
-import { ProblemNote } from '../components/problem';
-import { refresh, useBeat, useResource } from '../live';
+import { Empty, When } from '../components/marks';
+import { act } from '../components/notices';
+import { Loaded, Pager } from '../components/page';
+import { useBeat, useResource } from '../live';
+import { place } from '../router';
 import { filterOfBulk, written } from '../search';
 import { count, exact, t } from '../text';
 
@@ -11,14 +12,22 @@ import { count, exact, t } from '../text';
 const progressMs = 1000;
 
 export function OperationsPage() {
-  const operations = useResource('operations', api.operations);
-  const running = operations.data?.some(({ state }) => state === 'running') ?? false;
+  const cursor = place.value.query.get('cursor');
+  const from: Query = cursor ? [['cursor', cursor]] : [];
+  const operations = useResource(address(['operations'], from), (abort) => api.operations(from, abort));
+  const running = operations.data?.data.some(({ state }) => state === 'running') ?? false;
   useBeat(progressMs, running);
   return (
     <>
       <h1>{t('nav.operations')}</h1>
-      {operations.error && <ProblemNote error={operations.error} />}
-      {operations.data ? <List operations={operations.data} /> : !operations.error && <Loading />}
+      <Loaded of={operations}>
+        {({ data, next_cursor: next }) => (
+          <>
+            <List operations={data} />
+            <Pager first={cursor && '/operations'} next={next && address(['operations'], [['cursor', next]])} />
+          </>
+        )}
+      </Loaded>
     </>
   );
 }
@@ -83,15 +92,7 @@ function progressOf({ estimate, matched, state }: Operation): number | undefined
 
 /** Actions to stop and resume an operation. */
 function Steering({ operation: { id, state } }: { operation: Operation }) {
-  const steer = async (call: (id: string) => Promise<Operation>) => {
-    try {
-      await call(id);
-    } catch (error) {
-      notifyError(error);
-    }
-    refresh();
-  };
-  if (state === 'running') return <button onClick={() => void steer(api.stop)}>{t('operation.stop')}</button>;
-  if (state === 'stopped') return <button onClick={() => void steer(api.resume)}>{t('operation.resume')}</button>;
+  if (state === 'running') return <button onClick={() => void act(() => api.stop(id))}>{t('operation.stop')}</button>;
+  if (state === 'stopped') return <button onClick={() => void act(() => api.resume(id))}>{t('operation.resume')}</button>;
   return null;
 }

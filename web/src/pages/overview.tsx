@@ -4,9 +4,10 @@ import { ActivityCard } from '../components/activity';
 import { Bars } from '../components/bars';
 import { DueChart } from '../components/due-chart';
 import { Heatmap } from '../components/heatmap';
-import { Empty, Loading } from '../components/marks';
-import { ProblemNote } from '../components/problem';
+import { Empty } from '../components/marks';
+import { Loaded } from '../components/page';
 import { useResource } from '../live';
+import { dueBy } from '../search';
 import { clock, count, percent, span, t, type Key } from '../text';
 
 export function OverviewPage() {
@@ -17,19 +18,15 @@ export function OverviewPage() {
   return (
     <>
       <h1>{t('nav.overview')}</h1>
-      {overview.error && <ProblemNote error={overview.error} />}
       {Boolean(noRoom) && (
         <p class="problem" role="alert">
           {t('overview.noRoom', { n: count(Number(noRoom)) })}
         </p>
       )}
-      {overview.data ? <Figures view={overview.data} firing={firing} /> : !overview.error && <Loading />}
+      <Loaded of={overview}>{(view) => <Figures view={view} firing={firing} />}</Loaded>
     </>
   );
 }
-
-/** Links to the jobs due by then. */
-const dueBy = (to: string): Query => [...(['waiting', 'ready', 'retrying'] as const).map((state) => ['state', state] as const), ['due_to', to]];
 
 function Figures({ view, firing }: { view: Overview; firing: number | undefined }) {
   if (states.every((state) => view.states[state] === 0) && view.success_rate === null) return <Empty text={t('overview.none')} />;

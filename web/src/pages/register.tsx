@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, atDeadline, conflictActions, methods, type Plan, type Registration } from '../api';
 import { blankCallbacks, CallbackFields, callbacksOf, type CallbackDraft } from '../components/callbacks';
-import { Area, Choice, figure, Form, givenOf, Group, headersOf, Input, Moment, retryOf, Tick, useForm } from '../components/form';
+import { Area, Choice, figure, Fold, Form, givenOf, Group, headersOf, Input, Moment, retryOf, Tick, useForm } from '../components/form';
 import { Coming } from '../components/ladder';
 import { notify } from '../components/notices';
 import { navigate, place } from '../router';
@@ -48,7 +48,6 @@ const shown = ['/url', '/pull', '/topic', '/id', '/delay', '/at', '/body'];
 export function RegisterPage() {
   const form = useForm({ ...blank, group: place.value.query.get('group') ?? '' });
   const [plan, setPlan] = useState<Plan>();
-  const [unfolded, unfold] = useState(form.draft.group !== '');
   const wrongInside = form.error?.problem.errors.some(({ pointer }) => !shown.includes(pointer)) ?? false;
   const preview = () => form.ask(async () => setPlan(await api.plan(registration(form.draft))));
   const submit = () =>
@@ -76,8 +75,7 @@ export function RegisterPage() {
         <Moment {...field('at', '/at')} />
         <Area {...field('body', '/body')} placeholder={'{"order_id": 8812}'} />
       </Group>
-      <details open={unfolded || wrongInside} onToggle={(event) => unfold(event.currentTarget.open)}>
-        <summary>{t('register.more')}</summary>
+      <Fold filled={form.draft.group !== ''} wrong={wrongInside}>
         <Group title={t('register.names')}>
           <Input {...field('group', '/group')} placeholder="order-events" />
           <Input {...field('filter_label', '/filter_label')} />
@@ -104,7 +102,7 @@ export function RegisterPage() {
           <Choice {...field('on_conflict', '/on_conflict')} options={conflictActions} show={(action) => t(`register.${action as (typeof conflictActions)[number]}`)} />
         </Group>
         <CallbackFields field={form.field} hint="callback.hint" />
-      </details>
+      </Fold>
       <div class="actions">
         <button class="primary">{t('register.submit')}</button>
         {!grouped && (

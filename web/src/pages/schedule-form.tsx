@@ -1,12 +1,12 @@
 import { useEffect, useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, gapRules, mayChange, misfirePolicies, overlapPolicies, repeatRules, type ApiError, type Callbacks, type Timetable } from '../api';
+import { api, gapRules, misfirePolicies, overlapPolicies, repeatRules, type ApiError, type Callbacks, type Timetable } from '../api';
 import { blankCallbacks, CallbackFields, callbacksOf, typedCallbacks, type CallbackDraft } from '../components/callbacks';
-import { Area, Choice, figure, Form, given, Group, headersOf, headersText, Input, Moment, useForm, wrongAt, type FieldProps } from '../components/form';
-import { Empty, Loading } from '../components/marks';
+import { Area, Choice, figure, Fold, Form, given, Group, headersOf, headersText, Input, Moment, useForm, wrongAt, type FieldProps } from '../components/form';
 import { notify } from '../components/notices';
 import { OccurrenceTable, Omitted } from '../components/occurrences';
-import { describe, ProblemNote } from '../components/problem';
+import { Crumb, Loaded, Writable } from '../components/page';
+import { describe } from '../components/problem';
 import { isJSON, member } from '../json';
 import { useResource, type Resource } from '../live';
 import { navigate } from '../router';
@@ -75,6 +75,13 @@ const pointers: Record<Exclude<keyof Draft, keyof CallbackDraft>, string> = {
   body: '/job/body',
 };
 
+/** The fields that are always shown; the others are folded. */
+const shown = ['name', 'cron', 'every', 'timezone', 'url', 'topic', 'body'] as const satisfies readonly (keyof typeof pointers)[];
+const shownPointers = shown.map((name) => pointers[name]);
+
+/** Whether an error is that of a folded field. */
+const folded = (error: ApiError | undefined): boolean => error?.problem.errors.some(({ pointer }) => !shownPointers.some((one) => pointer.startsWith(one))) ?? false;
+
 /** Callbacks have groups of fields. */
 const knownPointers = [...Object.values(pointers), '/job/callbacks'];
 
@@ -90,27 +97,16 @@ interface Registered {
 export function ScheduleFormPage({ name }: { name?: string | undefined }) {
   return (
     <>
-      <p class="crumb">
-        <a href={name ? address(['schedules', name]) : '/schedules'} data-page>
-          {name ?? t('nav.schedules')}
-        </a>
-      </p>
-      <Allowed name={name} />
+      <Crumb to={name ? address(['schedules', name]) : '/schedules'}>{name ?? t('nav.schedules')}</Crumb>
+      <Writable>{name === undefined ? <ScheduleForm from={{ draft: blank, rest: {} }} /> : <Stored name={name} />}</Writable>
     </>
   );
-}
-
-function Allowed({ name }: { name: string | undefined }) {
-  if (!mayChange.value) return <Empty text={t('schedule.mayNot')} />;
-  return name === undefined ? <ScheduleForm from={{ draft: blank, rest: {} }} /> : <Stored name={name} />;
 }
 
 /** Loaded once, so that later changes do not overwrite the input. */
 function Stored({ name }: { name: string }) {
   const found = useResource(`edit schedule ${name}`, (abort) => api.scheduleToEdit(name, abort), true);
-  if (found.error) return <ProblemNote error={found.error} />;
-  if (!found.data) return <Loading />;
-  return <ScheduleForm name={name} from={typed(name, found.data.content)} version={found.data.version} />;
+  return <Loaded of={found}>{({ content, version }) => <ScheduleForm name={name} from={typed(name, content)} version={version} />}</Loaded>;
 }
 
 interface FormProps {
@@ -143,38 +139,44 @@ function ScheduleForm({ name, from: { draft: initial, rest, callbacks }, version
         <Input {...set('every')} placeholder="90s" />
         <Input {...set('timezone')} list="zones" placeholder="UTC" />
         <Zones />
-        <Choice {...set('dst_gap')} options={gapRules} show={(rule) => t(`gap.${rule}` as Key)} />
-        <Choice {...set('dst_repeat')} options={repeatRules} show={(rule) => t(`repeat.${rule}` as Key)} />
-        <Input {...set('jitter')} placeholder="10m" />
-        <Input {...field('spread', 'register.spread')} placeholder="5m" />
-        <Input {...set('start_at')} placeholder="2027-01-01T00:00:00Z" />
-        <Input {...set('end_at')} placeholder="2028-01-01T00:00:00Z" />
-        <Input {...set('anchor')} placeholder="2027-01-01T00:00:00Z" />
-        <Input {...set('max_occurrences')} placeholder={t('setting.none')} />
-        <Input {...set('dates')} placeholder="2026-12-24/2026-12-26, 2027-01-01" />
-        <Input {...set('calendars')} placeholder="holidays" />
       </Group>
       <section class="card preview">
         <h2>{t('schedule.preview')}</h2>
         <Moment label={t('schedule.from')} value={from} set={setFrom} wrong={wrongAt(preview.error, '/from')} />
         <Preview preview={preview} />
       </section>
-      <Group title={t('schedule.exceptions')}>
-        <Choice {...set('misfire')} options={misfirePolicies} show={(policy) => t(`misfire.${policy}` as Key)} />
-        <Input {...set('grace')} placeholder="60s" />
-        <Input {...set('window')} placeholder="366d" />
-        <Input {...set('late')} placeholder="100" />
-        <Choice {...set('overlap')} options={overlapPolicies} show={(policy) => t(`overlap.${policy}` as Key)} />
-      </Group>
       <Group title={t('register.what')}>
         <Input {...field('url', 'register.url')} required={rest['pull'] !== true} wide placeholder="https://shop.example/hooks/report" />
         <Input {...field('topic', 'register.topic')} placeholder="default" />
-        <Input {...field('order_key', 'register.order_key')} placeholder="customer-8812" />
-        <Input {...set('method')} placeholder="POST" />
         {rest['body_base64'] === undefined && <Area {...field('body', 'register.body')} placeholder={'{"kind": "daily"}'} />}
-        <Area {...field('headers', 'register.headers')} placeholder="x-tenant: acme" />
       </Group>
-      <CallbackFields field={(of, pointer, label) => form.field(of, `/job${pointer}`, label)} hint="callback.hint" />
+      <Fold filled={Object.entries(initial).some(([name, value]) => value !== '' && !shown.includes(name as (typeof shown)[number]))} wrong={folded(form.error) || folded(preview.error)}>
+        <Group title={t('schedule.more')}>
+          <Choice {...set('dst_gap')} options={gapRules} show={(rule) => t(`gap.${rule}` as Key)} />
+          <Choice {...set('dst_repeat')} options={repeatRules} show={(rule) => t(`repeat.${rule}` as Key)} />
+          <Input {...set('jitter')} placeholder="10m" />
+          <Input {...field('spread', 'register.spread')} placeholder="5m" />
+          <Input {...set('start_at')} placeholder="2027-01-01T00:00:00Z" />
+          <Input {...set('end_at')} placeholder="2028-01-01T00:00:00Z" />
+          <Input {...set('anchor')} placeholder="2027-01-01T00:00:00Z" />
+          <Input {...set('max_occurrences')} placeholder={t('setting.none')} />
+          <Input {...set('dates')} wide placeholder="2026-12-24/2026-12-26, 2027-01-01" />
+          <Input {...set('calendars')} placeholder="holidays" />
+        </Group>
+        <Group title={t('schedule.exceptions')}>
+          <Choice {...set('misfire')} options={misfirePolicies} show={(policy) => t(`misfire.${policy}` as Key)} />
+          <Input {...set('grace')} placeholder="60s" />
+          <Input {...set('window')} placeholder="366d" />
+          <Input {...set('late')} placeholder="100" />
+          <Choice {...set('overlap')} options={overlapPolicies} show={(policy) => t(`overlap.${policy}` as Key)} />
+        </Group>
+        <Group title={t('register.request')}>
+          <Input {...field('order_key', 'register.order_key')} placeholder="customer-8812" />
+          <Input {...set('method')} placeholder="POST" />
+          <Area {...field('headers', 'register.headers')} placeholder="x-tenant: acme" />
+        </Group>
+        <CallbackFields field={(of, pointer, label) => form.field(of, `/job${pointer}`, label)} hint="callback.hint" />
+      </Fold>
       <div class="actions">
         <button class="primary">{t('action.save')}</button>
       </div>

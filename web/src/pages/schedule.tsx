@@ -3,15 +3,15 @@ import { address } from '../address';
 import { api, mayChange, outcomes, type Occurrence, type Run, type Schedule } from '../api';
 import { BackfillDialog } from '../components/backfill-dialog';
 import { Dialog } from '../components/dialog';
-import { Zone } from '../components/form';
+import { Input, Moment } from '../components/form';
 import { Result } from '../components/job-table';
-import { Empty, Loading, PauseFacts, StateMark, When } from '../components/marks';
-import { notify, notifyError } from '../components/notices';
+import { Empty, PauseFacts, StateMark, When } from '../components/marks';
+import { act } from '../components/notices';
 import { OccurrenceTable, Omitted, Strip } from '../components/occurrences';
-import { ProblemNote } from '../components/problem';
-import { refresh, useResource } from '../live';
+import { Crumb, Facts, Loaded, type Fact } from '../components/page';
+import { useResource } from '../live';
 import { navigate } from '../router';
-import { clock, count, span, t, word, type Key } from '../text';
+import { clock, count, exact, span, t, word } from '../text';
 import { At, Outcome, ScheduleMark, timesOf } from './schedules';
 
 type Shown = Schedule & { next: Occurrence[] };
@@ -20,14 +20,9 @@ export function SchedulePage({ name }: { name: string }) {
   const schedule = useResource(`schedule ${name}`, (abort) => api.schedule(name, abort));
   return (
     <>
-      <p class="crumb">
-        <a href="/schedules" data-page>
-          {t('nav.schedules')}
-        </a>
-      </p>
+      <Crumb to="/schedules">{t('nav.schedules')}</Crumb>
       <h1>{name}</h1>
-      {schedule.error && <ProblemNote error={schedule.error} />}
-      {schedule.data ? <Details schedule={schedule.data} /> : !schedule.error && <Loading />}
+      <Loaded of={schedule}>{(found) => <Details schedule={found} />}</Loaded>
     </>
   );
 }
@@ -73,9 +68,9 @@ function Details({ schedule }: { schedule: Shown }) {
       </section>
       <div class="cards">
         <Counters schedule={schedule} />
-        <Facts schedule={schedule} />
+        <Settings schedule={schedule} />
       </div>
-      <Runs name={name} timezone={timezone} />
+      <Runs name={name} />
       <p>
         <a href={address(['jobs'], [['schedule', name]])} data-page>
           {t('schedule.jobs')}
@@ -103,57 +98,58 @@ function ExceptedDays({ name }: { name: string }) {
 }
 
 /** The jobs that ended last, the last one first. */
-function Runs({ name, timezone }: { name: string; timezone: string }) {
+function Runs({ name }: { name: string }) {
   const found = useResource(`runs ${name}`, (abort) => api.runs(name, abort));
-  const runs = found.data;
   return (
     <section>
       <h2>{t('run.title')}</h2>
-      {found.error && <ProblemNote error={found.error} />}
-      {runs?.length === 0 && <Empty text={t('run.none')} />}
-      {runs && runs.length > 0 && (
-        <>
-          <RunStrip runs={runs} />
-          <table>
-            <thead>
-              <tr>
-                <th>{t('run.planned')}</th>
-                <th>{t('job.state')}</th>
-                <th class="number">{t('job.attempts')}</th>
-                <th class="number">{t('run.took')}</th>
-                <th>{t('job.last')}</th>
-                <th>{t('run.ended')}</th>
-              </tr>
-            </thead>
-            <tbody>
-              {runs.map((run) => (
-                <tr key={run.uid}>
-                  <td class="name">
-                    <a href={address(['jobs', run.topic, run.id])} data-page title={timezone}>
-                      {clock(Date.parse(run.time))}
-                    </a>
-                    {run.kind !== 'timetable' && <span class="tag">{t(`run.${run.kind}`)}</span>}
-                  </td>
-                  <td data-label={t('job.state')}>
-                    <StateMark state={run.outcome} />
-                  </td>
-                  <td data-label={t('job.attempts')} class="number">
-                    {count(run.attempts)}
-                  </td>
-                  <td data-label={t('run.took')} class="number">
-                    {run.duration_ms === null ? '–' : span(run.duration_ms)}
-                  </td>
-                  <td data-label={t('job.last')}>{run.started_at ? <Result attempt={run} /> : <span class="muted">{run.reason && word('reason', run.reason)}</span>}</td>
-                  <td data-label={t('run.ended')}>
-                    <When at={run.ended_at} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </>
-      )}
+      <Loaded of={found}>{(runs) => (runs.length > 0 ? <RunTable runs={runs} /> : <Empty text={t('run.none')} />)}</Loaded>
     </section>
+  );
+}
+
+function RunTable({ runs }: { runs: Run[] }) {
+  return (
+    <>
+      <RunStrip runs={runs} />
+      <table>
+        <thead>
+          <tr>
+            <th>{t('run.planned')}</th>
+            <th>{t('job.state')}</th>
+            <th class="number">{t('job.attempts')}</th>
+            <th class="number">{t('run.took')}</th>
+            <th>{t('job.last')}</th>
+            <th>{t('run.ended')}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {runs.map((run) => (
+            <tr key={run.uid}>
+              <td class="name">
+                <a href={address(['jobs', run.topic, run.id])} data-page title={exact(run.time)}>
+                  {clock(Date.parse(run.time))}
+                </a>
+                {run.kind !== 'timetable' && <span class="tag">{t(`run.${run.kind}`)}</span>}
+              </td>
+              <td data-label={t('job.state')}>
+                <StateMark state={run.outcome} />
+              </td>
+              <td data-label={t('job.attempts')} class="number">
+                {count(run.attempts)}
+              </td>
+              <td data-label={t('run.took')} class="number">
+                {run.duration_ms === null ? '–' : span(run.duration_ms)}
+              </td>
+              <td data-label={t('job.last')}>{run.started_at ? <Result attempt={run} /> : <span class="muted">{run.reason && word('reason', run.reason)}</span>}</td>
+              <td data-label={t('run.ended')}>
+                <When at={run.ended_at} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </>
   );
 }
 
@@ -181,84 +177,66 @@ function Counters({ schedule: { counters, last } }: { schedule: Schedule }) {
   return (
     <section class="card facts settings">
       <h2>{t('schedule.counters')}</h2>
-      <dl>
-        {outcomes.map((outcome) => (
-          <div key={outcome}>
-            <dt>{t(`outcome.${outcome}`)}</dt>
-            <dd>{count(counters[outcome])}</dd>
-          </div>
-        ))}
-        {last && (
-          <div>
-            <dt>{t('schedule.last')}</dt>
-            <dd>
-              <Outcome last={last} />{' '}
-              {last.topic && last.id && (
-                <a href={address(['jobs', last.topic, last.id])} data-page>
-                  {last.id}
-                </a>
-              )}
-            </dd>
-          </div>
-        )}
-      </dl>
+      <Facts
+        facts={[
+          ...outcomes.map((outcome): Fact => [t(`outcome.${outcome}`), count(counters[outcome])]),
+          [
+            t('schedule.last'),
+            last && (
+              <>
+                <Outcome last={last} />{' '}
+                {last.topic && last.id && (
+                  <a href={address(['jobs', last.topic, last.id])} data-page>
+                    {last.id}
+                  </a>
+                )}
+              </>
+            ),
+            true,
+          ],
+        ]}
+      />
     </section>
   );
 }
 
-function Facts({ schedule }: { schedule: Schedule }) {
-  const { dst, job, misfire, overlap, except, start_at: start, end_at: end, max_occurrences: max, remaining } = schedule;
-  const some = <T,>(value: T | null, show: (value: T) => string): string => (value === null ? '' : show(value));
-  const facts: [Key, string][] = [
-    ['job.request', job.url === null ? t('job.pull') : `${job.method} ${job.url}`],
-    ['register.topic', job.topic],
-    ['schedule.dst_gap', some(dst, ({ gap }) => t(`gap.${gap}`))],
-    ['schedule.dst_repeat', some(dst, ({ repeat }) => t(`repeat.${repeat}`))],
-    ['schedule.jitter', schedule.jitter],
-    ['schedule.misfire', t(`misfire.${misfire.policy}`)],
-    ['schedule.overlap', t(`overlap.${overlap}`)],
-    ['schedule.dates', (except?.dates ?? []).join(', ')],
-    ['schedule.calendars', (except?.calendars ?? []).join(', ')],
-    ['schedule.start_at', start ?? ''],
-    ['schedule.end_at', end ?? ''],
-    ['schedule.anchor', schedule.anchor ?? ''],
-    ['schedule.remaining', some(max, (most) => `${count(remaining ?? 0)} / ${count(most)}`)],
-    ['schedule.tzdata', schedule.tzdata],
-  ];
+function Settings({ schedule }: { schedule: Schedule }) {
+  const { dst, job, misfire, overlap, except, start_at: start, end_at: end, anchor, max_occurrences: max, remaining } = schedule;
   return (
     <section class="card facts settings">
       <h2>{t('job.facts')}</h2>
-      <dl>
-        {facts
-          .filter(([, value]) => value)
-          .map(([label, value]) => (
-            <div key={label}>
-              <dt>{t(label)}</dt>
-              <dd>{value}</dd>
-            </div>
-          ))}
-      </dl>
+      <Facts
+        facts={[
+          [t('job.request'), job.url === null ? t('job.pull') : `${job.method} ${job.url}`, true],
+          [
+            t('register.topic'),
+            <a href={address(['topics', job.topic])} data-page>
+              {job.topic}
+            </a>,
+          ],
+          [t('schedule.dst_gap'), dst && t(`gap.${dst.gap}`)],
+          [t('schedule.dst_repeat'), dst && t(`repeat.${dst.repeat}`)],
+          [t('schedule.jitter'), schedule.jitter],
+          [t('schedule.misfire'), t(`misfire.${misfire.policy}`)],
+          [t('schedule.overlap'), t(`overlap.${overlap}`)],
+          [t('schedule.dates'), except?.dates?.join(', ')],
+          [t('schedule.calendars'), except?.calendars?.join(', ')],
+          [t('schedule.start_at'), start && exact(start)],
+          [t('schedule.end_at'), end && exact(end)],
+          [t('schedule.anchor'), anchor && exact(anchor)],
+          [t('schedule.remaining'), max !== null && `${count(remaining ?? 0)} / ${count(max)}`],
+          [t('schedule.tzdata'), schedule.tzdata],
+        ]}
+      />
     </section>
   );
-}
-
-async function act(call: () => Promise<unknown>, done: Key): Promise<boolean> {
-  try {
-    await call();
-    notify(t(done));
-    return true;
-  } catch (error) {
-    notifyError(error);
-    return false;
-  } finally {
-    refresh();
-  }
 }
 
 function Actions({ schedule: { name, state } }: { schedule: Schedule }) {
   const [asking, ask] = useState<'pause' | 'backfill' | 'delete'>();
   const remove = async () => {
-    if (await act(() => api.deleteSchedule(name), 'schedule.deleted')) navigate('/schedules');
+    await api.deleteSchedule(name);
+    navigate('/schedules');
   };
   return (
     <div class="actions">
@@ -275,7 +253,7 @@ function Actions({ schedule: { name, state } }: { schedule: Schedule }) {
       {asking === 'pause' && <Pause name={name} onClose={() => ask(undefined)} />}
       {asking === 'backfill' && <BackfillDialog name={name} onClose={() => ask(undefined)} />}
       {asking === 'delete' && (
-        <Dialog title={t('schedule.deleteOf', { schedule: name })} action={t('action.delete')} grave onSubmit={() => void remove()} onClose={() => ask(undefined)}>
+        <Dialog title={t('schedule.deleteOf', { schedule: name })} action={t('action.delete')} grave run={remove} done="schedule.deleted" onClose={() => ask(undefined)}>
           <p>{t('schedule.deleteExplain')}</p>
         </Dialog>
       )}
@@ -291,19 +269,13 @@ function Pause({ name, onClose }: { name: string; onClose: () => void }) {
     <Dialog
       title={t('schedule.pauseOf', { schedule: name })}
       action={t('schedule.pause')}
-      onSubmit={() => void act(() => api.pauseSchedule(name, pause), 'schedule.wasPaused')}
+      run={() => api.pauseSchedule(name, pause)}
+      done="schedule.wasPaused"
       onClose={onClose}
     >
       <p>{t('schedule.pauseExplain')}</p>
-      <label class="field">
-        <span>{t('schedule.until')}</span>
-        <input type="datetime-local" step="1" value={until} onInput={(e) => setUntil(e.currentTarget.value)} />
-      </label>
-      <Zone />
-      <label class="field">
-        <span>{t('schedule.note')}</span>
-        <input maxLength={512} value={note} onInput={(e) => setNote(e.currentTarget.value)} />
-      </label>
+      <Moment label={t('schedule.until')} value={until} set={setUntil} />
+      <Input label={t('schedule.note')} value={note} set={setNote} />
     </Dialog>
   );
 }

@@ -1,9 +1,9 @@
 import { address, type Query } from '../address';
 import { api, mayChange, scheduleStates, type ListedSchedule, type Schedule, type ScheduleState } from '../api';
 import { Calendars } from '../components/calendars';
-import { Empty, Loading, When } from '../components/marks';
+import { Empty, Mark, When } from '../components/marks';
 import { Strip } from '../components/occurrences';
-import { ProblemNote } from '../components/problem';
+import { Loaded, Pager } from '../components/page';
 import { useResource } from '../live';
 import { place } from '../router';
 import { clock, t, word } from '../text';
@@ -33,22 +33,8 @@ export function SchedulesPage() {
           </a>
         )}
       </div>
-      {schedules.error && <ProblemNote error={schedules.error} />}
-      {schedules.data ? <List schedules={schedules.data.data} filtered={state !== null} /> : !schedules.error && <Loading />}
-      {(cursor || next) && (
-        <nav class="pager" aria-label={t('jobs.pages')}>
-          {cursor && (
-            <a class="button" href={at(state)} data-page>
-              {t('jobs.first')}
-            </a>
-          )}
-          {next && (
-            <a class="button" href={at(state, next)} data-page>
-              {t('jobs.next')}
-            </a>
-          )}
-        </nav>
-      )}
+      <Loaded of={schedules}>{({ data }) => <List schedules={data} filtered={state !== null} />}</Loaded>
+      <Pager first={cursor && at(state)} next={next && at(state, next)} />
       <Calendars />
     </>
   );
@@ -108,11 +94,15 @@ function Row({ schedule }: { schedule: ListedSchedule }) {
           <span class="mono">{timesOf(schedule)}</span> <span class="muted">{timezone}</span>
         </span>
       </td>
-      <td data-label={t('schedule.next')}>{next ? <At at={next} /> : <span class="muted">–</span>}</td>
+      <td data-label={t('schedule.next')} class={next ? undefined : 'none'}>
+        {next ? <At at={next} /> : <span class="muted">–</span>}
+      </td>
       <td data-label={t('schedule.strip')} class={next ? undefined : 'none'}>
         {next && <NextStrip name={name} next={next} version={schedule.version} />}
       </td>
-      <td data-label={t('schedule.last')}>{last ? <Outcome last={last} /> : <span class="muted">–</span>}</td>
+      <td data-label={t('schedule.last')} class={last ? undefined : 'none'}>
+        {last ? <Outcome last={last} /> : <span class="muted">–</span>}
+      </td>
     </tr>
   );
 }
@@ -123,14 +113,7 @@ function NextStrip({ name, next, version }: { name: string; next: string; versio
   return found.data ? <Strip occurrences={found.data} /> : null;
 }
 
-export function ScheduleMark({ state }: { state: ScheduleState }) {
-  return (
-    <span class={`state schedule-${state}`}>
-      <i class="dot" aria-hidden="true" />
-      {t(`schedule.${state}`)}
-    </span>
-  );
-}
+export const ScheduleMark = ({ state }: { state: ScheduleState }) => <Mark kind={`schedule-${state}`}>{t(`schedule.${state}`)}</Mark>;
 
 /** The expression, or the interval in words. */
 export const timesOf = ({ cron, every }: Pick<Schedule, 'cron' | 'every'>): string => cron ?? t('schedule.everyOf', { every: every ?? '' });

@@ -2,9 +2,9 @@ import { useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, type Sink, type SinkAnswer, type SinkRequest } from '../api';
 import { Area, Form, Group, Input, useForm } from '../components/form';
-import { Empty, Loading, mostRows, More, Verbatim, When } from '../components/marks';
-import { notify, notifyError } from '../components/notices';
-import { ProblemNote } from '../components/problem';
+import { Empty, Verbatim, When } from '../components/marks';
+import { act, notify } from '../components/notices';
+import { Crumb, Loaded, Parts } from '../components/page';
 import { refresh, useBeat, useResource } from '../live';
 import { navigate } from '../router';
 import { count, t } from '../text';
@@ -20,47 +20,42 @@ export function SinksPage() {
     <>
       <h1>{t('nav.sinks')}</h1>
       <p class="muted">{t('sink.explain')}</p>
-      {sinks.error && <ProblemNote error={sinks.error} />}
-      {sinks.data ? <List sinks={sinks.data} /> : !sinks.error && <Loading />}
+      <Loaded of={sinks}>{(all) => (all.length > 0 ? <Parts rows={all}>{(rows) => <List sinks={rows} />}</Parts> : <Empty text={t('sink.none')} />)}</Loaded>
       <Answers />
     </>
   );
 }
 
 function List({ sinks }: { sinks: Sink[] }) {
-  if (sinks.length === 0) return <Empty text={t('sink.none')} />;
   return (
-    <>
-      <table>
-        <thead>
-          <tr>
-            <th>{t('sink.sink')}</th>
-            <th>{t('register.url')}</th>
-            <th>{t('sink.answers')}</th>
-            <th class="number">{t('sink.requests')}</th>
+    <table>
+      <thead>
+        <tr>
+          <th>{t('sink.sink')}</th>
+          <th>{t('register.url')}</th>
+          <th>{t('sink.answers')}</th>
+          <th class="number">{t('sink.requests')}</th>
+        </tr>
+      </thead>
+      <tbody>
+        {sinks.map((sink) => (
+          <tr key={sink.name}>
+            <td class="name">
+              <a href={address(['sinks', sink.name])} data-page>
+                {sink.name}
+              </a>
+            </td>
+            <td data-label={t('register.url')} class="mono">
+              {sink.url}
+            </td>
+            <td data-label={t('sink.answers')}>{statuses(sink)}</td>
+            <td data-label={t('sink.requests')} class="number">
+              {count(sink.total)}
+            </td>
           </tr>
-        </thead>
-        <tbody>
-          {sinks.slice(0, mostRows).map((sink) => (
-            <tr key={sink.name}>
-              <td class="name">
-                <a href={address(['sinks', sink.name])} data-page>
-                  {sink.name}
-                </a>
-              </td>
-              <td data-label={t('register.url')} class="mono">
-                {sink.url}
-              </td>
-              <td data-label={t('sink.answers')}>{statuses(sink)}</td>
-              <td data-label={t('sink.requests')} class="number">
-                {count(sink.total)}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-      <More of={sinks.length} />
-    </>
+        ))}
+      </tbody>
+    </table>
   );
 }
 
@@ -72,40 +67,30 @@ export function SinkPage({ name }: { name: string }) {
   useBeat(askedMs);
   const sink = useResource(`sink ${name}`, (abort) => api.sink(name, abort));
   const remove = async () => {
-    try {
-      await api.deleteSink(name);
-      notify(t('sink.deleted'));
-      navigate('/sinks');
-    } catch (error) {
-      notifyError(error);
-    }
+    await api.deleteSink(name);
+    navigate('/sinks');
   };
   return (
     <>
-      <p class="crumb">
-        <a href="/sinks" data-page>
-          {t('nav.sinks')}
-        </a>
-      </p>
+      <Crumb to="/sinks">{t('nav.sinks')}</Crumb>
       <h1>{name}</h1>
-      {sink.error && <ProblemNote error={sink.error} />}
-      {sink.data ? (
-        <>
-          <div class="toolbar">
-            <span class="mono">{sink.data.url}</span>
-            <button class="grave" onClick={() => void remove()}>
-              {t('action.delete')}
-            </button>
-          </div>
-          <Answers key={JSON.stringify(sink.data.answers)} of={sink.data} />
-          <h2>
-            {t('sink.requests')} <span class="muted">{count(sink.data.total)}</span>
-          </h2>
-          <Requests requests={sink.data.requests} />
-        </>
-      ) : (
-        !sink.error && <Loading />
-      )}
+      <Loaded of={sink}>
+        {(found) => (
+          <>
+            <div class="toolbar">
+              <span class="mono">{found.url}</span>
+              <button class="grave" onClick={() => void act(remove, 'sink.deleted')}>
+                {t('action.delete')}
+              </button>
+            </div>
+            <Answers key={JSON.stringify(found.answers)} of={found} />
+            <h2>
+              {t('sink.requests')} <span class="muted">{count(found.total)}</span>
+            </h2>
+            {found.requests.length > 0 ? <Parts rows={found.requests.toReversed()}>{(rows) => <Requests requests={rows} />}</Parts> : <Empty text={t('sink.noRequests')} />}
+          </>
+        )}
+      </Loaded>
     </>
   );
 }
@@ -156,37 +141,27 @@ function parsed(typed: string): unknown[] | undefined {
   }
 }
 
-/** The requests of a sink, the last one first. */
-function Requests({ requests }: { requests: SinkRequest[] }) {
-  if (requests.length === 0) return <Empty text={t('sink.noRequests')} />;
-  return (
-    <>
-      {requests
-        .slice(-mostRows)
-        .reverse()
-        .map((request, at) => (
-          <section class="card" key={`${request.at} ${requests.length - at}`}>
-            <p>
-              <strong class="mono">
-                {request.method} {request.path}
-              </strong>{' '}
-              <When at={request.at} /> <span class={request.signature === 'invalid' ? 'result bad' : 'result good'}>{t(`signature.${request.signature}`)}</span>
-            </p>
-            <details>
-              <summary>{t('sink.request')}</summary>
-              <Verbatim
-                text={[
-                  ...Object.entries(request.headers)
-                    .toSorted()
-                    .map(([name, value]) => `${name}: ${value}`),
-                  '',
-                  request.body_base64 ?? request.body,
-                ].join('\n')}
-              />
-            </details>
-          </section>
-        ))}
-      <More of={requests.length} />
-    </>
-  );
-}
+/** Requests of a sink. */
+const Requests = ({ requests }: { requests: SinkRequest[] }) =>
+  requests.map((request) => (
+    <section class="card" key={`${request.at} ${request.path}`}>
+      <p>
+        <strong class="mono">
+          {request.method} {request.path}
+        </strong>{' '}
+        <When at={request.at} /> <span class={request.signature === 'invalid' ? 'result bad' : 'result good'}>{t(`signature.${request.signature}`)}</span>
+      </p>
+      <details>
+        <summary>{t('sink.request')}</summary>
+        <Verbatim
+          text={[
+            ...Object.entries(request.headers)
+              .toSorted()
+              .map(([name, value]) => `${name}: ${value}`),
+            '',
+            request.body_base64 ?? request.body,
+          ].join('\n')}
+        />
+      </details>
+    </section>
+  ));

@@ -1,12 +1,11 @@
 import { useState } from 'preact/hooks';
 import { address } from '../address';
-import { api, ApiError, mayAdmin, mayChange, onDead, usualPriority, type TopicDraft, type TopicSettings } from '../api';
+import { api, ApiError, mayAdmin, onDead, usualPriority, type TopicDraft, type TopicSettings } from '../api';
 import { blankCallbacks, CallbackFields, callbacksOf, typedCallbacks, type CallbackDraft } from '../components/callbacks';
 import { Dialog } from '../components/dialog';
 import { Area, Choice, figure, Form, givenOf, Group, headersOf, headersText, Input, retryOf, useForm } from '../components/form';
-import { Empty, Loading } from '../components/marks';
-import { notify, notifyError } from '../components/notices';
-import { ProblemNote } from '../components/problem';
+import { notify } from '../components/notices';
+import { Crumb, Loaded, Writable } from '../components/page';
 import { Signing } from '../components/signing';
 import { useResource } from '../live';
 import { navigate } from '../router';
@@ -52,12 +51,8 @@ type Draft = typeof blank;
 export function TopicFormPage({ topic }: { topic?: string }) {
   return (
     <>
-      <p class="crumb">
-        <a href={topic ? address(['topics', topic]) : '/topics'} data-page>
-          {topic ?? t('nav.topics')}
-        </a>
-      </p>
-      {topic === undefined ? <TopicForm settings={null} /> : <Stored topic={topic} />}
+      <Crumb to={topic ? address(['topics', topic]) : '/topics'}>{topic ?? t('nav.topics')}</Crumb>
+      <Writable>{topic === undefined ? <TopicForm settings={null} /> : <Stored topic={topic} />}</Writable>
     </>
   );
 }
@@ -65,15 +60,16 @@ export function TopicFormPage({ topic }: { topic?: string }) {
 /** Loaded once, so that later changes do not overwrite the input. */
 function Stored({ topic }: { topic: string }) {
   const found = useResource(address(['edit', topic]), (abort) => settingsOf(topic, abort), true);
-  if (found.error) return <ProblemNote error={found.error} />;
-  if (!found.data) return <Loading />;
-  const { settings, version } = found.data;
   return (
-    <>
-      <TopicForm topic={topic} settings={settings} version={version} />
-      {mayAdmin.value && <Signing topic={topic} />}
-      {mayChange.value && settings && <Reset topic={topic} />}
-    </>
+    <Loaded of={found}>
+      {({ settings, version }) => (
+        <>
+          <TopicForm topic={topic} settings={settings} version={version} />
+          {mayAdmin.value && <Signing topic={topic} />}
+          {settings && <Reset topic={topic} />}
+        </>
+      )}
+    </Loaded>
   );
 }
 
@@ -104,7 +100,6 @@ function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
       notify(t('topic.saved'));
       navigate(address(['topics', name]));
     });
-  if (!mayChange.value) return <Empty text={t('write.only')} />;
   return (
     <Form title={topic ? t('topic.edit', { topic }) : t('topic.new')} error={form.error} onSubmit={() => void submit()}>
       {topic === undefined && (
@@ -203,13 +198,8 @@ function asked(draft: Draft, stored: TopicSettings | null): TopicDraft {
 function Reset({ topic }: { topic: string }) {
   const [asking, ask] = useState(false);
   const reset = async () => {
-    try {
-      await api.deleteTopic(topic);
-      notify(t('topic.wasReset'));
-      navigate(address(['topics', topic]));
-    } catch (error) {
-      notifyError(error);
-    }
+    await api.deleteTopic(topic);
+    navigate(address(['topics', topic]));
   };
   return (
     <div class="actions">
@@ -217,7 +207,7 @@ function Reset({ topic }: { topic: string }) {
         {t('topic.reset')}
       </button>
       {asking && (
-        <Dialog title={t('topic.resetTitle', { topic })} action={t('topic.reset')} grave onSubmit={() => void reset()} onClose={() => ask(false)}>
+        <Dialog title={t('topic.resetTitle', { topic })} action={t('topic.reset')} grave run={reset} done="topic.wasReset" onClose={() => ask(false)}>
           <p>{t('topic.resetExplain')}</p>
         </Dialog>
       )}

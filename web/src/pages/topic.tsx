@@ -1,11 +1,13 @@
-import { address } from '../address';
+import { address, type Query } from '../address';
 import { api, callbackEvents, dueRanges, mayChange, states, thresholds, type Topic, type TopicSettings } from '../api';
 import { ActivityCard } from '../components/activity';
 import { Bars } from '../components/bars';
-import { Loading, PauseFacts, StateMark, When } from '../components/marks';
-import { notifyError } from '../components/notices';
-import { ProblemNote } from '../components/problem';
-import { refresh, useResource } from '../live';
+import { Mark, PauseFacts, StateMark, When } from '../components/marks';
+import { act } from '../components/notices';
+import { Crumb, Facts, Loaded, type Fact } from '../components/page';
+import { WhyLine } from '../components/why';
+import { useResource } from '../live';
+import { asked, dueBy } from '../search';
 import { count, t, type Key } from '../text';
 import { CountLink } from './topics';
 
@@ -13,15 +15,17 @@ export function TopicPage({ topic: name }: { topic: string }) {
   const topic = useResource(name, (abort) => api.topic(name, abort));
   return (
     <>
-      <p class="crumb">
-        <a href="/topics" data-page>
-          {t('nav.topics')}
-        </a>
-      </p>
+      <Crumb to="/topics">{t('nav.topics')}</Crumb>
       <h1>{name}</h1>
-      {topic.data && <Standing topic={topic.data} />}
-      {topic.error && <ProblemNote error={topic.error} />}
-      {topic.data ? <Details topic={topic.data} /> : !topic.error && <Loading />}
+      <Loaded of={topic}>
+        {(found) => (
+          <>
+            <Standing topic={found} />
+            {found.overdue > 0 && <Overdue topic={found} />}
+            <Details topic={found} />
+          </>
+        )}
+      </Loaded>
     </>
   );
 }
@@ -29,21 +33,10 @@ export function TopicPage({ topic: name }: { topic: string }) {
 /** The state of the topic, with actions to change it. */
 function Standing({ topic: { name, state, paused, draining } }: { topic: Topic }) {
   const pause = paused ?? draining;
-  const steer = async (call: (name: string) => Promise<Topic>) => {
-    try {
-      await call(name);
-    } catch (error) {
-      notifyError(error);
-    }
-    refresh();
-  };
   return (
     <div class="toolbar">
       <p>
-        <span class={`state topic-${state}`}>
-          <i class="dot" aria-hidden="true" />
-          {t(`topic.${state}`)}
-        </span>
+        <Mark kind={`topic-${state}`}>{t(`topic.${state}`)}</Mark>
         {pause && (
           <span class="muted">
             {' · '}
@@ -54,12 +47,29 @@ function Standing({ topic: { name, state, paused, draining } }: { topic: Topic }
       </p>
       {mayChange.value && (
         <div class="actions">
-          {state !== 'active' && <button onClick={() => void steer(api.resumeTopic)}>{t('topic.resume')}</button>}
-          {state !== 'paused' && <button onClick={() => void steer(api.pauseTopic)}>{t('topic.pause')}</button>}
-          {state !== 'draining' && <button onClick={() => void steer(api.drainTopic)}>{t('topic.drain')}</button>}
+          {state !== 'active' && <button onClick={() => void act(() => api.resumeTopic(name))}>{t('topic.resume')}</button>}
+          {state !== 'paused' && <button onClick={() => void act(() => api.pauseTopic(name))}>{t('topic.pause')}</button>}
+          {state !== 'draining' && <button onClick={() => void act(() => api.drainTopic(name))}>{t('topic.drain')}</button>}
         </div>
       )}
     </div>
+  );
+}
+
+/** How many jobs are due without being taken, and why one of them waits. */
+function Overdue({ topic: { name, overdue } }: { topic: Topic }) {
+  const due: Query = [['topic', name], ...dueBy('now')];
+  const found = useResource(`overdue ${name}`, (abort) => api.jobs([...asked(due, Date.now()), ['limit', '1']], abort));
+  const [job] = found.data?.data ?? [];
+  return (
+    <section class="card">
+      <p>
+        <a href={address(['jobs'], due)} data-page>
+          {t('topic.overdue', { n: count(overdue) })}
+        </a>
+      </p>
+      {job && <WhyLine job={job} />}
+    </section>
   );
 }
 
@@ -113,55 +123,40 @@ const headersText = (headers: Record<string, string>): string =>
 /** The settings of a topic, in words. */
 function Settings({ settings }: { settings: TopicSettings }) {
   const { retry, headers, alerts } = settings;
-  const shown = (value: string | number) => (typeof value === 'number' ? count(value) : value);
-  const fact = (label: Key, value: string | number | null | undefined): [Key, string][] =>
-    value === null || value === undefined || value === '' ? [] : [[label, shown(value)]];
-  const set = (name: string, value: string | number | null | undefined) => fact(`setting.${name}` as Key, value);
+  const fact = (label: Key, value: string | number | null | undefined, wide = false): Fact => [t(label), typeof value === 'number' ? count(value) : value, wide];
+  const set = (name: string, value: string | number | null | undefined, wide = false) => fact(`setting.${name}` as Key, value, wide);
   const facts = [
-    ...set('destination', settings.url),
-    ...set('capacity', settings.capacity),
-    ...set('rate', settings.rate),
-    ...set('concurrency', settings.concurrency),
-    ...set('weight', settings.weight),
-    ...set('on_dead', settings.on_dead && t(`on_dead.${settings.on_dead}`)),
-    ...set('steps', retry?.steps?.join(' ')),
-    ...set('limit', retry?.limit),
-    ...set('timeout', settings.timeout),
-    ...set('ttl', settings.ttl),
-    ...set('priority', settings.priority),
-    ...set('spread', settings.spread),
-    ...callbackEvents.flatMap((event) => fact(`callbackOn.${event}`, settings.callbacks?.[event]?.url)),
-    ...fact('topic.headers', headersText(headers ?? {})),
+    set('destination', settings.url, true),
+    set('capacity', settings.capacity),
+    set('rate', settings.rate),
+    set('concurrency', settings.concurrency),
+    set('weight', settings.weight),
+    set('on_dead', settings.on_dead && t(`on_dead.${settings.on_dead}`)),
+    set('steps', retry?.steps?.join(' ')),
+    set('limit', retry?.limit),
+    set('timeout', settings.timeout),
+    set('ttl', settings.ttl),
+    set('priority', settings.priority),
+    set('spread', settings.spread),
+    ...callbackEvents.map((event) => fact(`callbackOn.${event}`, settings.callbacks?.[event]?.url, true)),
+    fact('topic.headers', headersText(headers ?? {}), true),
   ];
   const alerting = [
-    ...thresholds.flatMap((name) => set(name, alerts?.[name])),
-    ...set('window', alerts?.window),
-    ...set('min_attempts', alerts?.min_attempts),
-    ...set('for', alerts?.for),
-    ...set('url', alerts?.url),
+    ...thresholds.map((name) => set(name, alerts?.[name])),
+    set('window', alerts?.window),
+    set('min_attempts', alerts?.min_attempts),
+    set('for', alerts?.for),
+    set('url', alerts?.url, true),
   ];
   return (
     <>
       <Facts facts={facts} />
-      {alerting.length > 0 && (
+      {alerts && (
         <>
           <h3>{t('nav.alerts')}</h3>
           <Facts facts={alerting} />
         </>
       )}
     </>
-  );
-}
-
-function Facts({ facts }: { facts: [Key, string][] }) {
-  return (
-    <dl>
-      {facts.map(([label, value]) => (
-        <div key={label}>
-          <dt>{t(label)}</dt>
-          <dd>{value}</dd>
-        </div>
-      ))}
-    </dl>
   );
 }

@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { address, type Query } from '../address';
 import { api, mayChange, states, type TopicCounts, type TopicPage } from '../api';
-import { Empty, Loading } from '../components/marks';
-import { ProblemNote } from '../components/problem';
+import { Empty, Mark } from '../components/marks';
+import { Loaded, Pager } from '../components/page';
 import { useResource } from '../live';
 import { navigate, place } from '../router';
 import { count, t } from '../text';
@@ -47,8 +47,7 @@ export function TopicsPage() {
           )}
         </div>
       </div>
-      {topics.error && <ProblemNote error={topics.error} />}
-      {topics.data ? <Found page={topics.data} asked={asked} first={cursor !== null} /> : !topics.error && <Loading />}
+      <Loaded of={topics}>{(page) => <Found page={page} asked={asked} first={cursor !== null} />}</Loaded>
     </>
   );
 }
@@ -89,20 +88,7 @@ function Found({ page: { data: topics, next_cursor: next }, asked, first }: Foun
     <>
       {topics.length > 0 ? <Table topics={topics} /> : <Empty text={t(none)} />}
       {asked.order && topics.length >= mostBusy && <p class="muted">{t('topics.mostBusy', { n: count(mostBusy) })}</p>}
-      {(first || next) && (
-        <nav class="pager" aria-label={t('jobs.pages')}>
-          {first && (
-            <a class="button" href={at(asked)} data-page>
-              {t('jobs.first')}
-            </a>
-          )}
-          {next && (
-            <a class="button" href={at(asked, next)} data-page>
-              {t('jobs.next')}
-            </a>
-          )}
-        </nav>
-      )}
+      <Pager first={first ? at(asked) : null} next={next && at(asked, next)} />
     </>
   );
 }
@@ -127,12 +113,7 @@ function Table({ topics }: { topics: TopicCounts[] }) {
               <a href={address(['topics', one.name])} data-page>
                 {one.name}
               </a>
-              {one.state !== 'active' && (
-                <span class={`state topic-${one.state}`}>
-                  <i class="dot" aria-hidden="true" />
-                  {t(`topic.short_${one.state}`)}
-                </span>
-              )}
+              {one.state !== 'active' && <Mark kind={`topic-${one.state}`}>{t(`topic.short_${one.state}`)}</Mark>}
             </td>
             {states.map((state) => (
               <td key={state} class={one.states[state] === 0 ? 'number none' : 'number'} data-label={t(`state.${state}`)}>
