@@ -197,7 +197,7 @@ func (h *RunLog) with(ctx context.Context, name string, more []Run) (*documents.
 	d, err := h.docs.Get(ctx, name)
 	switch {
 	case d.Err != nil:
-		return nil, nil
+		return nil, nil //nolint:nilerr // it is left to newer nodes
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return nil, err
 	}

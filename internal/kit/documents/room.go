@@ -24,7 +24,8 @@ const (
 // amount is a number of documents, and the bytes of their contents.
 type amount struct{ documents, bytes int }
 
-func (a amount) plus(b amount) amount  { return amount{a.documents + b.documents, a.bytes + b.bytes} }
+func (a amount) plus(b amount) amount { return amount{a.documents + b.documents, a.bytes + b.bytes} }
+
 func (a amount) minus(b amount) amount { return amount{a.documents - b.documents, a.bytes - b.bytes} }
 
 // above is by how much an amount is larger than another one.
