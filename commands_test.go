@@ -294,6 +294,34 @@ func TestImportAndExport(t *testing.T) {
 	u.runWith(cli.ExitUsage, `{"url":"`+u.receiver+`/ok"} {}`, []string{"import"}, "something follows")
 }
 
+// An import that is interrupted says so and how it continues, and doesn't blame the server.
+func TestInterruptedImport(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		close(asked)
+		<-r.Context().Done()
+	}))
+	t.Cleanup(server.Close)
+	cmd := program(t, []string{"DUEHOOK_URL=" + server.URL}, "import")
+	cmd.Stdin = strings.NewReader(`{"topic":"t","id":"a"}`)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	const want = "duehook: line 1: interrupt signal received\ncontinue with --skip 0\n"
+	if code := cmd.ProcessState.ExitCode(); code != cli.ExitRefused || stderr.String() != want {
+		t.Errorf("exit code %d, %q, want %q", code, stderr.String(), want)
+	}
+}
+
 func TestContexts(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

@@ -228,17 +228,22 @@ func (l *loading) load(ctx context.Context, jobs iter.Seq2[moving.Job, error], b
 	var err error
 	for j, failed := range jobs {
 		if failed != nil {
-			err = failed
+			err = errors.Join(l.flush(ctx), failed)
+		} else {
+			err = l.add(ctx, &j)
+		}
+		if err != nil {
 			break
 		}
-		if err = l.add(ctx, &j); err != nil {
-			l.bar.end()
-			return brokenOff(err)
-		}
 	}
-	err = errors.Join(l.flush(ctx), err)
+	if err == nil {
+		err = l.flush(ctx)
+	}
 	l.bar.end()
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // the server or the source did not fail
+		return brokenOff(context.Cause(ctx))
+	case err != nil:
 		return brokenOff(err)
 	}
 	return l.print()
