@@ -47,6 +47,26 @@ func TestChosenIDs(t *testing.T) {
 	}
 }
 
+// The messages of a URL group have ids of their own, also if the client chose one for the call.
+func TestChosenIDsAtGroups(t *testing.T) {
+	s := newServer(t)
+	s.want(200, "POST", "/v2/topics/paid/endpoints", "Content-Type: application/json", `{"endpoints":[{"url":"http://a.example/","name":"a"},{"url":"http://b.example/"}]}`)
+	var sent, again []accepted
+	s.want(200, "POST", "/v2/publish/paid", "Duehook-Id: order-1; Upstash-Delay: 1h", "x", &sent)
+	s.want(202, "POST", "/v2/publish/paid", "Duehook-Id: order-1; Upstash-Delay: 1h", "x", &again)
+	if len(sent) != 2 || len(again) != 2 {
+		t.Fatalf("%v, and again %v", sent, again)
+	}
+	for i := range sent {
+		var read accepted
+		s.want(200, "GET", "/v2/messages/"+sent[i].MessageID, "", "", &read)
+		if read.MessageID != sent[i].MessageID || again[i].MessageID != sent[i].MessageID || !again[i].Deduplicated {
+			t.Errorf("%v is read as %v, and sent again as %v", sent[i], read, again[i])
+		}
+	}
+	s.want(404, "GET", "/v2/messages/order-1", "", "")
+}
+
 func TestPages(t *testing.T) {
 	s := newServer(t)
 	sent := map[string]bool{}
