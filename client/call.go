@@ -159,5 +159,8 @@ func unreachable(k *call, err error) error {
 	if e := new(url.Error); errors.As(err, &e) {
 		err = e.Err // without the address, which may have a secret in its query
 	}
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%s %s: %w", k.method, k.path, err)
+	}
 	return fmt.Errorf("%s %s: %w: %w", k.method, k.path, ErrUnreachable, err)
 }

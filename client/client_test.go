@@ -140,6 +140,9 @@ func TestCancelledContextEndsRetrying(t *testing.T) {
 	if _, err := newClient(t, a).Job(ctx, "t", "a"); err == nil || len(a.got()) != 1 {
 		t.Errorf("%d requests, %v", len(a.got()), err)
 	}
+	if _, err := newClient(t, a).Job(ctx, "t", "a"); !errors.Is(err, context.Canceled) || errors.Is(err, client.ErrUnreachable) {
+		t.Errorf("a call that its caller ended reports %v", err)
+	}
 }
 
 func TestListsArePaged(t *testing.T) {
