@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -340,8 +341,8 @@ func (d *duration) UnmarshalJSON(raw []byte) error {
 	default:
 		err = errors.New(`is a duration such as "25h", or a number of seconds`)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", raw, err)
+	if err != nil { // of this type, it gets the member
+		return &json.UnmarshalTypeError{Value: fmt.Sprintf("%s: %v", raw, err), Type: reflect.TypeFor[duration]()}
 	}
 	*d = duration(parsed)
 	return nil
@@ -365,7 +366,14 @@ func readObject(c *httpapi.Call, limit int64, into any) error {
 		return nil
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return invalid("/"+strings.ReplaceAll(wrong.Field, ".", "/"), "is a %s here", wrong.Value)
+		pointer, message := "", "must not be of the type "+wrong.Value
+		if wrong.Field != "" {
+			pointer = "/" + strings.ReplaceAll(wrong.Field, ".", "/")
+		}
+		if wrong.Type == reflect.TypeFor[duration]() {
+			message = wrong.Value
+		}
+		return invalid(pointer, "%s", message)
 	}
 	return invalid("", "%s", strings.TrimPrefix(err.Error(), "json: "))
 }

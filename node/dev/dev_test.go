@@ -273,6 +273,14 @@ func TestCalls(t *testing.T) {
 			t.Errorf("%s: %v", body, p)
 		}
 	}
+	for body, want := range map[string]string{
+		`{"advance":"-1h"}`: "/advance", `{"advance":[]}`: "/advance", `{"speed":"fast"}`: "/speed", `{"froze":true}`: "", `[]`: "",
+	} {
+		p := s.call("POST", "/v1/dev/clock", body, 422)
+		if got := p["errors"].([]any)[0].(map[string]any); got["pointer"] != want || got["message"] == "" {
+			t.Errorf("%s: %v, not of %q", body, got, want)
+		}
+	}
 	for _, body := range []string{
 		`{"answers":[{"status":199}]}`, `{"answers":[{"status":600}]}`, `{"answers":[{"delay":"25h"}]}`, `{"answers":[{"delay":-1}]}`, `{"answers":[{"headers":{"a b":"c"}}]}`,
 		`{"answers":[{"stat":200}]}`, `{"answer":[]}`, `{"answers":[` + strings.Repeat("{},", 100) + `{}]}`,
