@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"strconv"
 	"testing"
 
 	"github.com/duehook/duehook/job"
@@ -25,24 +24,5 @@ func TestClaimsThatSendNothingWaitForNothing(t *testing.T) {
 		if got := len(firstFollowing([]store.Claimed{tt.claimed})); got != tt.want {
 			t.Errorf("%s waits for %d outcomes, want %d", name, got, tt.want)
 		}
-	}
-}
-
-// A node remembers the latest registrations in doubt.
-func TestRegistrationsInDoubtAreBounded(t *testing.T) {
-	var d inDoubt
-	keyOf := func(i int) job.Key { return job.Key{Topic: "t", ID: strconv.Itoa(i)} }
-	for i := range maxInDoubt + 5 {
-		d.set(keyOf(i), "uid", true)
-		if d.uid(keyOf(i)) != "uid" {
-			t.Fatalf("registration %d is not in doubt", i)
-		}
-	}
-	if len(d.uids) != maxInDoubt {
-		t.Errorf("%d registrations are in doubt, want %d", len(d.uids), maxInDoubt)
-	}
-	d.set(keyOf(maxInDoubt+4), "", false)
-	if len(d.uids) != maxInDoubt-1 {
-		t.Errorf("%d registrations are in doubt after one was settled", len(d.uids))
 	}
 }

@@ -4,16 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// call is a call that changes jobs. It holds their keys and room in the ledger for the rows
-// that it will cause.
+// call is a call that changes jobs. It holds room in the ledger for the rows that it will
+// cause.
 type call struct {
-	s      *Store
-	rows   int64  // reserved
-	unlock func() // nil: no keys are held
+	s    *Store
+	rows int64 // reserved
 }
 
 // write is the changes of one caller.
@@ -26,19 +24,15 @@ type write struct {
 	owed bool
 }
 
-// begin begins a call that changes the jobs of keys and causes up to rows rows. It waits for
-// the keys, and for room if waits or while the ledger can be written: claims and settlements
-// do not depend on it. The caller must end it unless it got an error.
-func (s *Store) begin(ctx context.Context, waits bool, rows int, keys ...job.Key) (*call, error) {
+// begin begins a call that causes up to rows rows. It waits for room if waits or while the
+// ledger can be written: claims and settlements do not depend on it. The caller must end it
+// unless it got an error.
+func (s *Store) begin(ctx context.Context, waits bool, rows int) (*call, error) {
 	if err := s.enter(); err != nil {
 		return nil, err
 	}
 	c := &call{s: s}
-	err := c.reserve(ctx, waits || s.owing() == nil, min(int64(rows), maxQueued))
-	if err == nil {
-		err = c.hold(ctx, keys...)
-	}
-	if err != nil {
+	if err := c.reserve(ctx, waits || s.owing() == nil, min(int64(rows), maxQueued)); err != nil {
 		c.end()
 		return nil, err
 	}
@@ -63,25 +57,8 @@ func (c *call) reserve(ctx context.Context, waits bool, rows int64) error {
 	return nil
 }
 
-// hold takes keys. A call holds keys only once at a time.
-func (c *call) hold(ctx context.Context, keys ...job.Key) (err error) {
-	if len(keys) > 0 {
-		c.unlock, err = c.s.keys.lock(ctx, keys...)
-	}
-	return err
-}
-
-// free releases the keys before the call ends. Changes must be queued before.
-func (c *call) free() {
-	if c.unlock != nil {
-		c.unlock()
-		c.unlock = nil
-	}
-}
-
 // end ends the call. Queued entries are still written.
 func (c *call) end() {
-	c.free()
 	c.s.committer.room.Release(c.rows)
 	c.s.leave()
 }

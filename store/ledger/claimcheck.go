@@ -63,7 +63,7 @@ func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[
 	defer cancel()
 	stale, early, err := s.compareClaims(limited, claims)
 	if err == nil && len(early) > 0 && s.broken() == nil {
-		early, err = s.writeFollowed(limited, claims, early)
+		early, err = s.writeFollowed(limited, early)
 	}
 	if len(stale) > 0 {
 		s.correct(ctx, stale)

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -117,6 +116,14 @@ func (s *Store) owing() error {
 		return unavailable(c.broken)
 	}
 	return nil
+}
+
+// writable returns an error while commits fail. If the last one failed, it tries another.
+func (s *Store) writable(ctx context.Context) error {
+	if err := s.owing(); err != nil || s.broken() == nil {
+		return err
+	}
+	return s.await(ctx, func(g *group) { g.probe = true })
 }
 
 // broken is the error of the last commit, nil if it succeeded.
@@ -244,23 +251,10 @@ func (c *committer) transact(ctx context.Context, g *group, durable bool) error 
 	}
 	if err := tx.Commit(); err != nil {
 		_ = tx.Rollback()
-		return &commitError{err}
+		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
 }
-
-// outcomeUnknown reports whether err comes from a commit that the server may have made.
-func outcomeUnknown(err error) bool {
-	var unknown *commitError
-	return errors.As(err, &unknown)
-}
-
-// commitError is a failure of a commit that the server may have made.
-type commitError struct{ cause error }
-
-func (e *commitError) Error() string { return "commit: " + e.cause.Error() }
-
-func (e *commitError) Unwrap() error { return e.cause }
 
 func (c *committer) succeeded(batch []*queued) {
 	c.mu.Lock()
@@ -294,14 +288,7 @@ func (c *committer) failed(batch []*queued, err error) (owing bool) {
 	if was == nil {
 		c.s.o.Logger.Error("the ledger cannot be written", "error", err, "changes_owed", owed)
 	}
-	untried := err
-	if unknown := (*commitError)(nil); errors.As(err, &unknown) {
-		untried = unknown.cause
-	}
-	for i, e := range waiting {
-		if i == len(batch) {
-			err = untried
-		}
+	for _, e := range waiting {
 		e.answer(unavailable(err))
 		if !e.owed {
 			c.room.Release(e.rows + e.extra)

@@ -31,13 +31,9 @@ const (
 	MissingInLedger Difference = "missing_in_ledger"
 )
 
-// laterThan reports whether e was registered later than the store's job. The time of an
-// unconfirmed message is its node's.
+// laterThan reports whether e was registered later than the store's job.
 func laterThan(e *entry, s *store.Standing) bool {
-	switch {
-	case e.confirmed == unconfirmed:
-		return s.State.Final()
-	case e.created != s.CreatedAt:
+	if e.created != s.CreatedAt {
 		return e.created > s.CreatedAt
 	}
 	return e.uid > s.UID
@@ -84,10 +80,7 @@ func judged(s *store.Standing, own, open *entry) (Difference, *entry) {
 // job. A message is also superseded if its registration reached the store after another
 // one of the key.
 func ended(e *entry, s *store.Standing) bool {
-	switch {
-	case e.confirmed == unconfirmed: // it was withdrawn
-		return false
-	case e.confirmed == superseded && (e.followed || e.state == job.Cancelled):
+	if e.confirmed == superseded && (e.followed || e.state == job.Cancelled) {
 		return e.followed
 	}
 	return e.version >= s.Version
@@ -105,6 +98,19 @@ type finding struct {
 	key        job.Key
 	entry      *entry // nil: the ledger has no relevant message
 	standing   store.Standing
+}
+
+// differing compares what the store and the ledger have of a key: the message of the store's job,
+// and the one that may be restored. The store's ended jobs need no message.
+func differing(key job.Key, s *store.Standing, own, open *entry) finding {
+	f := finding{key: key, standing: *s}
+	switch {
+	case open != nil:
+		f.difference, f.entry = against(open, s), open
+	case s.Exists() && (!s.State.Final() || s.State == job.Dead):
+		f.difference, f.entry = judged(s, own, nil)
+	}
+	return f
 }
 
 // same reports whether two looks at a job found the same difference. If so, no change is
@@ -131,8 +137,8 @@ func (s comparer) fromLedger(ctx context.Context, page []*entry) ([]finding, err
 	}
 	var found []finding
 	for i, e := range page {
-		if d := against(e, &standings[i]); d != DifferentNot {
-			found = append(found, finding{d, e.key, e, standings[i]})
+		if f := differing(keys[i], &standings[i], nil, e); f.difference != DifferentNot {
+			found = append(found, f)
 		}
 	}
 	return found, nil
@@ -151,11 +157,8 @@ func (s comparer) fromStore(ctx context.Context, jobs []job.Job) ([]finding, err
 	}
 	var found []finding
 	for i := range keys {
-		if open[i] != nil {
-			continue
-		}
-		if d, e := judged(&standings[i], own[i], nil); d != DifferentNot {
-			found = append(found, finding{d, keys[i], e, standings[i]})
+		if f := differing(keys[i], &standings[i], own[i], open[i]); open[i] == nil && f.difference != DifferentNot {
+			found = append(found, f)
 		}
 	}
 	return found, nil
@@ -178,16 +181,9 @@ func (s comparer) again(ctx context.Context, found []finding) (still []finding, 
 		return nil, 0, fmt.Errorf("look jobs up in the store: %w", err)
 	}
 	for i := range found {
-		now := finding{key: keys[i], standing: standings[i]}
+		now := differing(keys[i], &standings[i], own[i], open[i])
 		switch {
-		case standings[i].UID != before[i].UID: // it changed
-		case open[i] != nil:
-			now.difference, now.entry = against(open[i], &standings[i]), open[i]
-		case standings[i].Exists() && (!standings[i].State.Final() || standings[i].State == job.Dead):
-			now.difference, now.entry = judged(&standings[i], own[i], nil)
-		}
-		switch {
-		case now.difference == DifferentNot:
+		case now.difference == DifferentNot || standings[i].UID != before[i].UID: // it changed
 		case now.same(&found[i]):
 			still = append(still, now)
 		case now.putsForward():

@@ -21,19 +21,7 @@ const rowsPerCount = 3
 // Count adds to the count of a job in the store, and answers once that is committed to the
 // ledger. A key that is repeated is written again: its first commit may have failed.
 func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error) {
-	return putRightFirst(ctx, s, c.Key, func() (counted store.Counted, err error) {
-		for range maxTries {
-			// A conflict: the store went back while the ledger was read.
-			if counted, err = s.count(ctx, c); !errors.Is(err, store.ErrConflict) {
-				break
-			}
-		}
-		return counted, err
-	})
-}
-
-func (s *Store) count(ctx context.Context, c store.Count) (store.Counted, error) {
-	call, err := s.begin(ctx, true, rowsPerCount+len(c.Adds), c.Key)
+	call, err := s.begin(ctx, true, rowsPerCount+len(c.Adds))
 	if err != nil {
 		return store.Counted{}, err
 	}
@@ -41,10 +29,7 @@ func (s *Store) count(ctx context.Context, c store.Count) (store.Counted, error)
 	if err := s.owing(); err != nil {
 		return store.Counted{}, err
 	}
-	if c.Least, err = s.leastVersion(ctx, c.Key); err != nil {
-		return store.Counted{}, err
-	}
-	done, err := s.inner.Count(ctx, c)
+	done, err := s.count(ctx, call, c)
 	if err != nil || done.Job.State.Final() {
 		return done, err
 	}
@@ -63,15 +48,22 @@ func (s *Store) count(ctx context.Context, c store.Count) (store.Counted, error)
 	return done, nil
 }
 
-// leastVersion returns the version of the store's job. It returns an error if the ledger has
-// a later version, because the count would be lost.
-func (s *Store) leastVersion(ctx context.Context, key job.Key) (version uint64, err error) {
-	standings, err := s.inner.Standings(ctx, []job.Key{key})
-	if err != nil || !standings[0].Exists() {
-		return 0, err
+// count counts in the store, which must not have an older version of the job than the ledger: the count
+// would be lost.
+func (s *Store) count(ctx context.Context, call *call, c store.Count) (done store.Counted, err error) {
+	for range maxTries {
+		l := &look{key: c.Key}
+		if err := s.lookFirst(ctx, call, l); err != nil {
+			return store.Counted{}, err
+		}
+		c.Least = l.old.Version
+		done, err = s.inner.Count(ctx, c)
+		wentBack := errors.Is(err, store.ErrConflict) || l.old.Exists() && errors.Is(err, store.ErrNotFound)
+		if !wentBack {
+			break
+		}
 	}
-	is := &standings[0]
-	return is.Version, s.current(ctx, &job.Job{Key: key, UID: is.UID, State: is.State, Version: is.Version, Token: is.Token, CreatedAt: is.CreatedAt})
+	return done, err
 }
 
 // tally is the part of a count that the ledger keeps beside the message.
@@ -103,15 +95,8 @@ func (t *tally) with(u *tally) *tally {
 // counted writes the count of a job.
 func (g *group) counted(done *store.Counted, keys []string) {
 	j := &done.Job
-	c := g.of(j.Key, j.UID)
+	c := g.shows(&message{job: *j, at: done.Now}, false)
 	c.tally = c.tally.with(&tally{count: j.Counted, fired: j.Fired, keys: keys})
-	if c.progress == nil || c.progress.version < j.Version {
-		state := j.State
-		if state == job.Ready { // only buckets know of it
-			state = j.Pending()
-		}
-		c.progress = progressOf(j, state, done.Now)
-	}
 	if done.Tally.Due {
 		g.flows = append(g.flows, flowRow{of: c.target, fact: reasonCounted + versionFact(j.Version), at: done.Now, from: int64(j.State), to: j.State, reason: reasonCounted})
 	}
@@ -120,11 +105,8 @@ func (g *group) counted(done *store.Counted, keys []string) {
 // counts are the tallies that a group writes.
 func (c *change) counts() *tally {
 	t := c.tally
-	if c.put != nil {
-		t = t.with(tallyOf(&c.put.job, c.countKeys))
-	}
-	if c.adopt != nil {
-		t = t.with(tallyOf(c.adopt, c.countKeys))
+	if c.job != nil {
+		t = t.with(tallyOf(&c.job.job, c.countKeys))
 	}
 	return t
 }

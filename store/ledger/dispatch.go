@@ -37,7 +37,7 @@ func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (sto
 // Claim claims in the store, and writes it to the ledger soon after: a restored job must
 // show that it was claimed.
 func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	c, err := s.begin(ctx, false, rowsPerSettlement*len(hints), keysOfHints(hints)...)
+	c, err := s.begin(ctx, false, rowsPerSettlement*len(hints))
 	if err != nil {
 		return nil, err
 	}
@@ -62,15 +62,6 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 	return claims, nil
 }
 
-// keysOfHints are the keys of hints.
-func keysOfHints(hints []store.Hint) []job.Key {
-	keys := make([]job.Key, len(hints))
-	for i, h := range hints {
-		keys[i] = h.Key()
-	}
-	return keys
-}
-
 // rowsPerSettlement is how many rows a claim or a settlement writes: progress and
 // flow.
 const rowsPerSettlement = 2
@@ -85,8 +76,13 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	if !slices.ContainsFunc(settlements, func(t job.Settlement) bool { return !t.Extends() }) {
 		return s.inner.Settle(ctx, settlements) // the attempts go on
 	}
-	keys, following := keysOfSettlements(settlements)
-	c, err := s.begin(ctx, false, rowsPerSettlement*len(settlements)+rowsPerRegistration*following, keys...)
+	rows := rowsPerSettlement * len(settlements)
+	for i := range settlements {
+		if settlements[i].Job != nil { // others may follow
+			rows += rowsPerRegistration
+		}
+	}
+	c, err := s.begin(ctx, false, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -107,69 +103,44 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 			defer cancel()
 			ctx = limited
 		}
-		done := s.committer.submit(e)
-		c.free()
-		_ = within(ctx, done) // the settlements stand; the reconciler writes what a failed commit did not
+		_ = within(ctx, s.committer.submit(e)) // the settlements stand; the reconciler writes what a failed commit did not
 	}
 	return settled, nil
-}
-
-// keysOfSettlements are the keys of settlements and of the jobs that may follow from them, and
-// the number of the latter.
-func keysOfSettlements(settlements []job.Settlement) (keys []job.Key, following int) {
-	keys = make([]job.Key, len(settlements))
-	for i := range settlements {
-		t := &settlements[i]
-		keys[i] = t.Key
-		if t.Job == nil {
-			continue
-		}
-		for _, cancelRequested := range []bool{false, true} {
-			for _, n := range t.Successors(t.Change(cancelRequested), 0, job.ShedNothing) {
-				keys = append(keys, n.Key)
-			}
-		}
-	}
-	return keys, len(keys) - len(settlements)
 }
 
 // settledBy writes the settlements that the store applied, with the jobs that follow from
 // them; without any, its rows are zero.
 func settledBy(settlements []job.Settlement, settled []store.Settled) write {
-	logs, next := make([][]byte, len(settled)), make([][]message, len(settled))
-	var w write
+	w := write{owed: true}
+	var adds []func(g *group)
 	for i := range settled {
 		t, r := &settlements[i], &settled[i]
-		if r.Status != store.Applied {
+		if r.Status != store.Applied || t.Extends() {
 			continue
 		}
 		w.rows += rowsPerSettlement
+		var log []byte
 		if t.Attempt != nil {
 			a := *t.Attempt
 			a.NextAt = r.NextAt
-			logs[i] = encodeAttempt(&a)
-			w.bytes += int64(len(logs[i]))
+			log = encodeAttempt(&a)
+			w.bytes += int64(len(log))
 		}
+		var next []message
 		for _, j := range successors.Settled(t, r) {
-			m := newMessage(j, r.Now)
-			next[i] = append(next[i], m)
-			w.rows, w.bytes = w.rows+rowsPerRegistration, w.bytes+m.size()
+			next = append(next, newMessage(j, r.Now))
+			w.rows, w.bytes = w.rows+rowsPerRegistration, w.bytes+next[len(next)-1].size()
 		}
+		adds = append(adds, func(g *group) {
+			g.settle(t, r, log)
+			for n := range next {
+				g.taken(&next[n], []string{t.Job.UID}) // it may be in the place of that job
+			}
+		})
 	}
-	w.owed, w.add = true, func(g *group) {
-		for i := range settled {
-			if settled[i].Status != store.Applied {
-				continue
-			}
-			g.settle(&settlements[i], &settled[i], logs[i])
-			for n := range next[i] {
-				m := &next[i][n]
-				var old *job.Job
-				if m.job.Key == settlements[i].Key {
-					old = settlements[i].Job
-				}
-				g.taken(m, old)
-			}
+	w.add = func(g *group) {
+		for _, add := range adds {
+			add(g)
 		}
 	}
 	return w

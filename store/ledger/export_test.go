@@ -12,9 +12,6 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// HeadStart is how late a job may be after a crash in the wrong moment.
-const HeadStart = headStart
-
 // EmptyLedger returns the URL of an empty ledger for tests of this package itself.
 var EmptyLedger func(t testing.TB) string
 
@@ -68,9 +65,13 @@ func (s *Store) Pause() (resume func()) {
 
 // LastOf returns the last registration of a job in the ledger.
 func (s *Store) LastOf(ctx context.Context, key job.Key) (found store.RestoredJob, err error) {
-	e, err := s.latest(ctx, key)
+	rows, err := s.messagesOf(ctx, []job.Key{key}, func(int) string { return "" })
 	if err != nil {
 		return found, err
+	}
+	e := pickOwn(rows[0], "")
+	if e == nil {
+		return found, store.ErrNotFound
 	}
 	return found, s.messages(ctx, []int64{e.seq}, func(messages []stored, _ []unreadable) error {
 		found = messages[0].RestoredJob

@@ -97,6 +97,7 @@ func TestWritesFail(t *testing.T) {
 			unavailable(t, "Ping", r.Ping(t.Context()))
 			unavailable(t, "Ping", r.Ping(t.Context()))
 			r.ReadOnly(false)
+			noError(t, "Flush", r.Flush())
 			noError(t, "Ping", r.Ping(t.Context()))
 			noError(t, "Ping", r.Ping(t.Context()))
 		},
@@ -153,7 +154,8 @@ func TestFailuresAreLoggedOnce(t *testing.T) {
 			unavailable(t, "Register", err)
 		}
 		r.ReadOnly(false)
-		r.Add(reg("a", 0))
+		noError(t, "Flush", r.Flush())
+		r.RegisterAs(store.Same, reg("a", 0))
 		noError(t, "Close", r.Close())
 		equal(t, "errors", strings.Count(out.String(), "level=ERROR"), 1)
 		equal(t, "lines that say it is over", strings.Count(out.String(), "can be written again"), 1)
@@ -167,7 +169,7 @@ func TestTheStoreFails(t *testing.T) {
 		r := freshRig(t, b, retention, option)
 		r.Add(reg("a", 0))
 		c := r.TakeOne()
-		h.OnGet, h.OnClaim, h.OnSettle = unsent[job.Job], unsent[[]store.Claimed], unsent[[]store.Settled]
+		h.OnRegister, h.OnClaim, h.OnSettle = unsent[[]store.Registered], unsent[[]store.Claimed], unsent[[]store.Settled]
 		ctx := t.Context()
 		for name, call := range map[string]func() error{
 			"Register": func() error {
@@ -187,7 +189,7 @@ func TestTheStoreFails(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		h.OnGet, h.OnSettle = nil, nil
+		h.OnSettle = nil
 		r.SettleAll(settlement(c, job.OutcomeDelivered, 0))
 	})(t)
 }

@@ -27,6 +27,11 @@ func (f *flowRow) row(args []any, host string) []any {
 	return append(args, f.of.seq, f.fact, int64(f.at), f.from, int64(f.to), int64(f.attempt), f.actor, host, f.reason, log)
 }
 
+// registered is the row of a registration.
+func registered(of *target, at job.Instant) flowRow {
+	return flowRow{of: of, fact: "registered", at: at, to: job.Waiting}
+}
+
 // logRows are the flow rows of the attempt log of a job in state.
 func logRows(log []job.Attempt, state job.State) []flowRow {
 	rows := make([]flowRow, len(log))

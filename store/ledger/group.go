@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"slices"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -13,9 +15,8 @@ const maxTargets = 1 << 16
 
 // Values of the column confirmed.
 const (
-	unconfirmed int64 = iota // the store may lack the job; its times are the node's
-	confirmed
-	superseded // the store had another registration of the key later
+	confirmed  int64 = 1
+	superseded int64 = 2 // the store had another registration of the key later
 )
 
 // target is a message that a group changes. The committer remembers it from the carrying
@@ -28,65 +29,44 @@ type target struct {
 	by    string
 }
 
-// change describes the changes of a target in a group.
+// change is what a group writes of a registration.
 type change struct {
 	*target
-	put       *message    // the whole message is written
-	adopt     *job.Job    // written if the ledger lacks the job
-	adopted   job.Instant // when the store had adopt
-	progress  *progress   // what changed after put or adopt
+	job       *message    // as the store had it last; nil: only rows of flow are written
+	put       bool        // the ledger gets all of job; otherwise what calls of workers change, if it has the job
+	whole     bool        // job is all that its version is, so it may overwrite that, unless it undid an end
+	looks     bool        // what the ledger has of the key decides
 	log       []flowRow   // entries missing in the ledger are written
-	countKeys []string    // that were counted of put
+	countKeys []string    // that were counted of job
 	tally     *tally      // what was counted; nil: nothing
-	repeated  []settlement
 	replaced  job.Instant // when another registration replaced the job
-	gaveWay   job.Instant // when an unconfirmed registration replaced the job
 	settled   bool        // later groups need not remember the target
+	listed    bool        // the group has the row of flow of its registration
 
 	// Facts that order the registrations of its key:
-	before    []string    // uids of registrations known to be earlier
-	whole     bool        // put is all that its version is, so it may overwrite that, unless it undid an end
-	holds     bool        // the store has it, even if the ledger has it as replaced
-	withdrawn job.Instant // when it was withdrawn; the store may still show it
+	before []string // uids of registrations known to be earlier
+	holds  bool     // the store has it, even if the ledger has it as replaced
 
 	// The outcome of resolve:
-	own       *entry      // its message, if looked up
-	beaten    bool        // the store is known to have had another registration after it
-	last      job.Instant // when the last one was registered
-	overtaken bool        // put is not written because the ledger is ahead
+	own       *entry // its message, if looked up
+	beaten    bool   // the store is known to have had another registration after it
+	rewrites  bool   // its message is written as a whole
+	overtaken bool   // it is not, because the ledger is ahead
 }
 
-// group collects the changes of many callers for one transaction. Changes of one
-// registration are added in the order in which the store made them. An insertion is
-// committed before the store has the job, so no change concerns a message that the
-// same group inserts.
+// group collects the changes of many callers for one transaction. They come in any order;
+// the version of the job decides.
 type group struct {
 	changes []*change // in the order in which keys were first named
-	inserts []*intake // new registrations that the store does not have yet
 
-	known    map[job.Key]*target
-	nextSeq  int64
-	host     string
-	latest   map[job.Key]*change
-	ends     []ending
-	confirms []any
-	flows    []flowRow
-	drops    []*target
-	purges   []*purge
-	probe    bool
-}
-
-// ending is the end of a message.
-type ending struct {
-	seq       int64
-	at        job.Instant
-	confirmed int64
-}
-
-// settlement is a settlement that may have been written before.
-type settlement struct {
-	next progress
-	flow flowRow
+	known   map[job.Key]*target
+	nextSeq int64
+	host    string
+	byKey   map[job.Key][]*change
+	ends    map[int64]job.Instant // when messages ended that another registration replaced, by seq
+	flows   []flowRow
+	purges  []*purge
+	probe   bool
 }
 
 // purge deletes up to limit messages whose age counts from before until.
@@ -100,21 +80,22 @@ func newGroup(known map[job.Key]*target, host string) *group {
 	if len(known) > maxTargets {
 		clear(known)
 	}
-	return &group{known: known, host: host, latest: map[job.Key]*change{}}
+	return &group{known: known, host: host, byKey: map[job.Key][]*change{}, ends: map[int64]job.Instant{}}
 }
 
 // of returns the change of a registration; uid may be empty.
 func (g *group) of(key job.Key, uid string) *change {
-	c, ok := g.latest[key]
-	if ok && c.matches(uid) {
-		return c
+	for _, c := range slices.Backward(g.byKey[key]) {
+		if c.matches(uid) {
+			return c
+		}
 	}
 	t, ok := g.known[key]
 	if !ok || uid != "" && t.uid != uid {
 		t = &target{key: key, uid: uid}
 	}
-	c = &change{target: t}
-	g.latest[key] = c
+	c := &change{target: t}
+	g.byKey[key] = append(g.byKey[key], c)
 	g.changes = append(g.changes, c)
 	return c
 }
@@ -127,86 +108,48 @@ func (c *change) matches(uid string) bool {
 	return uid == "" || c.uid == uid
 }
 
-// insert adds a registration that the store does not have yet. Its row of flow names the
-// node.
-func (g *group) insert(in *intake) {
-	in.of, in.refused = &target{key: in.reg.Key, uid: in.reg.UID}, false
-	g.inserts = append(g.inserts, in)
-	g.registered(in.of, in.message.at)
-}
-
-func (g *group) registered(of *target, at job.Instant) {
-	g.flows = append(g.flows, flowRow{of: of, fact: "registered", at: at, to: job.Waiting})
-}
-
-// taken adds a registration that the store made first. old is the job whose place it took,
-// or nil.
-func (g *group) taken(m *message, old *job.Job) {
+// shows notes a job as the store had it. With put, the ledger gets all of it.
+func (g *group) shows(m *message, put bool) *change {
 	c := g.of(m.job.Key, m.job.UID)
-	c.adopt, c.adopted = &m.job, m.at
-	c.settled = true // other nodes may change the job
-	if old != nil {
-		c.before = []string{old.UID}
+	if c.job == nil || c.job.job.Version < m.job.Version || put && c.job.job.Version == m.job.Version {
+		c.job, c.whole = m, false
 	}
-	g.registered(c.target, m.at)
+	c.put = c.put || put
+	c.looks = c.looks || put || c.seq == 0 // another node may have written the job
+	return c
 }
 
-// took writes the times that the store gave to a registration. Other nodes may have ended
-// it or its predecessor meanwhile.
-func (g *group) took(j *job.Job, at job.Instant, before []string) {
-	c := g.of(j.Key, j.UID)
-	c.adopt, c.adopted, c.before, c.settled = j, at, before, true // as in taken
+// taken adds a registration that the store made. before are the uids of registrations of the key
+// that the store had earlier.
+func (g *group) taken(m *message, before []string) {
+	c := g.shows(m, false)
+	c.before, c.looks, c.settled, c.listed = before, true, true, true // other nodes may change the job
+	g.flows = append(g.flows, registered(c.target, m.at))
 }
 
 // replace ends a message that a new one replaces. old is the store's job.
-func (g *group) replace(old *job.Job, at job.Instant) {
-	c := g.of(old.Key, old.UID)
+func (g *group) replace(key job.Key, old *store.Standing, at job.Instant) {
+	c := g.of(key, old.UID)
 	c.replaced, c.settled = at, true
-	if !old.State.Final() {
-		g.flows = append(g.flows, flowRow{
-			of: c.target, fact: reasonReplaced, at: at, from: int64(old.State), to: job.Cancelled, reason: reasonReplaced,
-		})
-	}
-}
-
-// withdraw ends a registration in doubt, until the store shows that it accepted it.
-func (g *group) withdraw(key job.Key, uid string, at job.Instant) {
-	c := g.of(key, uid)
-	c.withdrawn, c.settled = at, true
+	g.flows = append(g.flows, flowRow{
+		of: c.target, fact: reasonReplaced, at: at, from: int64(old.State), to: job.Cancelled, reason: reasonReplaced,
+	})
 }
 
 // updated writes a job after an update.
 func (g *group) updated(m *message, from job.State, reason string) *change {
-	c := g.showed(m)
-	c.progress = nil
+	c := g.shows(m, true)
 	g.flows = append(g.flows, flowRow{of: c.target, fact: versionFact(m.job.Version), at: m.at, from: int64(from), to: m.job.State, reason: reason})
 	return c
 }
 
 // rewritten writes a job as the store has it, unless the ledger is further.
 func (g *group) rewritten(m *message) *change {
-	c := g.showed(m)
-	c.progress, c.whole = nil, true
+	c := g.shows(m, true)
+	if c.job == m {
+		c.whole = true
+	}
 	return c
-}
-
-// showed writes a job as the store had it a moment ago, unless the ledger has this
-// version.
-func (g *group) showed(m *message) *change {
-	c := g.of(m.job.Key, m.job.UID)
-	c.put = m
-	return c
-}
-
-// end closes a message, with a new value of confirmed.
-func (g *group) end(seq int64, at job.Instant, confirmed int64) {
-	g.ends = append(g.ends, ending{seq, at, confirmed})
-}
-
-// confirm writes the store's times of a registration.
-func (g *group) confirm(seq int64, j *job.Job) {
-	g.confirms = append(g.confirms, seq, int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt),
-		int64(j.NextAt), int64(j.Token), int64(j.Version), int64(j.CreatedAt))
 }
 
 // carried writes that a job was carried. fact is that of the call.
@@ -217,30 +160,24 @@ func (g *group) carried(c *store.Carried, fact, by string, at job.Instant) {
 }
 
 // claimed writes a claim, but not the same claim twice.
-func (g *group) claimed(c *store.Claimed, by string) {
-	j := &c.Job
-	ch := g.of(j.Key, j.UID)
-	if ch.token == j.Token {
+func (g *group) claimed(claim *store.Claimed, by string) {
+	j := &claim.Job
+	c := g.of(j.Key, j.UID)
+	if c.token == j.Token {
 		return
 	}
-	ch.token, ch.by, ch.settled = j.Token, by, false
-	ch.adopt, ch.adopted = j, c.Now
-	ch.progress = progressOf(j, job.Running, c.Now)
+	c.token, c.by, c.settled, c.looks = j.Token, by, false, true
+	g.shows(&message{job: *j, at: claim.Now}, false)
 	g.flows = append(g.flows, flowRow{
-		of: ch.target, fact: versionFact(j.Version), at: c.Now, from: int64(c.From), to: job.Running, attempt: j.Attempts + 1, actor: by,
+		of: c.target, fact: versionFact(j.Version), at: claim.Now, from: int64(claim.From), to: job.Running, attempt: j.Attempts + 1, actor: by,
 	})
 }
 
-// settle writes the outcome of a claim.
+// settle writes the outcome of a claim. The store's first answer may have been lost, so it may be
+// written already.
 func (g *group) settle(s *job.Settlement, r *store.Settled, log []byte) {
-	c := g.of(s.Key, r.UID)
-	next := progress{
-		state: r.To, attempts: s.Attempts, snoozes: s.Snoozes, expiredLeases: s.ExpiredLeases, token: s.Token,
-		version: r.Version, nextAt: r.NextAt, endedAt: r.EndedAt, updated: r.Now,
-	}
-	if r.To.Final() {
-		next.reason = r.Reason
-	}
+	c := g.shows(&message{job: outcomeOf(s, r), at: r.Now}, false)
+	c.settled = true
 	flow := flowRow{of: c.target, fact: versionFact(r.Version), at: r.Now, from: int64(job.Running), to: r.To, reason: r.Reason}
 	if c.token == s.Token {
 		flow.actor = c.by
@@ -248,28 +185,18 @@ func (g *group) settle(s *job.Settlement, r *store.Settled, log []byte) {
 	if s.Attempt != nil {
 		flow.fact, flow.attempt, flow.log = attemptFact(s.Attempt), s.Attempt.Number, log
 	}
-	switch {
-	case !r.Repeated:
-		c.progress, c.settled = &next, true
-		g.flows = append(g.flows, flow)
-	case c.progress == nil || c.progress.version < next.version: // otherwise the group has its first run
-		c.repeated = append(c.repeated, settlement{next, flow})
-	}
+	g.flows = append(g.flows, flow)
 }
 
-// repeat adds the repeated settlements of a change that its message lacks; nil: there is no
-// message. The store's first answer may have been lost.
-func (g *group) repeat(c *change) {
-	for i := range c.repeated {
-		s := &c.repeated[i]
-		if c.own != nil && c.own.version >= s.next.version {
-			continue
-		}
-		if c.progress == nil || c.progress.version < s.next.version {
-			c.progress = &s.next
-		}
-		g.flows = append(g.flows, s.flow)
+// outcomeOf is the job after an applied settlement.
+func outcomeOf(s *job.Settlement, r *store.Settled) job.Job {
+	j := *s.Claimed
+	j.UID, j.Version, j.State, j.NextAt, j.EndedAt, j.UpdatedAt = r.UID, r.Version, r.To, r.NextAt, r.EndedAt, r.Now
+	j.Attempts, j.Snoozes, j.ExpiredLeases = s.Attempts, s.Snoozes, s.ExpiredLeases
+	if j.Reason = ""; r.To.Final() {
+		j.Reason = r.Reason
 	}
+	return j
 }
 
 // committed remembers targets for the next groups.
@@ -280,8 +207,5 @@ func (g *group) committed() {
 		} else {
 			g.known[c.key] = c.target
 		}
-	}
-	for _, in := range g.inserts {
-		delete(g.known, in.of.key)
 	}
 }

@@ -49,14 +49,14 @@ func TestOneTransaction(t *testing.T) {
 			r := freshRig(t, b, retention, option)
 			var resume func()
 			h.OnRegister = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
+				h.OnRegister = nil
 				res, err := call()
-				resume = r.Pause() // before the times are confirmed
-				synctest.Wait()
+				resume = r.Pause() // before the commit
 				return res, err
 			}
-			r.Add(reg("a", 0))
-			h.OnRegister = nil
 			var wg sync.WaitGroup
+			wg.Go(func() { r.Add(reg("a", 0)) })
+			synctest.Wait()
 			for _, call := range calls {
 				wg.Go(func() { call(r) })
 				synctest.Wait() // for its answer, or until it waits for the commit
@@ -98,9 +98,9 @@ func TestNothingComesBetween(t *testing.T) {
 		call   func(r *rig)
 		other  func(r *rig)
 	}{
-		"a claim between a registration and its confirmation": {false, func(r *rig) { r.Add(reg("a", 0)) }, func(r *rig) { r.TakeOne() }},
-		"a claim between a replacement and its commit":        {true, replacing, func(r *rig) { r.TakeOne() }},
-		"an update between a settlement and its commit":       {true, func(r *rig) { r.RunOne(job.OutcomeFailed, time.Minute) }, later},
+		"a claim between a registration and its commit": {false, func(r *rig) { r.Add(reg("a", 0)) }, func(r *rig) { r.TakeOne() }},
+		"a claim between a replacement and its commit":  {true, replacing, func(r *rig) { r.TakeOne() }},
+		"an update between a settlement and its commit": {true, func(r *rig) { r.RunOne(job.OutcomeFailed, time.Minute) }, later},
 	} {
 		t.Run(name, onEach(func(t *testing.T, b *backend) {
 			h, option := hook()

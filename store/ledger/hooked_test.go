@@ -15,7 +15,6 @@ type hooked struct {
 	OnRegister func(call func() ([]store.Registered, error)) ([]store.Registered, error)
 	OnClaim    func(call func() ([]store.Claimed, error)) ([]store.Claimed, error)
 	OnSettle   func(call func() ([]store.Settled, error)) ([]store.Settled, error)
-	OnGet      func(call func() (job.Job, error)) (job.Job, error)
 	OnChange   func() // before an update's change is called, with what was read
 }
 
@@ -48,11 +47,6 @@ func (h *hooked) Claim(ctx context.Context, shard int, hints []store.Hint, o sto
 // Settle calls the store through OnSettle.
 func (h *hooked) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
 	return through(h.OnSettle, func() ([]store.Settled, error) { return h.Restorable.Settle(ctx, settlements) })
-}
-
-// Get calls the store through OnGet.
-func (h *hooked) Get(ctx context.Context, key job.Key) (job.Job, error) {
-	return through(h.OnGet, func() (job.Job, error) { return h.Restorable.Get(ctx, key) })
 }
 
 // Update calls the store, and OnChange before each change.

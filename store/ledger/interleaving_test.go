@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -37,9 +38,6 @@ type caller interface {
 	step(x *explorer, w *world, me, alternative int) (caller, error)
 	alternatives() int // zero: it has been answered
 	acknowledged() bool
-	// mayBring reports whether the call is about to register uid, as far as the
-	// client knows: it was neither acknowledged nor refused.
-	mayBring(uid string) bool
 	String() string
 }
 
@@ -164,7 +162,7 @@ func (x *explorer) check(w *world, entries []entry) {
 		}
 	}
 	live := w.job != nil && (!w.job.State.Final() || w.job.State == job.Dead)
-	if live && (w.alive < 0 || w.calls[w.alive].acknowledged()) && !x.restores(w, open) {
+	if live && (w.alive < 0 || w.calls[w.alive].acknowledged()) && (open == nil || open.uid != w.job.UID) {
 		x.fail("an acknowledged job would be lost with the store: it has %s, the ledger %+v", describe(w.job), entries)
 	}
 	if live && w.job.State != job.Dead && own != nil {
@@ -186,16 +184,6 @@ func (x *explorer) check(w *world, entries []entry) {
 	}
 }
 
-// restores reports whether a store that is lost now gets its job back, or a
-// registration in its place that is on its way and was not refused.
-func (x *explorer) restores(w *world, open *entry) bool {
-	if open == nil {
-		return false
-	}
-	return open.uid == w.job.UID ||
-		slices.ContainsFunc(w.calls, func(c caller) bool { return c.mayBring(open.uid) })
-}
-
 // checkClaim fails the test if a claim, or a change by a client, would take the
 // job for one that the ledger has further, and undo it.
 func (x *explorer) checkClaim(w *world, own, open *entry, entries []entry) {
@@ -203,7 +191,7 @@ func (x *explorer) checkClaim(w *world, own, open *entry, entries []entry) {
 	standing := store.StandingOf(w.job)
 	if own.confirmed == superseded {
 		own.followed = slices.ContainsFunc(entries, func(e entry) bool {
-			return e.uid != own.uid && e.confirmed != unconfirmed && laterThan(&e, &standing)
+			return e.uid != own.uid && e.confirmed != superseded && laterThan(&e, &standing)
 		})
 	}
 	if d, _ := judged(&standing, own, open); d == FinishedInLedger || d == BehindInStore {
@@ -217,11 +205,8 @@ type registration struct {
 	reg   store.Registration
 	at    string // the step that comes; empty: it was answered
 	in    *intake
-	tries int
 	acked bool
-	// again is the uid that the client's second try gets, if it comes to the same
-	// node, for which the first is in doubt.
-	again, inDoubt string
+	again string // the uid that the client's second try gets
 }
 
 func registerCall(uid string, policy job.OnConflict) registration {
@@ -251,92 +236,82 @@ func alternatives(at string) int {
 	return 1
 }
 
-func (r registration) mayBring(uid string) bool {
-	taken := r.at == "confirm" && r.in.result.Outcome == store.Created
-	return !r.acked && (uid == r.reg.UID && (r.at == "store" || taken) || uid == r.inDoubt)
-}
-
 func (r registration) String() string {
-	s := fmt.Sprintf("%s, %s %d%s", r.name, r.at, r.tries, r.inDoubt)
+	s := fmt.Sprintf("%s, %s", r.name, r.at)
 	if r.at == "" || r.in == nil {
 		return s
 	}
-	s += fmt.Sprint(" over ", describe(r.in.old), r.in.result.Outcome, describe(&r.in.result.Job))
-	if r.in.of != nil {
-		s += fmt.Sprint(r.in.before)
+	var known []string
+	for _, e := range r.in.rows {
+		known = append(known, e.uid)
 	}
-	return s
+	return s + fmt.Sprint(" over ", r.in.old, known, r.in.result.Outcome, describe(&r.in.result.Job))
 }
 
 func (r registration) step(x *explorer, w *world, me, alternative int) (caller, error) {
 	if r.in != nil { // it is shared with other orders
 		in := *r.in
-		if in.of != nil {
-			of := *in.of
-			in.of = &of
-		}
 		r.in = &in
 	}
 	var err error
 	switch r.at {
 	case "judge":
 		r.judge(w)
-	case "accept":
-		err = r.accept(x)
-	case "adopt":
-		err = r.adopt(x)
+	case "compare":
+		err = r.compare(x)
+	case "catch up":
+		err = r.catchUp(x, w)
 	case "store":
 		if alternative != 2 { // the call gets there
-			err = r.store(w, me)
+			r.store(w, me)
 		}
 		if alternative != 0 {
-			r.inDoubt, r.reg.UID = r.reg.UID, r.again
-			r.at, r.again, r.acked = "judge", "", false
+			r.reg.UID, r.at, r.again = r.again, "judge", ""
 		}
-	case "confirm":
-		err = x.commit(func(g *group) { r.in.confirm(g, stillNow) })
-		r.acked, r.at = r.in.result.Outcome == store.Created, ""
+	case "write":
+		r.at, r.acked = "", true
+		r.in.message = newMessage(r.in.result.Job, stillNow)
+		err = x.commit(r.in.write)
 	}
 	return r, err
 }
 
 func (r *registration) judge(w *world) {
-	r.in, r.at = &intake{reg: r.reg, inDoubt: r.inDoubt}, "accept"
-	if w.job == nil {
-		return
-	}
-	r.in.meet(*w.job)
-	switch {
-	case r.in.result.Outcome != store.Created && r.inDoubt != "":
-		r.at = "adopt"
-	case r.in.result.Outcome != store.Created:
-		r.at = ""
-	case r.in.replaces:
-		r.at = "store"
+	r.in, r.at = &intake{look: look{key: onlyKey, uid: r.reg.UID}}, "compare"
+	if w.job != nil {
+		r.in.old = store.StandingOf(w.job)
 	}
 }
 
-func (r *registration) adopt(x *explorer) error {
-	r.in.message = newMessage(*r.in.old, stillNow)
-	r.acked, r.at = r.in.result.Outcome == store.Same, ""
-	return x.commit(func(g *group) { r.in.adopt(g, stillNow) })
-}
-
-func (r *registration) accept(x *explorer) error {
-	r.in.prepare(stillNow)
-	err := x.commit(func(g *group) { r.in.accept(g) })
-	if !r.in.refused {
+// compare judges again if the store is behind. It loses nothing in these tests, so it catches up.
+func (r *registration) compare(x *explorer) error {
+	rows, err := x.lookUp(cmp.Or(r.in.old.UID, r.reg.UID))
+	r.in.rows = rows
+	switch ahead, _, late := r.in.compare(); {
+	case ahead != nil:
+		r.at = "judge"
+	case late:
+		r.at = "catch up"
+	default:
 		r.at = "store"
-		return err
-	}
-	r.at = "judge"
-	if r.tries++; r.tries == 2 {
-		r.at = ""
 	}
 	return err
 }
 
-func (r *registration) store(w *world, me int) error {
+func (r *registration) catchUp(x *explorer, w *world) error {
+	if r.at = "store"; w.job == nil || !r.in.old.Of(w.job) {
+		return nil
+	}
+	m := newMessage(*w.job, stillNow)
+	return x.commit(func(g *group) { g.rewritten(&m).holds = true })
+}
+
+func (x *explorer) lookUp(uid string) ([]*entry, error) {
+	found, err := x.s.st.lookup.find(context.Background(), x.tx, []any{int64(0), onlyKey.Topic, onlyKey.ID, uid})
+	return found[0], err
+}
+
+func (r *registration) store(w *world, me int) {
 	j := r.reg.Job(stillNow)
 	r.in.result = store.Registered{Outcome: store.Created}
 	if w.job != nil {
@@ -344,14 +319,12 @@ func (r *registration) store(w *world, me int) error {
 		j = r.reg.Over(w.job, stillNow)
 		j.Token = w.job.Token
 	}
-	created := r.in.result.Outcome == store.Created
-	if created {
+	if r.in.result.Outcome == store.Created {
 		w.job, w.alive, r.in.result.Job = &j, me, j
 	}
-	contested := r.in.answered(stillNow)
-	r.at = "confirm"
-	r.acked = created && !contested
-	return nil
+	if r.at = "write"; !r.in.writes() {
+		r.at, r.acked = "", r.in.result.Outcome == store.Same
+	}
 }
 
 // update is a call of Update.
@@ -370,9 +343,8 @@ func updating(name string, change func(*job.Job, job.Instant) error) update {
 	return update{name: name, change: change, at: "store"}
 }
 
-func (u update) acknowledged() bool   { return u.acked }
-func (u update) mayBring(string) bool { return false }
-func (u update) alternatives() int    { return alternatives(u.at) }
+func (u update) acknowledged() bool { return u.acked }
+func (u update) alternatives() int  { return alternatives(u.at) }
 
 func (u update) String() string {
 	if u.at == "" {
@@ -443,12 +415,11 @@ type run struct {
 
 func running(to job.State) run { return run{to: to, at: "claim"} }
 
-func (r run) acknowledged() bool   { return false }
-func (r run) mayBring(string) bool { return false }
+func (r run) acknowledged() bool { return false }
 
-// A claim need not be in the ledger when the job is settled.
+// A claim need not be in the ledger when the job is settled, and may never be.
 func (r run) alternatives() int {
-	if r.at == "claimed" {
+	if r.at == "claimed" || r.at == "settled both" {
 		return 2
 	}
 	return alternatives(r.at)
@@ -479,7 +450,9 @@ func (r run) step(x *explorer, w *world, _, alternative int) (caller, error) {
 		both := r.at == "settled both"
 		r.at = ""
 		return r, x.commit(func(g *group) {
-			r.writeClaim(g)
+			if alternative == 0 {
+				r.writeClaim(g)
+			}
 			if both {
 				r.writeSettled(g)
 			}
@@ -526,7 +499,7 @@ func (r *run) settle(w *world, next string) {
 func (r *run) writeClaim(g *group) { g.claimed(&r.claimed, "worker") }
 
 func (r *run) writeSettled(g *group) {
-	g.settle(&job.Settlement{Key: onlyKey, Token: r.claimed.Job.Token}, &r.settled, nil)
+	g.settle(&job.Settlement{Key: onlyKey, Token: r.claimed.Job.Token, Claimed: &r.claimed.Job}, &r.settled, nil)
 }
 
 // finish makes a call that nobody else's comes between.

@@ -7,21 +7,20 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// keyLocks lets one call at a time change a job, so that the ledger gets the changes of
-// a job in the store's order.
+// keyLocks lets one update at a time change a job, so that each finds its change in the store
+// after the commit.
 type keyLocks struct {
 	mu   sync.Mutex
 	held map[job.Key]chan struct{} // closed when the key is released
 }
 
-// lock takes all keys at once, so that no two callers wait for each other. keys may
-// contain duplicates. unlock releases them.
-func (l *keyLocks) lock(ctx context.Context, keys ...job.Key) (unlock func(), err error) {
+// lock takes a key. unlock releases it.
+func (l *keyLocks) lock(ctx context.Context, key job.Key) (unlock func(), err error) {
 	done := make(chan struct{})
 	for {
-		busy := l.tryLock(keys, done)
+		busy := l.tryLock(key, done)
 		if busy == nil {
-			return func() { l.unlock(keys, done) }, nil
+			return func() { l.unlock(key, done) }, nil
 		}
 		select {
 		case <-busy:
@@ -31,30 +30,23 @@ func (l *keyLocks) lock(ctx context.Context, keys ...job.Key) (unlock func(), er
 	}
 }
 
-// tryLock takes all keys, or returns a channel that is closed when a busy one may be
-// free.
-func (l *keyLocks) tryLock(keys []job.Key, done chan struct{}) (busy <-chan struct{}) {
+// tryLock takes a key, or returns a channel that is closed when it may be free.
+func (l *keyLocks) tryLock(key job.Key, done chan struct{}) (busy <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, k := range keys {
-		if held, ok := l.held[k]; ok {
-			return held
-		}
+	if held, ok := l.held[key]; ok {
+		return held
 	}
 	if l.held == nil {
 		l.held = map[job.Key]chan struct{}{}
 	}
-	for _, k := range keys {
-		l.held[k] = done
-	}
+	l.held[key] = done
 	return nil
 }
 
-func (l *keyLocks) unlock(keys []job.Key, done chan struct{}) {
+func (l *keyLocks) unlock(key job.Key, done chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, k := range keys {
-		delete(l.held, k)
-	}
+	delete(l.held, key)
 	close(done)
 }

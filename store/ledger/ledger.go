@@ -2,9 +2,8 @@
 // write one ledger: tables on a SQL server. They reconcile it with the store: they restore
 // what the store lost, and keep an old copy of it from sending what has ended.
 //
-// A registration is committed to the ledger before the store gets it, and answered after
-// that. Every later change is made by the store first and written to the ledger then, by
-// whichever node made the call. So the rows of a job may come in any order, and those of
+// The store makes every change first. Whichever node made the call writes it to the ledger then,
+// and answers a registration or a change after the commit. So the rows of a job may come in any order, and those of
 // several registrations of one key as well: the group sorts them out (rivals.go). Callers
 // that wait for a commit share it (committer.go).
 package ledger
@@ -87,7 +86,6 @@ type Store struct {
 	committer *committer
 	metrics   *metrics
 	keys      keyLocks
-	inDoubt   inDoubt
 
 	closing context.Context // ends when Close begins
 	cancel  context.CancelFunc

@@ -57,13 +57,12 @@ func firstFollowing(claims []store.Claimed) []awaited {
 
 // writeFollowed waits until the ledger has the outcomes that claims follow from, and the
 // callbacks. It returns the jobs that it still lacks.
-func (s *Store) writeFollowed(ctx context.Context, claims []store.Claimed, early []awaited) ([]awaited, error) {
+func (s *Store) writeFollowed(ctx context.Context, early []awaited) ([]awaited, error) {
 	c, err := s.begin(ctx, true, rowsPerRepair*len(early))
 	if err != nil {
 		return early, err
 	}
 	defer c.end()
-	// Claim holds the keys of callbacks, so outcomes of this process are queued.
 	if err := s.flush(ctx); err != nil {
 		return early, err
 	}
@@ -75,7 +74,7 @@ func (s *Store) writeFollowed(ctx context.Context, claims []store.Claimed, early
 			return early, err
 		}
 	}
-	if early, err = s.writeOutcomes(ctx, c, claims, early); err != nil {
+	if early, err = s.writeOutcomes(ctx, c, early); err != nil {
 		return early, err
 	}
 	return s.lacking(ctx, early)
@@ -102,7 +101,7 @@ func (s *Store) lacking(ctx context.Context, early []awaited) ([]awaited, error)
 
 // writeOutcomes writes the jobs that claims follow from, with all their callbacks, as the store
 // has them. It returns the jobs that must not be sent yet.
-func (s *Store) writeOutcomes(ctx context.Context, c *call, claims []store.Claimed, early []awaited) ([]awaited, error) {
+func (s *Store) writeOutcomes(ctx context.Context, c *call, early []awaited) ([]awaited, error) {
 	var keys []job.Key // of each awaited job, and of the job that it reports
 	var uids []string
 	for i := range early {
@@ -114,15 +113,6 @@ func (s *Store) writeOutcomes(ctx context.Context, c *call, claims []store.Claim
 			}
 		}
 		keys, uids = append(keys, a.key, reported.Key), append(uids, a.uid, reported.UID)
-	}
-	held := func(key job.Key) bool {
-		return slices.ContainsFunc(claims, func(c store.Claimed) bool { return c.Job.Key == key })
-	}
-	if err := c.hold(ctx, slices.DeleteFunc(slices.Clone(keys), held)...); err != nil {
-		return early, err
-	}
-	if err := s.flush(ctx); err != nil {
-		return early, err
 	}
 	standings, err := s.inner.Standings(ctx, keys)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/encoding"
@@ -17,7 +18,17 @@ import (
 type reader struct {
 	pools   *pools
 	clock   job.Clock
-	lookups bulk
+	lookups bulk // sqlLookup
+	// registering looks up for registrations. One query at a time serves all of them: claims wait
+	// half a second for a connection at most.
+	registering *batch.Batcher[*lookup]
+}
+
+// lookup looks up the messages of keys.
+type lookup struct {
+	rows  [][]any // for lookupColumns without the index
+	found [][]*entry
+	err   error
 }
 
 // openReader opens an existing ledger for reading.
@@ -40,8 +51,49 @@ func openReader(ctx context.Context, url, namespace string) (*reader, error) {
 }
 
 func (r *reader) prepare(ctx context.Context) (err error) {
-	r.lookups, err = prepareBulk(ctx, r.pools.read, r.pools.about(sqlLookup(""), lookupColumns))
+	r.lookups, err = prepareBulk(ctx, r.pools.read, r.pools.about(sqlLookup, lookupColumns))
+	r.registering = batch.New(batch.Options[*lookup]{
+		Workers: 1, MaxCount: entryPage, Cost: func(l *lookup) (count, bytes int) { return len(l.rows), 0 },
+	}, r.answer)
 	return err
+}
+
+// answer answers lookups with one query.
+func (r *reader) answer(ctx context.Context, all []*lookup) {
+	var args []any
+	for _, l := range all {
+		for _, row := range l.rows {
+			args = append(append(args, int64(len(args)/len(lookupColumns))), row...)
+		}
+	}
+	found, err := r.lookups.find(ctx, nil, args)
+	first := 0
+	for _, l := range all {
+		l.err, l.found = err, make([][]*entry, len(l.rows))
+		for i := range l.found {
+			l.found[i] = found[first+i]
+		}
+		first += len(l.rows)
+	}
+}
+
+// messagesOf looks up the messages of keys before a call changes their jobs, in the order of keys: those
+// of uids, the open ones, and the last ones. It does not wait for a server that hangs, not even behind
+// other calls.
+func (r *reader) messagesOf(ctx context.Context, keys []job.Key, uid func(i int) string) ([][]*entry, error) {
+	l := &lookup{rows: make([][]any, len(keys))}
+	for i, key := range keys {
+		l.rows[i] = []any{key.Topic, key.ID, uid(i)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
+	defer cancel()
+	if err := r.registering.Do(ctx, l); err != nil {
+		return nil, fmt.Errorf("look up messages: %w", unavailable(err))
+	}
+	if l.err != nil {
+		return nil, fmt.Errorf("look up messages: %w", unavailable(l.err))
+	}
+	return l.found, nil
 }
 
 func (r *reader) close() error { return r.pools.close() }
@@ -74,21 +126,12 @@ const (
 	// What entry.scan reads.
 	entryColumns = `m.seq, m.topic, m.id, m.uid, m.created, m.status, m.version, m.token, m.next_at, m.expires,
 		m.confirmed, CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END, coalesce(m.done_at, 0)`
-	// sqlFollowed counts the messages of a key that were registered later than a
-	// job of the store, by the store's time. Parameters: topic, id, uid, created, created, uid.
-	sqlFollowed = `SELECT count(*) FROM message WHERE topic = ? AND id = ? AND uid <> ? AND confirmed > 0
-		AND (created > ? OR created = ? AND uid > ?)`
-	// sqlLatest reads the open message of a key, or else the latest.
-	sqlLatest = `SELECT ` + entryColumns + ` FROM message m WHERE m.topic = ? AND m.id = ?
-		ORDER BY CASE WHEN m.done_at IS NULL THEN 0 ELSE 1 END, m.created DESC, m.uid DESC LIMIT 1`
 )
 
-// sqlLookup finds messages of keys: that of the uid, or all without a uid; and the open one.
-// The condition more adds others. v.i is the index of the key. Nodes may write registrations in any order.
-func sqlLookup(more string) string {
-	return "SELECT v.i, " + entryColumns + ` FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
-		WHERE v.uid = '' OR m.uid = v.uid OR m.done_at IS NULL` + more + " ORDER BY m.created, m.uid"
-}
+// sqlLookup finds messages of keys: that of the uid, the open one, and the last one. v.i is the index
+// of the key. Nodes may write registrations in any order.
+const sqlLookup = "SELECT v.i, " + entryColumns + ` FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
+	WHERE m.uid = v.uid OR m.done_at IS NULL OR m.confirmed = 1 ORDER BY m.created, m.uid`
 
 func (e *entry) scan(scan func(...any) error, first ...any) error {
 	var next, expires job.Instant
@@ -110,27 +153,31 @@ func (r *reader) entries(ctx context.Context, keys []job.Key, standings []store.
 	for i := range keys {
 		args = append(args, int64(i), keys[i].Topic, keys[i].ID, standings[i].UID)
 	}
-	own, open = make([]*entry, len(keys)), make([]*entry, len(keys))
 	found, err := r.lookups.find(ctx, nil, args)
-	for i, list := range found {
-		for _, e := range list {
-			if e.bad == nil && e.uid == standings[i].UID {
-				own[i] = e
-			}
-			if e.bad == nil && e.open {
-				open[i] = e
-			}
-		}
-	}
-	for i := range keys {
-		if e := own[i]; err == nil && e != nil && e.confirmed == superseded {
-			e.followed, err = r.followed(ctx, keys[i], &standings[i])
-		}
-	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("look up messages: %w", unavailable(err))
 	}
+	own, open = make([]*entry, len(keys)), make([]*entry, len(keys))
+	for i := range keys {
+		own[i], open[i] = pair(found[i], &standings[i])
+	}
 	return own, open, nil
+}
+
+// pair returns the message of the store's job, and the one that may be restored.
+func pair(list []*entry, s *store.Standing) (own, open *entry) {
+	for _, e := range list {
+		if e.bad == nil && e.uid == s.UID {
+			own = e
+		}
+		if e.bad == nil && e.open {
+			open = e
+		}
+	}
+	if own != nil && own.confirmed == superseded {
+		own.followed = slices.ContainsFunc(list, func(e *entry) bool { return e.confirmed != superseded && laterThan(e, s) })
+	}
+	return own, open
 }
 
 // find looks up messages for lookupColumns, in a transaction unless tx is nil, by the
@@ -170,13 +217,6 @@ func pickOwn(list []*entry, uid string) (own *entry) {
 	return own
 }
 
-func (r *reader) followed(ctx context.Context, key job.Key, j *store.Standing) (bool, error) {
-	var n int
-	err := r.pools.read.QueryRowContext(ctx, r.pools.bind(sqlFollowed),
-		key.Topic, key.ID, j.UID, int64(j.CreatedAt), int64(j.CreatedAt), j.UID).Scan(&n)
-	return n > 0, err
-}
-
 // entryPage is how many messages OpenEntries returns at most.
 const entryPage = 1000
 
@@ -199,20 +239,6 @@ func (r *reader) openEntries(ctx context.Context, topic string, after *entry) ([
 		return nil, fmt.Errorf("read the ledger: %w", unavailable(err))
 	}
 	return page, nil
-}
-
-// latest reads the open message of a key, or else the latest; store.ErrNotFound if
-// there is none.
-func (r *reader) latest(ctx context.Context, key job.Key) (*entry, error) {
-	e := &entry{}
-	err := e.scan(r.pools.read.QueryRowContext(ctx, r.pools.bind(sqlLatest), key.Topic, key.ID).Scan)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, store.ErrNotFound
-	case err != nil:
-		return nil, fmt.Errorf("look a message up: %w", unavailable(err))
-	}
-	return e, nil
 }
 
 // allUnreadable reads all open messages, and returns those that cannot be read.

@@ -37,16 +37,12 @@ func (s *Store) repairAll(ctx context.Context, p *progressReport, found []findin
 }
 
 func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) error {
-	keys := make([]job.Key, len(found))
-	for i := range found {
-		keys[i] = found[i].key
-	}
-	c, err := s.begin(ctx, true, rowsPerRepair*len(found), keys...)
+	c, err := s.begin(ctx, true, rowsPerRepair*len(found))
 	if err != nil {
 		return err
 	}
 	defer c.end()
-	// The ledger must have this process's own changes of these jobs.
+	// The ledger should have this process's own changes of these jobs.
 	if err := s.flush(ctx); err != nil {
 		return err
 	}
@@ -185,7 +181,6 @@ func (s *Store) restoreSpread(ctx context.Context, jobs []store.RestoredJob) (in
 // catchUp writes the store's version of jobs to the ledger, with the attempts missing
 // there. It returns the number of jobs.
 func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, error) {
-	now := job.InstantOf(s.o.Clock.Now())
 	var caught int64
 	for len(found) > 0 {
 		var jobs []record
@@ -200,14 +195,14 @@ func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, e
 				continue
 			}
 			first := len(jobs)
-			r := newRecord(j, log, now)
+			r := newRecord(j, log)
 			if j.Spec.Count != nil {
 				if r.countKeys, err = s.inner.CountKeys(ctx, &j); err != nil {
 					continue
 				}
 			}
 			jobs = append(jobs, r)
-			jobs = append(jobs, s.callbacksOf(ctx, &j, log, now)...)
+			jobs = append(jobs, s.callbacksOf(ctx, &j, log)...)
 			for i := range jobs[first:] {
 				rows += rowsPerRepair + len(jobs[first+i].log) + len(jobs[first+i].countKeys)
 				bytes += jobs[first+i].message.size()
@@ -234,7 +229,7 @@ func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, e
 // callbacksOf are the callbacks of a job that the store has. The ledger gets them together
 // with the outcome that they report: it would not repeat that outcome if they were lost. It may
 // have missed a replay, too. log has the attempts of the job.
-func (s *Store) callbacksOf(ctx context.Context, j *job.Job, log []job.Attempt, now job.Instant) (records []record) {
+func (s *Store) callbacksOf(ctx context.Context, j *job.Job, log []job.Attempt) (records []record) {
 	keys := append(j.EarlierCallbackKeys(log), j.CallbackKeys()...)
 	if len(keys) == 0 {
 		return nil
@@ -252,7 +247,7 @@ func (s *Store) callbacksOf(ctx context.Context, j *job.Job, log []job.Attempt, 
 			continue
 		}
 		if log, err := store.Attempts(ctx, s.inner, key); err == nil {
-			records = append(records, newRecord(callback, log, now))
+			records = append(records, newRecord(callback, log))
 		}
 	}
 	return records

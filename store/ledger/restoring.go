@@ -44,7 +44,7 @@ func (s *Store) RestoreStatus(ctx context.Context) (store.RestoreStatus, error) 
 
 // RestoreJob restores one job at once.
 func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, error) {
-	c, err := s.begin(ctx, true, 0, key)
+	c, err := s.begin(ctx, true, 0)
 	if err != nil {
 		return job.Job{}, false, err
 	}
@@ -52,37 +52,21 @@ func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, err
 	if err := s.flush(ctx); err != nil {
 		return job.Job{}, false, err
 	}
-	e, err := s.latest(ctx, key)
-	switch {
-	case err != nil:
+	l := &look{key: key}
+	if err := s.lookFirst(ctx, c, l); err != nil {
 		return job.Job{}, false, err
+	}
+	e := pickOwn(l.rows, "")
+	switch {
+	case e == nil:
+		return job.Job{}, false, store.ErrNotFound
 	case e.bad != nil:
 		return job.Job{}, false, s.cannotRead(e.unreadable())
 	case !e.open:
 		return job.Job{Key: key, UID: e.uid, State: e.state}, false, job.ErrFinished
 	}
-	standings, err := s.inner.Standings(ctx, []job.Key{key})
-	if err != nil {
-		return job.Job{}, false, err
-	}
-	f := finding{against(e, &standings[0]), key, e, standings[0]}
-	var done store.RestoreReport
-	var bad []unreadable
-	if f.putsForward() {
-		if done, bad, err = s.putForward(context.WithoutCancel(ctx), []finding{f}); err != nil {
-			return job.Job{}, false, err
-		}
-		done.Conflicts = done.Repaired
-		s.metrics.add(done)
-		if done.NoRoom > 0 {
-			return job.Job{}, false, store.ErrFull
-		}
-	}
 	j, err := s.inner.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) && len(bad) > 0 {
-		err = s.cannotRead(bad[0])
-	}
-	return j, done.Restored+done.Repaired > 0, err
+	return j, l.put, err
 }
 
 // cannotRead is the error of a job that the ledger has and cannot decode.

@@ -7,20 +7,18 @@ import (
 	"github.com/duehook/duehook/store/encoding"
 )
 
-// message is a job in the form of its rows. The caller encodes it, to keep that
-// work out of the committer.
+// message is a job in the form of its rows.
 type message struct {
-	job       job.Job
-	at        job.Instant // when it was so
-	endpoint  string
-	spec      []byte // the Spec without its body
-	confirmed int64
-	gone      job.Instant // when another registration took the key, if it has
+	job  job.Job
+	at   job.Instant // when it was so
+	spec []byte      // the Spec without its body; nil: it is encoded when it is written
+	gone job.Instant // when another registration took the key, if it has
 }
 
-// newMessage makes the message of a job at an instant.
+// newMessage makes the message of a job at an instant, for a change that writes its spec. The caller
+// encodes that, to keep the work out of the committer.
 func newMessage(j job.Job, at job.Instant) message {
-	return message{job: j, at: at, endpoint: j.Lane().Endpoint, spec: encodeSpec(j.Spec), confirmed: confirmed}
+	return message{job: j, at: at, spec: encodeSpec(j.Spec)}
 }
 
 // record is a job with its log, in the form of their rows.
@@ -30,9 +28,9 @@ type record struct {
 	countKeys []string // that were counted
 }
 
-// newRecord makes the record of a job at an instant.
-func newRecord(j job.Job, log []job.Attempt, at job.Instant) record {
-	return record{message: newMessage(j, at), log: logRows(log, j.State)}
+// newRecord makes the record of a job.
+func newRecord(j job.Job, log []job.Attempt) record {
+	return record{message: newMessage(j, j.UpdatedAt), log: logRows(log, j.State)}
 }
 
 func encodeSpec(s job.Spec) []byte {
@@ -47,15 +45,29 @@ func encodeAttempt(a *job.Attempt) []byte {
 // row is the parameters of the statement put.
 func (m *message) row(args []any, seq int64) []any {
 	j := &m.job
-	state := j.State
-	if state == job.Ready { // only buckets know of it
-		state = j.Pending()
+	is := confirmed
+	if m.gone != 0 {
+		is = superseded
 	}
-	return append(args, seq, j.Topic, j.ID, j.UID, j.Spec.BizKey, m.endpoint,
+	return append(args, seq, j.Topic, j.ID, j.UID, j.Spec.BizKey, j.Lane().Endpoint,
 		j.Spec.When.Delay.Milliseconds(), j.Spec.TTL.Milliseconds(),
-		int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt), int64(state),
+		int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt), m.state(),
 		int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases), int64(j.Token), int64(j.Version), flag(j.CancelRequested),
-		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.at), m.confirmed)
+		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.at), is)
+}
+
+// progress is the parameters of the statement progress: what claiming and settling change.
+func (m *message) progress(args []any, seq int64) []any {
+	j := &m.job
+	return append(args, seq, m.state(), int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases),
+		int64(j.Token), int64(j.Version), int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.at))
+}
+
+func (m *message) state() int64 {
+	if m.job.State == job.Ready { // only buckets know of it
+		return int64(m.job.Pending())
+	}
+	return int64(m.job.State)
 }
 
 // size is roughly the memory of the message, in bytes.
@@ -75,7 +87,11 @@ func (m *message) payload(args []any, seq int64) []any {
 	if len(m.job.Spec.Body) > 0 {
 		body = m.job.Spec.Body
 	}
-	return append(args, seq, body, m.spec, dialectText(m.job.Spec.Dialect))
+	spec := m.spec
+	if spec == nil {
+		spec = encodeSpec(m.job.Spec)
+	}
+	return append(args, seq, body, spec, dialectText(m.job.Spec.Dialect))
 }
 
 // dialectText is the dialect of a job and what it keeps of it, as JSON for the views; nil: duehook's
@@ -104,32 +120,4 @@ func doneAt(s job.State, ended job.Instant) any {
 		return int64(ended)
 	}
 	return nil
-}
-
-// progress has the columns of a message that claiming and settling change.
-type progress struct {
-	state         job.State
-	attempts      int
-	snoozes       int
-	expiredLeases int
-	token         uint64
-	version       uint64 // zero: not known
-	nextAt        job.Instant
-	reason        string
-	endedAt       job.Instant
-	updated       job.Instant
-}
-
-// progressOf is the progress of an unfinished job in a state.
-func progressOf(j *job.Job, s job.State, at job.Instant) *progress {
-	return &progress{
-		state: s, attempts: j.Attempts, snoozes: j.Snoozes, expiredLeases: j.ExpiredLeases,
-		token: j.Token, version: j.Version, nextAt: j.NextAt, updated: at,
-	}
-}
-
-func (p *progress) row(args []any, seq int64) []any {
-	return append(args, seq, int64(p.state), int64(p.attempts), int64(p.snoozes), int64(p.expiredLeases),
-		int64(p.token), int64(p.version), int64(p.nextAt), p.reason, int64(p.endedAt),
-		doneAt(p.state, p.endedAt), int64(p.updated))
 }

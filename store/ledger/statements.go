@@ -97,7 +97,6 @@ var (
 	messageColumns = columns("seq topic:t id:t uid:t biz_key:t endpoint:t delay ttl created due expires status " +
 		"attempts snoozes expired_leases token version cancel next_at reason:t ended_at done_at:n updated confirmed")
 	payloadColumns  = columns("seq body:b spec:b dialect:b")
-	confirmColumns  = columns("seq created due expires next_at token version updated")
 	progressColumns = columns("seq status attempts snoozes expired_leases token version next_at reason:t ended_at done_at:n updated")
 	flowColumns     = columns("message fact:t at from_state:n to_state attempt actor:t host:t reason:t log:b")
 	tallyColumns    = columns("seq counted fired")
@@ -107,7 +106,7 @@ var (
 // statements are the prepared statements of every commit, and the texts of others.
 type statements struct {
 	*words
-	lookup, add, addPayload, put, putPayload, confirm, progress, flow, tally, tallyKey bulk
+	lookup, add, addPayload, put, putPayload, progress, flow, tally, tallyKey bulk
 }
 
 // prepare prepares the statements.
@@ -117,15 +116,11 @@ func prepare(ctx context.Context, p *pools) (*statements, error) {
 		into  *bulk
 		shape shape
 	}{
-		{&st.lookup, w.about(sqlLookup(" OR m.confirmed = 1"), lookupColumns)}, // with the last one that the store surely had,
+		{&st.lookup, w.about(sqlLookup, lookupColumns)},
 		{&st.add, w.adding("message", messageColumns, false)},
 		{&st.addPayload, w.adding("payload", payloadColumns, false)},
 		{&st.put, w.adding("message", messageColumns, true)},
 		{&st.putPayload, w.adding("payload", payloadColumns, true)},
-		// Another node may have written a later state already.
-		{&st.confirm, w.updating(append(assignAll("created", "due", "expires"),
-			newer("next_at"), newer("token"), newer("updated"), "confirmed = 1"),
-			"message.confirmed = 0 AND message.done_at IS NULL", confirmColumns)},
 		// A job may have ended before another node wrote the registration that followed.
 		{&st.progress, w.updating(assignAll(names(progressColumns)[1:]...),
 			"message.version < v.version AND (v.done_at IS NOT NULL OR message.done_at IS NULL AND message.confirmed < 2)",
@@ -151,11 +146,6 @@ func assignAll(columns ...string) []string {
 		list[i] = c + " = v." + c
 	}
 	return list
-}
-
-// newer sets a column, unless the message has a later version than v.
-func newer(column string) string {
-	return fmt.Sprintf("%[1]s = CASE WHEN message.version > v.version THEN message.%[1]s ELSE v.%[1]s END", column)
 }
 
 // Rare statements, which are not prepared; each ? is a parameter.

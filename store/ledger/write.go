@@ -22,11 +22,10 @@ func (g *group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
 	w := &writing{group: g, ctx: ctx, tx: tx, st: st}
 	first := g.nextSeq
 	for _, step := range []func() error{
-		w.lookUp, w.writeConfirms,
-		w.writeProgress,
+		w.lookUp, w.writeProgress,
 		// Ended messages free their keys before others take them.
 		w.endReplaced,
-		w.writePuts, w.writeInserts, w.writeTallies, w.writeFlows, w.delete,
+		w.writePuts, w.writeTallies, w.writeFlows, w.delete,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -56,12 +55,9 @@ func (w *writing) exec(text string, args ...any) error {
 func (w *writing) lookUp() error {
 	var args []any
 	for i, c := range w.changes {
-		if c.seq == 0 || len(c.repeated) > 0 || c.put != nil || c.adopt != nil {
+		if c.seq == 0 || c.looks {
 			args = append(args, int64(i), c.key.Topic, c.key.ID, c.uid)
 		}
-	}
-	for i, in := range w.inserts {
-		args = append(args, int64(len(w.changes)+i), in.of.key.Topic, in.of.key.ID, in.of.uid)
 	}
 	rows, err := w.st.lookup.find(w.ctx, w.tx, args)
 	if err != nil {
@@ -71,44 +67,21 @@ func (w *writing) lookUp() error {
 	return nil
 }
 
-// advance applies later progress to the message.
-func (m *message) advance(p *progress) {
-	j := &m.job
-	if p == nil || p.version <= j.Version {
-		return
-	}
-	j.State, j.Attempts, j.Snoozes, j.ExpiredLeases = p.state, p.attempts, p.snoozes, p.expiredLeases
-	j.Token, j.Version, j.NextAt, j.Reason, j.EndedAt = p.token, p.version, p.nextAt, p.reason, p.endedAt
-	m.at = p.updated
-}
-
 // supersede marks the message as a replaced job's.
 func (m *message) supersede(at job.Instant) {
 	if !m.job.State.Final() {
 		m.job.State, m.job.Reason, m.job.EndedAt = job.Cancelled, reasonReplaced, at
 	}
-	m.gone, m.confirmed = at, superseded
-}
-
-// writeConfirms comes first: no other change of a job precedes its confirmation.
-func (w *writing) writeConfirms() error {
-	if err := w.st.confirm.exec(w.ctx, w.tx, w.confirms); err != nil {
-		return fmt.Errorf("confirm messages: %w", err)
-	}
-	return nil
+	m.gone = at
 }
 
 // writeProgress updates messages that are not written as a whole.
 func (w *writing) writeProgress() error {
-	var changed []*change
+	args := w.st.progress.room(len(w.changes))
 	for _, c := range w.changes {
-		if c.progress != nil && c.seq != 0 && c.put == nil {
-			changed = append(changed, c)
+		if c.job != nil && c.seq != 0 && !c.rewrites && (c.own == nil || c.own.version < c.job.job.Version) {
+			args = c.job.progress(args, c.seq)
 		}
-	}
-	args := w.st.progress.room(len(changed))
-	for _, c := range changed {
-		args = c.progress.row(args, c.seq)
 	}
 	if err := w.st.progress.exec(w.ctx, w.tx, args); err != nil {
 		return fmt.Errorf("write the progress of messages: %w", err)
@@ -119,13 +92,13 @@ func (w *writing) writeProgress() error {
 // endReplaced ends replaced messages that are not written as a whole.
 func (w *writing) endReplaced() error {
 	for _, c := range w.changes {
-		if c.replaced != 0 && c.seq != 0 && c.put == nil {
-			w.end(c.seq, c.replaced, superseded)
+		if c.replaced != 0 && c.seq != 0 && !c.rewrites {
+			w.ends[c.seq] = c.replaced
 		}
 	}
-	for _, e := range w.ends {
-		at := int64(e.at)
-		if err := w.exec(sqlReplace, at, reasonReplaced, at, e.confirmed, at, e.seq); err != nil {
+	for seq, ended := range w.ends {
+		at := int64(ended)
+		if err := w.exec(sqlReplace, at, reasonReplaced, at, superseded, at, seq); err != nil {
 			return fmt.Errorf("end a replaced message: %w", err)
 		}
 	}
@@ -162,6 +135,7 @@ func (w *writing) writeRows(r *rows) error {
 // matter.
 func (w *writing) writePuts() error {
 	var r rows
+	var first []flowRow // of messages that somebody else registered
 	for _, c := range w.changes {
 		m := c.anew()
 		if m == nil {
@@ -172,28 +146,25 @@ func (w *writing) writePuts() error {
 		} else {
 			c.seq = w.take()
 			r.add(m, c.seq)
+			if !c.listed {
+				first = append(first, registered(c.target, m.job.CreatedAt))
+			}
 		}
 		for _, f := range c.log {
 			f.of = c.target
 			w.flows = append(w.flows, f)
 		}
 	}
+	w.flows = append(first, w.flows...)
 	return w.writeRows(&r)
 }
 
-// anew returns the message that a change writes, with later progress applied, or nil.
+// anew returns the message that a change writes as a whole, or nil.
 func (c *change) anew() *message {
-	if c.put == nil && (c.adopt == nil || c.seq != 0) {
+	if !c.adds() {
 		return nil
 	}
-	var m message
-	if c.put != nil {
-		m = *c.put
-	} else {
-		m = newMessage(*c.adopt, c.adopted)
-	}
-	m.advance(c.progress)
-	m.gone = c.gaveWay
+	m := *c.job
 	if c.replaced != 0 {
 		m.supersede(c.replaced)
 	}
@@ -205,18 +176,6 @@ func (w *writing) take() int64 {
 	seq := w.nextSeq
 	w.nextSeq++
 	return seq
-}
-
-func (w *writing) writeInserts() error {
-	r := rows{added: w.st.add.room(len(w.inserts)), addedPayloads: w.st.addPayload.room(len(w.inserts))}
-	for _, in := range w.inserts {
-		if in.refused || in.of.seq != 0 {
-			continue
-		}
-		in.of.seq = w.take()
-		r.add(&in.message, in.of.seq)
-	}
-	return w.writeRows(&r)
 }
 
 func (w *writing) writeFlows() error {
@@ -235,9 +194,6 @@ func (w *writing) writeFlows() error {
 // delete deletes messages with their other rows, in the order of their keys.
 func (w *writing) delete() error {
 	var seqs []int64
-	for _, t := range w.drops {
-		seqs = append(seqs, t.seq)
-	}
 	for _, p := range w.purges {
 		old, err := w.aged(p)
 		if err != nil {

@@ -45,8 +45,7 @@ CREATE TABLE message (
     -- dead letter.
     done_at   BIGINT,
     updated   BIGINT  NOT NULL,
-    -- 0: the store may not have it, and its times are the node's. 1: its times are the
-    -- store's. 2: the store had another registration of the key later.
+    -- 1, or 2: the store had another registration of the key later.
     confirmed BIGINT  NOT NULL
 );
 CREATE INDEX message_key ON message (topic, id);
@@ -98,16 +97,11 @@ CREATE TABLE document (
     PRIMARY KEY (kind, name)
 );
 
--- The history of jobs, for people. If a pass wrote the job, the row of message stands for its
--- registration.
+-- The history of jobs, for people.
 CREATE VIEW history AS
 SELECT m.topic, m.id, m.uid, f.seq, to_timestamp(f.at / 1000.0) AS at,
        s.name AS from_state, t.name AS to_state, f.attempt, f.actor, f.host, f.reason
 FROM flow f
 JOIN message m ON m.seq = f.message
 LEFT JOIN state s ON s.code = f.from_state
-JOIN state t ON t.code = f.to_state
-UNION ALL
-SELECT m.topic, m.id, m.uid, 0, to_timestamp(m.created / 1000.0), NULL, 'waiting', 0, '', '', ''
-FROM message m
-WHERE NOT EXISTS (SELECT 1 FROM flow f WHERE f.message = m.seq AND f.from_state IS NULL);
+JOIN state t ON t.code = f.to_state;
