@@ -45,9 +45,9 @@ func split(r *http.Request, words int) (destination string, h http.Header) {
 		name, value, _ := strings.Cut(parameter, "=")
 		name, errName := url.QueryUnescape(name)
 		value, errValue := url.QueryUnescape(value)
-		switch known := errName == nil && errValue == nil; {
-		case known && name == tokenParameter:
-		case known && len(name) > len(settingsPrefix) && strings.EqualFold(name[:len(settingsPrefix)], settingsPrefix):
+		switch {
+		case errName == nil && name == tokenParameter:
+		case errName == nil && errValue == nil && len(name) > len(settingsPrefix) && strings.EqualFold(name[:len(settingsPrefix)], settingsPrefix):
 			h.Set(name, value)
 		default:
 			kept = append(kept, parameter)
