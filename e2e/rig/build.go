@@ -17,9 +17,11 @@ func Build(dir, name string, flags ...string) (path string, err error) {
 	if cmd.Dir, err = root(); err != nil {
 		return "", err
 	}
-	if !slices.Contains(flags, "-race") {
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cgo := "CGO_ENABLED=0"
+	if slices.Contains(flags, "-race") {
+		cgo = "CGO_ENABLED=1"
 	}
+	cmd.Env = append(os.Environ(), cgo)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
