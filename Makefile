@@ -76,20 +76,20 @@ $(goreleaser):
 $(cyclonedx):
 	GOBIN=$(CURDIR)/.tools/bin $(plain) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)
 
-# First the real processes alone: their faults and deadlines take a machine that answers. Then two
-# parts at a time, since many tests wait more than they work. A third one saturates two cores for
-# minutes, and then the SQL servers of tests miss the 4 s in which they must answer.
-# All parts run to their end, so that one run shows everything that is broken.
+# First the real processes: they wait more than they work, and their faults and deadlines take a machine
+# that answers. What runs beside them is nice and has few servers. Then two parts at a time: a third one
+# saturates two cores for minutes, and then the SQL servers of tests miss the 4 s in which they must
+# answer. All parts run to their end, so that one run shows everything that is broken.
 .PHONY: test
 test: deps $(npm_installed) $(testrun) ## all tests, models and the dashboard; installs what they need if it is missing
 	@rm -rf build/tests
-	@status=0; $(MAKE) --no-print-directory test-e2e || status=1; \
-	$(MAKE) --no-print-directory --keep-going --jobs 2 $(test_parts) || status=1; \
+	@status=0; for parts in 'test-e2e test-races' 'test-web test-stores test-rest test-model test-bench'; do \
+		$(MAKE) --no-print-directory --keep-going --jobs 2 $$parts || status=1; \
+	done; \
 	$(testrun) summary ./... || status=1; \
 	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED) || status=1; \
 	exit $$status
 
-test_parts := test-packages test-web test-covered test-model test-bench
 covered := $(foreach room,$(COVERED),./$(room)/...)
 
 # What soaks, measures or needs a quiet machine has a name of its own, for `make soak`.
@@ -101,32 +101,32 @@ not_vetted := -vet=off
 # The collector and the linker take a tenth less CPU time for more memory.
 lazy := GOGC=400
 
-# These are in test-covered: they call a store from one goroutine. So are most of the simulated worlds.
-not_raced := -skip '^Test(Soak|Model$$|EveryOrder$$|ConformanceOn|ConformanceInMemory$$|RestoredJobs$$|RandomCallsOfOne$$|Reshard$$|ReshardIsResumed$$)'
-# So are the packages that start no goroutines.
-sequential := job|retrypolicy|store|store/encoding|store/listing
-raced := $$(go list ./... | grep -vxE "$$(go list -m)/($(sequential)|e2e.*)")
+# A test runs with the race detector, or without it to count statements. The detector takes five to ten
+# times the CPU time, since Pebble also checks its invariants in such a build. So it watches the packages
+# with goroutines, and the tests of stores that call from several goroutines or lose their server.
+sequential := |docs.*|examples/.*|httpapi/(mykit|qstash|rpc|v1)|internal/kit/(busiest|feed|follow|nearest|strictjson)|internal/services/herds|internal/testing/everyfield|job.*|node/(config|dashboard)|retrypolicy|schedule|scheduler/(explain|groups)|scripts/picture|store.*
+one_by_one := ^Test(CrashLoopEndsNoJob|EachOccurrenceIsRegisteredOnceThroughCrashes|Ladder|PoisonousJobIsGivenUpAloneAndLate)$$
+side_by_side := ^Test(AConnectionMayBreak|AFullDisk|AdoptedJobMovesOn|AnyCommandMayFail|CallbackWaitsForTheCommit|ClaimsWaitForRegistrations|CloseUnderWay|CloseWaitsForCalls|ConcurrentRegistrationsOfOneKey|ConformanceOnDisk|CrashWhileDispatching|CrashWhileRegistering|EndsAreReportedAfterTheCommit|EveryRefusalMayPass|Kill|LostAnswer.*|LostReplies|NoAnswerPanics|NothingComesBetween|OneTransaction|RandomCallsOfSeveral|Reconciler.*|RedisIsKilled|RedisLosesJobsAtRandom|RegistrationsShareCalls|ReopenedWhileRegistering|ServerIsKilled|SettlementsWaitForRoom|TurnWaitsForTheCommit|TwoNodes|WakeupsUntilDeadline)$$
 
-# The longest packages begin first, so that none of them is left alone at the end. Three at
-# a time, since they wait for servers.
-longest := ./store/ledger ./store/redisstore
+# The longest packages begin first, so that none of them is left alone at the end.
+.PHONY: test-races
+test-races: $(testrun)
+	@SIM_SEEDS=3 $(lazy) nice $(testrun) go races $(race) $(not_vetted) -skip '^TestSoak|$(one_by_one)' -timeout 20m ./dispatcher ./node $$(go list ./... | grep -vxE "$$(go list -m)/?($(sequential)|e2e.*)")
 
-.PHONY: test-packages
-test-packages: $(testrun)
-	@SIM_SEEDS=6 $(lazy) nice $(testrun) go packages $(race) $(not_vetted) $(not_raced) -timeout 20m -p 3 $(longest) ./node ./dispatcher . $(raced)
+.PHONY: test-stores
+test-stores: $(testrun)
+	@$(lazy) nice $(testrun) go stores $(race) $(not_vetted) -run '$(side_by_side)' -timeout 20m ./store/ledger ./store/redisstore ./store/diskstore
 
-# Without the race detector: counting statements is atomic, so it orders goroutines and
-# hides their races. These tests run few statements of their own.
-not_counted := -skip '^Test(Soak|Conformance$$|RandomCallsOfSeveral$$|Kill$$|Crash|LostAnswer|ServerIsKilled$$|TwoNodes$$|AnyCommandMayFail$$|AConnectionMayBreak$$|EveryRefusalMayPass$$|NoAnswerPanics$$)'
+# With most simulated worlds and all crashes of schedules, where one goroutine runs at a time. Three
+# packages at a time, since they wait for servers.
+.PHONY: test-rest
+test-rest: $(testrun)
+	@$(plain) $(lazy) nice $(testrun) go rest $(not_vetted) -skip '^TestSoak|$(side_by_side)' -timeout 20m -p 3 -covermode set -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out ./store/ledger ./store/redisstore ./internal/testing/simulation ./scheduler/schedules $$(go list ./... | grep -xE "$$(go list -m)/?($(sequential))")
 
-.PHONY: test-covered
-test-covered: $(testrun)
-	@$(plain) $(lazy) nice $(testrun) go covered $(not_vetted) $(not_counted) -timeout 20m -covermode set -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out $(longest) $(covered) ./internal/testing/simulation
-
-# Real processes, which wait more than they work: several tests at a time, and not nice.
+# Several tests at a time, and not nice.
 .PHONY: test-e2e
 test-e2e: $(testrun)
-	@$(testrun) go e2e $(race) $(not_vetted) $(not_soak) -timeout 20m -count 1 -parallel 4 ./e2e/...
+	@$(plain) $(testrun) go e2e $(not_vetted) $(not_soak) -timeout 20m -count 1 -parallel 4 ./e2e/...
 
 .PHONY: test-bench
 test-bench: $(testrun)
@@ -310,10 +310,10 @@ cover: ## the coverage of the last `make test`, line by line, as build/coverage.
 
 .PHONY: lint
 lint: $(golangci_lint) ## linters, format and module file
-	$(golangci_lint) run ./...
+	$(plain) $(golangci_lint) run ./...
 	go mod tidy -diff
-	cd bench && ../$(golangci_lint) run ./... && go mod tidy -diff
-	cd client && ../$(golangci_lint) run ./... && go mod tidy -diff
+	cd bench && $(plain) ../$(golangci_lint) run ./... && go mod tidy -diff
+	cd client && $(plain) ../$(golangci_lint) run ./... && go mod tidy -diff
 
 .PHONY: fmt
 fmt: $(golangci_lint) ## format all Go files
