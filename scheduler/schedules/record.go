@@ -223,7 +223,7 @@ func collection(s store.Documents, clock job.Clock) *documents.Collection[record
 	return documents.New(documents.Options[record]{
 		Store: s, Kind: documentKind, Strict: true, Clock: clock,
 		Max: MaxSchedules, MaxBytes: MaxAllBytes, Full: ErrTooMany, Missing: ErrNotFound,
-		Exists: (*record).exists, Size: func(r *record) int { return r.Def.size() },
+		Exists: (*record).exists, Tombstone: `"deleted_at":`, Size: func(r *record) int { return r.Def.size() },
 		Version: func(d *document) uint64 { return jobjson.VersionOf(d.Value.UID, d.Value.Version) },
 	})
 }

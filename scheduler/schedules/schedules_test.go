@@ -197,6 +197,23 @@ func TestSchedulesAreBoundedInBytes(t *testing.T) {
 	r.set(m, "b", large)
 }
 
+func TestSchedulesAreBoundedInNumber(t *testing.T) {
+	r := newRig(t, time.Hour)
+	m := r.node("one", nil)
+	others := make([]store.Document, MaxSchedules-1)
+	for i := range others {
+		others[i] = store.Document{Kind: documentKind, Name: fmt.Sprint(i), Data: []byte(`{"uid":"x"}`)}
+	}
+	_, err := r.store.PutDocuments(r.ctx, others)
+	r.ok(err)
+	r.set(m, "a", every("1h"))
+	if _, _, err := m.Set(r.ctx, "b", every("1h")); !errors.Is(err, ErrTooMany) {
+		t.Errorf("one too many: error %v", err)
+	}
+	r.ok(m.Delete(r.ctx, "a"))
+	r.set(r.node("two", nil), "b", every("1h")) // a tombstone does not count, whoever counts
+}
+
 func TestOccurrencesAreRegisteredWhenTheyAreDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, time.Hour)

@@ -69,6 +69,8 @@ type Options[T any] struct {
 	// Exists reports whether a value is more than a tombstone, which neither counts for Max and
 	// MaxBytes nor exists for an Allow. Nil: all are.
 	Exists func(v *T) bool
+	// Tombstone is a part of the JSON of every value that does not exist, and of few others.
+	Tombstone string
 	// Size is the bytes by which changes of a value count for MaxBytes. Nil: those of its JSON.
 	Size func(v *T) int
 	// Version is what an Allow gets, for values without a Stamp.

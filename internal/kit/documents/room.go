@@ -1,6 +1,7 @@
 package documents
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -139,7 +140,7 @@ func (c *Collection[T]) count(ctx context.Context) (taken amount, err error) {
 		if err != nil {
 			return taken, err
 		}
-		if c.o.Exists != nil {
+		if c.o.Exists != nil && bytes.Contains(raw.Data, []byte(c.o.Tombstone)) {
 			if d := c.Decode(raw); d.Err == nil && !c.exists(&d) {
 				continue
 			}
