@@ -2,8 +2,7 @@
 # docs/docker.md names the versions. "--platform=linux" is the platform of the
 # builder: binaries for others are cross-compiled, not emulated.
 FROM --platform=linux golang:1.26-bookworm AS modules
-# The image has no time zones; with the tag, the binary has them for TZ, which logs follow.
-ENV CGO_ENABLED=0 GOFLAGS="-trimpath -tags=timetzdata"
+ENV CGO_ENABLED=0 GOFLAGS=-trimpath
 WORKDIR /src
 COPY go.mod go.sum ./
 COPY client/go.mod client/

@@ -28,6 +28,7 @@ import (
 	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/node/demo"
 	"github.com/duehook/duehook/node/dev"
+	"github.com/duehook/duehook/schedule"
 )
 
 // version is set by the linker: -ldflags "-X main.version=1.2.3".
@@ -53,12 +54,22 @@ const serverUsage = `Settings of serve, config, doctor, backup, ledger verify an
 `
 
 func main() {
+	if zone := zoneOf(os.Getenv("TZ")); zone != nil {
+		time.Local = zone
+	}
 	// A second signal is not caught: it ends the process at once.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	err := run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
 	stop()
 	os.Exit(cli.ExitCode(err, slices.Contains(os.Args[1:], "--json"), os.Stderr))
+}
+
+// zoneOf is the zone that the variable TZ names, also on a machine without time zones, such as a
+// container of ours. It is nil if Go's own rules decide.
+func zoneOf(name string) *time.Location {
+	zone, _ := schedule.Zone(strings.TrimPrefix(name, ":"))
+	return zone
 }
 
 // run runs the command that args name.

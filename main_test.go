@@ -338,3 +338,15 @@ func TestLedgerVerify(t *testing.T) {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }
+
+func TestZoneOf(t *testing.T) {
+	for name, want := range map[string]string{"Asia/Tokyo": "Asia/Tokyo", ":Asia/Tokyo": "Asia/Tokyo", "": "", "/etc/localtime": "", "Nowhere/At_All": ""} {
+		got := ""
+		if zone := zoneOf(name); zone != nil {
+			got = zone.String()
+		}
+		if got != want {
+			t.Errorf("TZ=%s is the zone %q, not %q", name, got, want)
+		}
+	}
+}
