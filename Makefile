@@ -135,7 +135,7 @@ test-bench: $(testrun)
 
 .PHONY: test-model
 test-model: $(testrun)
-	@nice $(testrun) exec model scripts/model
+	@nice $(testrun) exec model scripts/model brief
 
 .PHONY: test-web
 test-web: $(testrun)
