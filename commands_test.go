@@ -94,6 +94,7 @@ func TestCommandsOnJobs(t *testing.T) {
 	if got := string(*u.last.Load()); !strings.Contains(got, "X-Tenant: acme") || !strings.HasSuffix(got, `{"n":1}`) {
 		t.Errorf("the receiver got %s", got)
 	}
+	u.run(cli.ExitOK, "send "+u.receiver+"/ok --id empty --topic empty --wait --body -", "delivered") // nothing comes from the pipe
 	u.run(cli.ExitRefused, "send "+u.receiver+"/bad --id b --topic t --wait --limit 0", "t/b is dead (retry_limit)", "duehook explain t/b")
 	u.run(cli.ExitOK, "get t/a", "delivered", "1 of 10", "200 in")
 	u.run(cli.ExitOK, "attempts t/b", "http_500")

@@ -234,6 +234,9 @@ func (a *app) readBody(d *draft) error {
 			return usagef("--body %s: %v", d.body, err)
 		}
 	}
+	if len(data) == 0 {
+		return nil
+	}
 	if json.Valid(data) && (d.r.ContentType == "" || strings.Contains(d.r.ContentType, "json")) {
 		d.r.Body = json.RawMessage(data)
 		return nil
