@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/job"
@@ -131,6 +132,11 @@ func (f *form) check(c *httpapi.Call, filled ...string) error {
 	for _, name := range filled {
 		if f.text(name) == "" {
 			return &httpapi.Error{Code: httpapi.CodeInvalidRequest}
+		}
+	}
+	for _, name := range []string{"topic", "msgId"} { // an answer could not repeat it
+		if !utf8.ValidString(strings.Join(f.values[name], ",")) {
+			return &httpapi.Error{Code: httpapi.CodeInvalidRequest, Detail: fmt.Sprintf("The parameter %s is not UTF-8.", name)}
 		}
 	}
 	return c.Topics().Allow(job.NameOf(f.text("topic")))

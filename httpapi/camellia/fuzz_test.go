@@ -21,6 +21,8 @@ func FuzzCalls(f *testing.F) {
 	f.Add(uint8(0), form, "", "topic=t&msgId=o1&msg=close+o1&delayMillis=1800000&ttlMillis=-1&maxRetry=-1")
 	f.Add(uint8(0), form, "topic=%C3%BC%2F&msgId=a%00", "msg=x&delayMillis=0&ttlMillis=9223372036854775807&maxRetry=1000")
 	f.Add(uint8(0), "multipart/form-data; boundary=x", "topic=t", "--x\r\nContent-Disposition: form-data; name=\"msg\"\r\n\r\n\xff\r\n--x\r\nContent-Disposition: form-data; name=\"delayMillis\"\r\n\r\n5\r\n--x--\r\n")
+	f.Add(uint8(0), form, "", "topic=%FF&msg=x&delayMillis=0")
+	f.Add(uint8(0), form, "", "topic=t&msgId=\xff&msg=x&delayMillis=0")
 	f.Add(uint8(1), form, "topic=t&msgId=later", "")
 	f.Add(uint8(2), form, "topic=t&msgId=later", "release=yes")
 	f.Add(uint8(3), form, "topic=t", "batch=7&ackTimeoutMillis=-1")
