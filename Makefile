@@ -104,9 +104,9 @@ lazy := GOGC=400
 # A test runs with the race detector, or without it to count statements. The detector takes five to ten
 # times the CPU time, since Pebble also checks its invariants in such a build. So it watches the packages
 # with goroutines, and the tests of stores that call from several goroutines or lose their server.
-sequential := |docs.*|examples/.*|httpapi/(mykit|qstash|rpc|v1)|internal/kit/(busiest|feed|follow|nearest|strictjson)|internal/services/herds|internal/testing/everyfield|job.*|node/(config|dashboard)|retrypolicy|schedule|scheduler/(explain|groups)|scripts/picture|store.*
-one_by_one := ^Test(CrashLoopEndsNoJob|EachOccurrenceIsRegisteredOnceThroughCrashes|Ladder|PoisonousJobIsGivenUpAloneAndLate)$$
-side_by_side := ^Test(AConnectionMayBreak|AFullDisk|AdoptedJobMovesOn|AnyCommandMayFail|CallbackWaitsForTheCommit|ClaimsWaitForRegistrations|CloseUnderWay|CloseWaitsForCalls|ConcurrentRegistrationsOfOneKey|ConformanceOnDisk|CrashWhileDispatching|CrashWhileRegistering|EndsAreReportedAfterTheCommit|EveryRefusalMayPass|Kill|LostAnswer.*|LostReplies|NoAnswerPanics|NothingComesBetween|OneTransaction|RandomCallsOfSeveral|Reconciler.*|RedisIsKilled|RedisLosesJobsAtRandom|RegistrationsShareCalls|ReopenedWhileRegistering|ServerIsKilled|SettlementsWaitForRoom|TurnWaitsForTheCommit|TwoNodes|WakeupsUntilDeadline)$$
+sequential := docs.*|examples/.*|httpapi/(mykit|qstash|rpc)|internal/kit/(busiest|feed|follow|nearest|strictjson)|internal/services/herds|internal/testing/everyfield|job.*|node/(config|dashboard)|retrypolicy|schedule|scheduler/(explain|groups)|scripts/picture|store.*
+one_by_one := ^Test(CrashLoopEndsNoJob|EachOccurrenceIsRegisteredOnceThroughCrashes|EveryDocumentedAnswer|Ladder|PoisonousJobIsGivenUpAloneAndLate)$$
+side_by_side := ^Test(AConnectionMayBreak|AFullDisk|AdoptedJobMovesOn|AnyCommandMayFail|BrokenOffBatch|CallbackWaitsForTheCommit|ChangeIsOvertakenAndLost|ChangeIsOvertakenInTheLedger|ClaimsWaitForRegistrations|CloseUnderWay|CloseWaitsForCalls|ConcurrentRegistrationsOfOneKey|ConformanceOnDisk|ContextHasEnded|CrashWhileDispatching|CrashWhileRegistering|Deadline|EndsAreReportedAfterTheCommit|EveryRefusalMayPass|FullRedisGetsJobsBackWhenThereIsRoom|Kill|LostAnswer.*|LostReplies|NoAnswerPanics|NothingComesBetween|OneNodeSweeps|OneTransaction|OrderKeysWaitForLostJobs|PipelineFailsInPart|PopGivesBack|RandomCallsOfSeveral|Reconciler.*|RedisIsKilled|RedisLosesJobs|RedisLosesJobsAtRandom|RegistrationsShareCalls|ReopenedWhileRegistering|ReplacingWhatChanges|RestoreOnRequest|RoundEndsLate|ServerIsKilled|SettlementsWaitForRoom|SeveralStartAtOnce|StoreGoesBackDuringAChange|SweepLooksTwice|TurnWaitsForTheCommit|TwoNodes|WakeupsUntilDeadline|WrongAnswers)$$
 
 # The longest packages begin first, so that none of them is left alone at the end.
 .PHONY: test-races
@@ -121,7 +121,7 @@ test-stores: $(testrun)
 # packages at a time, since they wait for servers.
 .PHONY: test-rest
 test-rest: $(testrun)
-	@$(plain) $(lazy) nice $(testrun) go rest $(not_vetted) -skip '^TestSoak|$(side_by_side)' -timeout 20m -p 3 -covermode set -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out ./store/ledger ./store/redisstore ./internal/testing/simulation ./scheduler/schedules $$(go list ./... | grep -xE "$$(go list -m)/?($(sequential))")
+	@$(plain) $(lazy) nice $(testrun) go rest $(not_vetted) -skip '^TestSoak|$(side_by_side)' -timeout 20m -p 3 -covermode set -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out ./store/ledger ./store/redisstore ./internal/testing/simulation ./scheduler/schedules ./httpapi/v1 $$(go list ./... | grep -xE "$$(go list -m)/?($(sequential))")
 
 # Several tests at a time, and not nice.
 .PHONY: test-e2e
