@@ -112,6 +112,9 @@ func (a *alteration) replace(ctx context.Context, def Definition, rules *schedul
 	if err != nil {
 		return err
 	}
+	if r.Pause == nil {
+		a.suspect(old)
+	}
 	switch {
 	case old.Overlap != schedule.Allow && rules.Overlap == schedule.Allow:
 		r.Open = nil
@@ -127,6 +130,12 @@ func (a *alteration) replace(ctx context.Context, def Definition, rules *schedul
 	r.Def = def
 	a.changed(events.ScheduleChanged)
 	return nil
+}
+
+// suspect counts jobs as unfinished that the schedule may have before its change: a node that died, or
+// one that looks at this moment, may have registered occurrences that the change passes over.
+func (a *alteration) suspect(rules *schedule.Rules) {
+	a.rec.suspect(a.name, rules, a.now.Add(lookTimeout))
 }
 
 // changed notes a change, and reports it if it has a type.
@@ -201,6 +210,7 @@ func (a *alteration) pause(ctx context.Context, p job.Pause) error {
 	if err != nil {
 		return err
 	}
+	a.suspect(rules)
 	a.skip(rules, ReasonPaused)
 	if r.Queued != nil {
 		a.skipped(r.Queued.Time, 1, ReasonPaused)

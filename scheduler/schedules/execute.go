@@ -55,8 +55,8 @@ func (w *work) run(ctx context.Context) error {
 		}
 		return nil
 	}
-	if w.unsure && w.rules.Overlap != schedule.Allow {
-		w.suspect()
+	if w.unsure {
+		r.suspect(w.name, w.rules, w.now)
 	}
 	busy := false
 	if r.Queued != nil || w.rules.Overlap != schedule.Allow {
@@ -82,18 +82,20 @@ func (w *work) run(ctx context.Context) error {
 // maxSuspects bounds the latest occurrences whose jobs are looked up.
 const maxSuspects = 100
 
-// suspect counts jobs as unfinished that another node, or a call that failed, may have registered:
-// those of the first occurrence that the record may lack, and of the latest.
-func (w *work) suspect() {
-	r, now := &w.rec, w.now.Time()
-	after := r.Done.At.Time().Add(-r.Def.spread() - 2*lookTimeout)
-	times := w.rules.Table.Latest(after, now, maxSuspects)
-	for first := range w.rules.Table.Between(after, now) {
+// suspect counts jobs as unfinished that the record may lack: another node, or a call that failed, may have
+// registered the first undecided occurrence, and the latest.
+func (r *record) suspect(name string, rules *schedule.Rules, at job.Instant) {
+	if rules.Overlap == schedule.Allow {
+		return
+	}
+	after, now := r.Done.At.Time().Add(-r.Def.spread()-2*lookTimeout), at.Time()
+	times := rules.Table.Latest(after, now, maxSuspects)
+	for first := range rules.Table.Between(after, now) {
 		times = append(times, first)
 		break
 	}
 	for _, t := range times {
-		if key := (job.Key{Topic: r.Def.Topic(), ID: schedule.ID(w.name, t)}); !slices.Contains(r.Open, key) {
+		if key := (job.Key{Topic: r.Def.Topic(), ID: schedule.ID(name, t)}); !slices.Contains(r.Open, key) {
 			r.Open = append(slices.Clip(r.Open), key)
 		}
 	}

@@ -729,6 +729,54 @@ func TestRegisteredOccurrencesAreRecognized(t *testing.T) {
 	}
 }
 
+// A node dies between registering a job and writing that it did, and then a client changes the schedule:
+// no further job is registered while that one is unfinished.
+func TestChangesKnowRegisteredJobs(t *testing.T) {
+	for name, change := range map[string]func(r *rig, m *Manager, d *Draft){
+		"pause": func(r *rig, m *Manager, _ *Draft) {
+			_, err := m.Pause(r.ctx, "s", job.Pause{})
+			r.ok(err)
+			sleep(10 * time.Minute)
+			_, err = m.Resume(r.ctx, "s")
+			r.ok(err)
+		},
+		"times": func(r *rig, m *Manager, d *Draft) {
+			d.Every = ptr(7 * time.Minute)
+			r.set(m, "s", d)
+		},
+		"topic": func(r *rig, m *Manager, d *Draft) {
+			d.Job.Topic = ptr("another")
+			r.set(m, "s", d)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, time.Hour)
+				a := r.node("a", func(step string) error {
+					if step == "registered" {
+						return errCrash
+					}
+					return nil
+				})
+				d := every("5m")
+				d.Overlap = ptr("skip")
+				s := r.set(a, "s", d)
+				sleep(time.Until(s.Next(1)[0].Time) + time.Second)
+				if _, err := a.round(r.ctx); !errors.Is(err, errCrash) || r.jobs.registered() != 1 {
+					t.Fatalf("%d registered, error %v", r.jobs.registered(), err)
+				}
+				b := r.node("b", nil)
+				change(r, b, d)
+				defer r.run(b)()
+				pass(time.Hour)
+				if n, c := r.jobs.registered(), r.get(b, "s").Counters; n != 1 || c.Skipped == 0 {
+					t.Errorf("%d jobs at once, %+v", n, c)
+				}
+			})
+		})
+	}
+}
+
 // A node dies after it registered jobs, and their receivers arm them again. The next node
 // finds the later rounds, and registers nothing again.
 func TestAnArmedJobIsThatOfItsOccurrence(t *testing.T) {
