@@ -256,7 +256,7 @@ func TestCallsLookTogether(t *testing.T) {
 	})
 }
 
-// What a call would have got that leaves during a look of several is due at once.
+// If a call leaves while several look together, its jobs are due at once.
 func TestJobsOfCallersThatLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 1)

@@ -45,7 +45,7 @@ type change struct {
 
 	// Facts that order the registrations of its key:
 	before []string // uids of registrations known to be earlier
-	holds  bool     // the store has it, even if the ledger has it as replaced
+	holds  bool     // the job is in the store, even if it is replaced in the ledger
 
 	// The outcome of resolve:
 	own       *entry // its message, if looked up

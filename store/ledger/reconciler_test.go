@@ -11,6 +11,12 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
+// compared waits until the Reconciler reports a comparison.
+func (r *rig) compared() {
+	r.T.Helper()
+	r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
+}
+
 // reconciling runs the Reconciler until the test ends, or stop is called.
 func (r *rig) reconciling() (stop func()) {
 	r.T.Helper()
@@ -74,7 +80,7 @@ func TestReconcilerNoticesALoss(t *testing.T) {
 		l.flush(t) // before anybody swept
 		r.reconciling()
 		r.until("the first job is back", 5*time.Second, r.has("first"))
-		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
+		r.compared()
 		equal(t, "restored", r.status().Reconcile.Restored, int64(1))
 
 		r.Add(reg("a", 100*time.Hour))
@@ -101,7 +107,7 @@ func TestReconcilerLosesAnAnswer(t *testing.T) {
 		r := freshRig(t, b, retention, option)
 		r.Add(reg("a", 100*time.Hour))
 		r.reconciling()
-		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
+		r.compared()
 		l.silent.Store(true)
 		l.flush(t)
 		r.until("the job is back", 10*time.Second, r.has("a"))
@@ -116,7 +122,7 @@ func TestReconcilerComesBackToWhatMoves(t *testing.T) {
 		r := freshRig(t, b, retention, option, func(o *options) { o.Pace.SecondLook = 3 * time.Second })
 		r.Add(reg("a", 100*time.Hour))
 		r.reconciling()
-		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
+		r.compared()
 		l.flush(t)
 		before := l.looks.Load()
 		r.until("the loss is noticed", 5*time.Second, func() bool { return l.looks.Load() > before })
@@ -132,7 +138,7 @@ func TestReconcilerComesBackToLateRows(t *testing.T) {
 		r := freshRig(t, b, retention, option)
 		r.Add(reg("a", 100*time.Hour))
 		r.reconciling()
-		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
+		r.compared()
 		r.Pass(10 * time.Minute) // passes are rare by now
 		r.Add(reg("late", 100*time.Hour))
 		noError(t, "Flush", r.Flush())
@@ -164,7 +170,7 @@ func TestReconcilerComesBackToOutcomesOfAnOldCopy(t *testing.T) {
 		r.Unchecked()
 		c := r.TakeOne()
 		r.reconciling()
-		r.until("a comparison is reported", 5*time.Second, func() bool { return r.status().Reconcile.State == store.RestoreDone })
+		r.compared()
 		r.SettleAll(settlement(c, job.OutcomeDelivered, 0))
 		const inLedger = `SELECT concat_ws(' ', m.version, s.name) FROM message m JOIN state s ON s.code = m.status`
 		equal(t, "the ledger has the other change", r.Count(inLedger), "3 waiting")

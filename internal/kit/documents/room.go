@@ -95,7 +95,7 @@ func (c *Collection[T]) Reserve(ctx context.Context, documents, bytes int) error
 		return nil
 	}
 	if ok, known := c.room.take(c.o.Clock.Now(), more, false); known {
-		return c.unless(ok)
+		return c.fullUnless(ok)
 	}
 	select {
 	case c.room.counting <- struct{}{}:
@@ -105,7 +105,7 @@ func (c *Collection[T]) Reserve(ctx context.Context, documents, bytes int) error
 	}
 	now := c.o.Clock.Now()
 	if ok, known := c.room.take(now, more, false); known { // another call has counted
-		return c.unless(ok)
+		return c.fullUnless(ok)
 	}
 	taken, err := c.count(ctx)
 	if err != nil {
@@ -113,10 +113,10 @@ func (c *Collection[T]) Reserve(ctx context.Context, documents, bytes int) error
 	}
 	c.room.found(now, amount{c.o.Max, c.o.MaxBytes}.minus(taken))
 	ok, _ := c.room.take(now, more, true)
-	return c.unless(ok)
+	return c.fullUnless(ok)
 }
 
-func (c *Collection[T]) unless(ok bool) error {
+func (c *Collection[T]) fullUnless(ok bool) error {
 	switch {
 	case ok:
 		return nil
