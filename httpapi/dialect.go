@@ -14,8 +14,8 @@ import (
 // Dialect is one API that the server speaks: its calls, and the form of its
 // errors and credentials. Each dialect has a folder of its own, such as v1.
 type Dialect struct {
-	// Prefix begins the paths of the dialect. WriteError also answers unknown paths
-	// below it. Empty: the dialect only has the paths of its routes.
+	// Prefix begins the paths of the dialect, which its routes write whole. WriteError also answers
+	// unknown paths below it. Empty: the dialect only has the paths of its routes.
 	Prefix string
 	Routes []Route
 	// Path returns the path of a route for a path below Prefix; both are escaped. Nil: the same.
