@@ -107,7 +107,7 @@ func New(o Options) []*cobra.Command {
 	for _, c := range commands {
 		c.GroupID = "client"
 	}
-	for _, c := range []*cobra.Command{a.contexts(), a.health(), a.secret(), a.verify(), a.manual()} {
+	for _, c := range []*cobra.Command{a.contexts(), a.health(), a.secret(), a.verify()} {
 		c.GroupID = "tools"
 		commands = append(commands, c)
 	}
