@@ -1,13 +1,11 @@
 package qstash
 
 import (
-	"errors"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"math"
 	"strconv"
+	"strings"
+	"text/scanner"
 	"time"
 )
 
@@ -26,12 +24,7 @@ func delays(expression string) (func(retried int) time.Duration, error) {
 	if len(expression) > maxDelayExpression {
 		return nil, fmt.Errorf("the expression has more than %d characters", maxDelayExpression)
 	}
-	// The expressions are a part of Go's.
-	tree, err := parser.ParseExpr(expression)
-	if err != nil {
-		return nil, errors.New("the expression cannot be read")
-	}
-	value, err := compiled(tree)
+	value, err := compiled(expression)
 	if err != nil {
 		return nil, err
 	}
@@ -49,72 +42,112 @@ func delayOf(ms float64) time.Duration {
 type formula func(retried float64) float64
 
 var (
-	operators = map[token.Token]func(a, b float64) float64{
-		token.ADD: func(a, b float64) float64 { return a + b },
-		token.SUB: func(a, b float64) float64 { return a - b },
-		token.MUL: func(a, b float64) float64 { return a * b },
-		token.QUO: func(a, b float64) float64 { return a / b },
-		token.REM: math.Mod,
-	}
-	unary = map[string]func(float64) float64{
+	sums     = map[rune]func(a, b float64) float64{'+': func(a, b float64) float64 { return a + b }, '-': func(a, b float64) float64 { return a - b }}
+	products = map[rune]func(a, b float64) float64{'*': func(a, b float64) float64 { return a * b }, '/': func(a, b float64) float64 { return a / b }, '%': math.Mod}
+	unary    = map[string]func(float64) float64{
 		"sqrt": math.Sqrt, "abs": math.Abs, "exp": math.Exp, "floor": math.Floor, "ceil": math.Ceil, "round": math.Round,
 	}
 	binary = map[string]func(a, b float64) float64{"pow": math.Pow, "min": math.Min, "max": math.Max}
 )
 
-func compiled(tree ast.Expr) (formula, error) {
-	switch e := tree.(type) {
-	case *ast.ParenExpr:
-		return compiled(e.X)
-	case *ast.BasicLit:
-		n, err := strconv.ParseFloat(e.Value, 64)
-		if err != nil || e.Kind != token.INT && e.Kind != token.FLOAT {
-			return nil, fmt.Errorf("%s is not a number", e.Value)
-		}
-		return func(float64) float64 { return n }, nil
-	case *ast.Ident:
-		if e.Name != "retried" {
-			return nil, fmt.Errorf("%s is unknown; the only variable is retried", e.Name)
-		}
-		return func(retried float64) float64 { return retried }, nil
-	case *ast.UnaryExpr:
-		x, err := compiled(e.X)
-		if e.Op != token.SUB {
-			err = fmt.Errorf("%s is not an operator", e.Op)
-		}
-		return func(retried float64) float64 { return -x(retried) }, err
-	case *ast.BinaryExpr:
-		operator, known := operators[e.Op]
-		if !known {
-			return nil, fmt.Errorf("%s is not an operator; there are + - * / %%", e.Op)
-		}
-		return applied(operator, e.X, e.Y)
-	case *ast.CallExpr:
-		return called(e)
-	}
-	return nil, errors.New("only numbers, retried, operators and functions are possible")
+// reader reads an expression, and keeps its first error.
+type reader struct {
+	scanner.Scanner
+	next rune // the token that is not read yet
+	err  error
 }
 
-func applied(f func(a, b float64) float64, left, right ast.Expr) (formula, error) {
-	a, err := compiled(left)
-	if err != nil {
-		return nil, err
-	}
-	b, err := compiled(right)
-	return func(retried float64) float64 { return f(a(retried), b(retried)) }, err
+func compiled(expression string) (formula, error) {
+	var r reader
+	r.Init(strings.NewReader(expression))
+	r.Mode = scanner.ScanIdents | scanner.ScanInts | scanner.ScanFloats
+	r.Error = func(_ *scanner.Scanner, message string) { r.fail("%s", message) }
+	r.next = r.Scan()
+	f := r.sum()
+	r.expect(scanner.EOF)
+	return f, r.err
 }
 
-func called(e *ast.CallExpr) (formula, error) {
-	name, _ := e.Fun.(*ast.Ident)
-	if name == nil {
-		return nil, errors.New("only functions can be called")
+func (r *reader) fail(format string, values ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf(format, values...)
 	}
-	if f, known := binary[name.Name]; known && len(e.Args) == 2 {
-		return applied(f, e.Args[0], e.Args[1])
+	r.next = scanner.EOF
+}
+
+// take reads the next token if it is this one.
+func (r *reader) take(token rune) bool {
+	if r.next != token {
+		return false
 	}
-	if f, known := unary[name.Name]; known && len(e.Args) == 1 {
-		x, err := compiled(e.Args[0])
-		return func(retried float64) float64 { return f(x(retried)) }, err
+	r.next = r.Scan()
+	return true
+}
+
+func (r *reader) expect(token rune) {
+	if r.err == nil && !r.take(token) {
+		r.fail("%q is not possible there; there are numbers, retried, + - * / %%, functions and parentheses", r.TokenText())
 	}
-	return nil, fmt.Errorf("%s with %d arguments is unknown; there are pow, min and max of two, and sqrt, abs, exp, floor, ceil and round of one", name.Name, len(e.Args))
+}
+
+func (r *reader) sum() formula     { return r.chain(sums, r.product) }
+func (r *reader) product() formula { return r.chain(products, r.factor) }
+
+// chain reads parts with operators between them.
+func (r *reader) chain(operators map[rune]func(a, b float64) float64, part func() formula) formula {
+	a := part()
+	for operators[r.next] != nil {
+		f := operators[r.next]
+		r.next = r.Scan()
+		a = applied(f, a, part())
+	}
+	return a
+}
+
+func applied(f func(a, b float64) float64, a, b formula) formula {
+	return func(retried float64) float64 { return f(a(retried), b(retried)) }
+}
+
+func (r *reader) factor() formula {
+	text := r.TokenText()
+	switch {
+	case r.take('-'):
+		x := r.factor()
+		return func(retried float64) float64 { return -x(retried) }
+	case r.take('('):
+		x := r.sum()
+		r.expect(')')
+		return x
+	case r.take(scanner.Int), r.take(scanner.Float):
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			r.fail("%s is not a number", text)
+		}
+		return func(float64) float64 { return n }
+	case !r.take(scanner.Ident):
+		r.expect(scanner.Ident)
+		return nil
+	case r.take('('):
+		return r.call(text)
+	case text != "retried":
+		r.fail("%s is unknown; the only variable is retried", text)
+	}
+	return func(retried float64) float64 { return retried }
+}
+
+// call reads the arguments of a function.
+func (r *reader) call(name string) formula {
+	arguments := []formula{r.sum()}
+	for r.take(',') {
+		arguments = append(arguments, r.sum())
+	}
+	r.expect(')')
+	if f := binary[name]; f != nil && len(arguments) == 2 {
+		return applied(f, arguments[0], arguments[1])
+	}
+	if f := unary[name]; f != nil && len(arguments) == 1 {
+		return func(retried float64) float64 { return f(arguments[0](retried)) }
+	}
+	r.fail("%s with %d arguments is unknown; there are pow, min and max of two, and sqrt, abs, exp, floor, ceil and round of one", name, len(arguments))
+	return nil
 }

@@ -40,7 +40,7 @@ func TestDelays(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{
-		"(", "tried", "a.b", "pow(1)", "sqrt(1, 2)", `"1"`, "1 << 2", "+1", "!retried", "func(){}()", "os.Exit(1)", "retried[0]", "1; 2", "max(1, )" + "x",
+		"(", "tried", "a.b", "pow(1)", "sqrt(1, 2)", `"1"`, "1 << 2", "+1", "!retried", "func(){}()", "os.Exit(1)", "retried[0]", "1; 2", "1000 // ms", "max(1, )" + "x",
 		strings.Repeat("(", 300) + "1" + strings.Repeat(")", 300), "'a'", "1i", "max(tried, 1)", "max(1, tried)", "abs(tried)", "(tried)", "-tried", "tried + 1",
 	} {
 		if _, err := delays(wrong); err == nil {
