@@ -3,6 +3,7 @@ package schedule
 import (
 	"math"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -138,7 +139,7 @@ func (d *decider) decide() {
 	if late {
 		fires = d.chooseLate(list)
 	}
-	slices.SortFunc(list, func(a, b occurrence) int { return a.Turn.Compare(b.Turn) })
+	sort.Slice(list, func(i, j int) bool { return list[i].Turn.Compare(list[j].Turn) < 0 })
 	for _, o := range list {
 		if d.full() {
 			return

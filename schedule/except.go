@@ -1,11 +1,11 @@
 package schedule
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 )
@@ -71,7 +71,7 @@ func (t *Timetable) Except(all []Exception) *Timetable {
 	next := *t
 	next.except, next.former = nil, nil
 	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b Exception) int { return cmp.Compare(a.First, b.First) })
+	sort.SliceStable(all, func(i, j int) bool { return all[i].First < all[j].First })
 	last := int64(math.MinInt64) // they overlap nowhere, so that one can be searched for
 	for _, x := range all {
 		if !x.Until.IsZero() {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"math"
-	"slices"
+	"sort"
 	"time"
 )
 
@@ -218,8 +218,9 @@ func (t *Timetable) inGap(spans []span, local int64) point {
 // settle sorts points and merges shifted ones with others of their instant.
 func settle(points []point) []point {
 	// A shifted one comes last, so that the time that exists is kept.
-	slices.SortFunc(points, func(a, b point) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.local, b.local))
+	sort.Slice(points, func(i, j int) bool {
+		a, b := points[i], points[j]
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(rank(a), rank(b)), cmp.Compare(a.local, b.local)) < 0
 	})
 	var fired *point
 	for i := range points {
@@ -233,8 +234,9 @@ func settle(points []point) []point {
 	}
 	// An omitted time precedes the occurrence of its instant, so a preview that ends
 	// with that one includes it.
-	slices.SortStableFunc(points, func(a, b point) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.omitted, a.omitted))
+	sort.SliceStable(points, func(i, j int) bool {
+		a, b := points[i], points[j]
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(b.omitted, a.omitted)) < 0
 	})
 	return points
 }

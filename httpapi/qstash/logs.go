@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -174,8 +175,9 @@ func (a *api) events(c *httpapi.Call) error {
 		}
 		cursor, skip, found = next, 0, nil
 	}
-	slices.SortStableFunc(found, func(x, y event) int {
-		return cmp.Or(cmp.Compare(y.Time, x.Time), strings.Compare(y.MessageID, x.MessageID), cmp.Compare(y.step, x.step))
+	sort.SliceStable(found, func(i, j int) bool {
+		x, y := &found[i], &found[j]
+		return cmp.Or(cmp.Compare(y.Time, x.Time), strings.Compare(y.MessageID, x.MessageID), cmp.Compare(y.step, x.step)) < 0
 	})
 	if q.Get("order") == "earliestFirst" {
 		slices.Reverse(found)

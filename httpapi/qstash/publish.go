@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -281,7 +282,7 @@ func (a *api) taken(ctx context.Context, m *message, id string, since job.Instan
 			return false, err
 		}
 		jobs = slices.DeleteFunc(page.Jobs, func(j job.Job) bool { return j.Spec.Group == nil })
-		slices.SortFunc(jobs, func(a, b job.Job) int { return a.Spec.Group.Position - b.Spec.Group.Position })
+		sort.Slice(jobs, func(i, j int) bool { return jobs[i].Spec.Group.Position < jobs[j].Spec.Group.Position })
 	} else {
 		j, err := a.Scheduler.Get(ctx, job.Key{Topic: *m.draft.Topic, ID: id})
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

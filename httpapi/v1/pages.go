@@ -4,8 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
+	"sort"
 
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/access"
@@ -33,7 +32,7 @@ func pageOfAll[T any](r *request, all []T, key func(*T) string, write func(*json
 	if err != nil {
 		return nil, store.ErrBadCursor
 	}
-	slices.SortStableFunc(all, func(a, b T) int { return strings.Compare(key(&a), key(&b)) })
+	sort.SliceStable(all, func(i, j int) bool { return key(&all[i]) < key(&all[j]) })
 	begin := 0
 	for begin < len(all) && r.query.Cursor != "" && key(&all[begin]) <= string(after) {
 		begin++

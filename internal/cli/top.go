@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -203,8 +204,9 @@ func (m *topModel) readTopics(ctx context.Context, since time.Duration, row, lin
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(topics, func(a, b topTopic) int {
-		return cmp.Or(cmp.Compare(b.waiting()+b.inFlight(), a.waiting()+a.inFlight()), cmp.Compare(a.Name, b.Name))
+	sort.Slice(topics, func(i, j int) bool {
+		a, b := &topics[i], &topics[j]
+		return cmp.Or(cmp.Compare(b.waiting()+b.inFlight(), a.waiting()+a.inFlight()), cmp.Compare(a.Name, b.Name)) < 0
 	})
 	rates := m.counts.take()
 	first := firstLine(row, lines, len(topics))

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -141,7 +142,7 @@ type action struct {
 // act does the actions at their times, and has the clock run to the end. tell shows the deliveries.
 func (s *stage) act(ctx context.Context, end time.Duration, actions []action, tell func(context.Context, *delivery) error) error {
 	actions = append(actions, action{end, func(context.Context) error { return nil }})
-	slices.SortStableFunc(actions, func(a, b action) int { return int(a.at - b.at) })
+	sort.SliceStable(actions, func(i, j int) bool { return actions[i].at < actions[j].at })
 	for _, a := range actions {
 		for done := false; !done; {
 			next, err := s.dev.Next(ctx)

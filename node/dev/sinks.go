@@ -11,6 +11,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -153,7 +154,7 @@ func (s *Sinks) List() []Sink {
 		view.Requests = nil
 		list = append(list, view)
 	}
-	slices.SortFunc(list, func(a, b Sink) int { return strings.Compare(a.Name, b.Name) })
+	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list
 }
 

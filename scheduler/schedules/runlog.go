@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -60,7 +61,7 @@ func (h *runs) add(more []Run) {
 	for _, r := range more {
 		h.Runs = append(slices.DeleteFunc(h.Runs, func(old Run) bool { return old.UID == r.UID }), r)
 	}
-	slices.SortStableFunc(h.Runs, func(a, b Run) int { return cmp.Compare(a.Ended, b.Ended) })
+	sort.SliceStable(h.Runs, func(i, j int) bool { return h.Runs[i].Ended < h.Runs[j].Ended })
 	h.Runs = h.Runs[max(len(h.Runs)-MaxRuns, 0):]
 	for len(h.Runs) > 1 && h.size() > MaxRunBytes {
 		h.Runs = h.Runs[1+len(h.Runs)/10:]

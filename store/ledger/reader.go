@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/job"
@@ -435,7 +436,7 @@ func readLogs(ctx context.Context, from querier, seqs []int64) (logs map[int64][
 	})
 	for seq := range logs {
 		// A missing one may have been written late.
-		slices.SortStableFunc(logs[seq], func(a, b job.Attempt) int { return cmp.Compare(a.StartedAt, b.StartedAt) })
+		sort.SliceStable(logs[seq], func(i, j int) bool { return logs[seq][i].StartedAt < logs[seq][j].StartedAt })
 	}
 	return logs, broken, err
 }

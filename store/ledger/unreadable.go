@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"sync"
 
 	"github.com/duehook/duehook/job"
@@ -55,7 +56,7 @@ func (u *unreadables) all() []unreadable {
 	for _, r := range u.found {
 		list = append(list, r)
 	}
-	slices.SortFunc(list, func(a, b unreadable) int { return int(a.seq - b.seq) })
+	sort.Slice(list, func(i, j int) bool { return list[i].seq < list[j].seq })
 	return list
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/duehook/duehook/internal/kit/fanout"
 	"github.com/duehook/duehook/job"
@@ -188,7 +189,7 @@ func (w *walk) segments(ctx context.Context, kind store.IndexKind, from store.In
 			}
 		}
 	}
-	slices.SortFunc(all, compareIndexes)
+	sort.Slice(all, func(i, j int) bool { return compareIndexes(all[i], all[j]) < 0 })
 	return all[:min(maxSegments, len(all))], err
 }
 

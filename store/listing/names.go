@@ -1,12 +1,12 @@
 package listing
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/duehook/duehook/internal/kit/fanout"
@@ -97,7 +97,7 @@ func busiest(ctx context.Context, src store.Reader, q store.TopicQuery) (store.T
 			page.Topics = append(page.Topics, t)
 		}
 	}
-	slices.SortStableFunc(page.Topics, func(a, b store.TopicStats) int { return cmp.Compare(b.Unfinished(), a.Unfinished()) })
+	sort.SliceStable(page.Topics, func(i, j int) bool { return page.Topics[i].Unfinished() > page.Topics[j].Unfinished() })
 	page.Topics = page.Topics[:min(q.Limit, busyCandidates, len(page.Topics))]
 	return page, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/duehook/duehook/job"
@@ -233,11 +234,11 @@ func (w *walk) sorted(ctx context.Context, segments []store.Index, after *store.
 			entries = entries[len(found.Times):]
 		}
 	}
-	slices.SortFunc(list, func(a, b candidate) int {
+	sort.Slice(list, func(i, j int) bool {
 		if w.q.back() {
-			a, b = b, a
+			i, j = j, i
 		}
-		return a.at.Compare(b.at)
+		return list[i].at.Compare(list[j].at) < 0
 	})
 	return &list, nil
 }

@@ -10,7 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
+	"sort"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/documents"
@@ -92,7 +92,7 @@ func (e *Exchange[T]) Tidy(ctx context.Context, now job.Instant) {
 		}
 		return e.o.Latest(&d.Value)
 	}
-	slices.SortFunc(docs, func(a, b documents.Document[T]) int { return cmp.Compare(latest(&b), latest(&a)) })
+	sort.Slice(docs, func(i, j int) bool { return latest(&docs[i]) > latest(&docs[j]) })
 	for i := range docs {
 		if i >= e.o.Max || latest(&docs[i]) < now.Add(-e.o.Kept) {
 			e.deleted(e.docs.Delete(ctx, &docs[i]))

@@ -1,10 +1,11 @@
 package access
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"sort"
 	"strings"
 
 	"github.com/duehook/duehook/internal/kit/documents"
@@ -151,14 +152,12 @@ func (k *Keyring) List(ctx context.Context) ([]Key, error) {
 			keys = append(keys, e.key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b Key) int {
+	sort.Slice(keys, func(i, j int) bool {
+		a, b := &keys[i], &keys[j]
 		if a.Stored != b.Stored {
-			if b.Stored {
-				return -1
-			}
-			return 1
+			return b.Stored
 		}
-		return strings.Compare(a.Name+"\x00"+a.ID, b.Name+"\x00"+b.ID)
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID)) < 0
 	})
 	return keys, nil
 }

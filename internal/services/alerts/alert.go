@@ -2,7 +2,7 @@ package alerts
 
 import (
 	"cmp"
-	"slices"
+	"sort"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/documents"
@@ -175,8 +175,9 @@ func highest(v values, above float64, n int) []Subject {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(a, b Subject) int {
-		return cmp.Or(cmp.Compare(v[b], v[a]), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Endpoint, b.Endpoint))
+	sort.Slice(all, func(i, j int) bool {
+		a, b := all[i], all[j]
+		return cmp.Or(cmp.Compare(v[b], v[a]), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Endpoint, b.Endpoint)) < 0
 	})
 	return all[:min(len(all), max(n, 0))]
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sort"
 	"sync/atomic"
 	"time"
 
@@ -114,7 +115,7 @@ func (m *Manager) Rules(ctx context.Context) ([]Rule, error) {
 		rules = append(rules, m.ofTopics(ctx, thresholds)...)
 	}
 	rules = slices.DeleteFunc(rules, func(r Rule) bool { return r.Newer })
-	slices.SortFunc(rules, func(a, b Rule) int { return cmp.Compare(a.Name, b.Name) })
+	sort.Slice(rules, func(i, j int) bool { return rules[i].Name < rules[j].Name })
 	return rules, nil
 }
 
@@ -211,8 +212,9 @@ func (m *Manager) Alerts(ctx context.Context) ([]Alert, error) {
 	for _, b := range books {
 		all = append(all, b.Value.Alerts...)
 	}
-	slices.SortFunc(all, func(a, b Alert) int {
-		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Endpoint, b.Endpoint))
+	sort.Slice(all, func(i, j int) bool {
+		a, b := &all[i], &all[j]
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Endpoint, b.Endpoint)) < 0
 	})
 	return all, nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/duehook/duehook/internal/services/recent"
@@ -63,7 +64,7 @@ func Coming(ctx context.Context, s store.Reader, now job.Instant, past *recent.A
 		}
 		herds = append(herds, above(due, bounds, topic, int64(limits[topic].Rate*time.Minute.Seconds()))...)
 	}
-	slices.SortStableFunc(herds, func(a, b Herd) int { return int(a.At - b.At) })
+	sort.SliceStable(herds, func(i, j int) bool { return herds[i].At < herds[j].At })
 	return herds, complete, nil
 }
 
