@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
-import { readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { gzipSync } from 'node:zlib';
 import { defineConfig } from 'vite';
 
 /** What the built files are made of; node/dashboard's tests know it, too. */
@@ -28,6 +29,22 @@ function stamp() {
   };
 }
 
+/** Packs the built files: the binary holds them as gzip, and most browsers get them so. */
+function pack() {
+  let directory;
+  return {
+    name: 'pack',
+    apply: 'build',
+    configResolved: ({ build }) => (directory = build.outDir),
+    closeBundle() {
+      for (const file of files(directory)) {
+        writeFileSync(`${file}.gz`, gzipSync(readFileSync(file), { level: 9 }));
+        rmSync(file);
+      }
+    },
+  };
+}
+
 export default defineConfig({
   build: {
     outDir: '../node/dashboard/dist',
@@ -38,5 +55,5 @@ export default defineConfig({
     rolldownOptions: { input: ['index.html', 'docs.html'] },
   },
   server: { proxy: { '/v1': 'http://127.0.0.1:7788', '/metrics': 'http://127.0.0.1:7788' } },
-  plugins: [stamp()],
+  plugins: [stamp(), pack()],
 });

@@ -1,7 +1,8 @@
 import { existsSync, statSync } from 'node:fs';
-import { cp, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, readdir, writeFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { gunzipSync } from 'node:zlib';
 import { defineConfig } from 'vitepress';
 import { parse } from 'yaml';
 import { chinese, english } from './pages.js';
@@ -35,7 +36,12 @@ function linkFiles(markdown) {
 /** The API reference: the page that nodes serve at /docs, with the document beside it. */
 async function addReference({ outDir }) {
   const dashboard = join(docs, '../node/dashboard/dist');
-  for (const file of ['docs.html', 'favicon.svg', 'assets']) await cp(join(dashboard, file), join(outDir, file), { recursive: true });
+  for (const file of await readdir(dashboard, { recursive: true })) {
+    if (file === 'index.html.gz' || !file.endsWith('.gz')) continue;
+    const to = join(outDir, file.replace(/\.gz$/, ''));
+    await mkdir(dirname(to), { recursive: true });
+    await writeFile(to, gunzipSync(await readFile(join(dashboard, file))));
+  }
   const document = parse(await readFile(join(docs, '../httpapi/openapi.yaml'), 'utf8'), { merge: true });
   await writeFile(join(outDir, 'openapi.json'), JSON.stringify(document));
 }

@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -13,10 +12,13 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/duehook/duehook/internal/kit/packed"
 )
 
+// built are the files in gzip: web/vite.config.js packs them.
+//
 //go:embed dist
 var built embed.FS
 
@@ -67,7 +69,7 @@ func New() (*Dashboard, error) {
 			return err
 		}
 		content, err := fs.ReadFile(root, name)
-		if err == nil {
+		if name = strings.TrimSuffix(name, ".gz"); err == nil {
 			d.files["/"+name], err = newFile(name, content)
 		}
 		return err
@@ -98,18 +100,14 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // file is a file as it is served.
 type file struct {
 	mediaType string
-	content   []byte
-	gzipped   func() ([]byte, error) // packs at the first request: all files take 40 ms
-	tag       string                 // of the content, without the quotes of an ETag
+	content   []byte // in gzip
+	tag       string // of the content, without the quotes of an ETag
 	caching   string
 }
 
 func newFile(name string, content []byte) (file, error) {
 	sum := sha256.Sum256(content)
-	f := file{
-		mediaType: types[path.Ext(name)], content: content, tag: hex.EncodeToString(sum[:8]), caching: "no-cache",
-		gzipped: sync.OnceValues(func() ([]byte, error) { return pack(content) }),
-	}
+	f := file{mediaType: types[path.Ext(name)], content: content, tag: hex.EncodeToString(sum[:8]), caching: "no-cache"}
 	if f.mediaType == "" {
 		return f, fmt.Errorf("%s: files of its type are not served", name)
 	}
@@ -119,21 +117,6 @@ func newFile(name string, content []byte) (file, error) {
 	return f, nil
 }
 
-func pack(content []byte) ([]byte, error) {
-	var packed bytes.Buffer
-	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(content); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return packed.Bytes(), nil
-}
-
 func (f file) serve(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	for name, value := range security {
@@ -141,13 +124,14 @@ func (f file) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	header.Set("Content-Type", f.mediaType)
 	header.Set("Cache-Control", f.caching)
-	header.Set("Vary", "Accept-Encoding")
-	content, tag := f.content, f.tag
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		if packed, err := f.gzipped(); err == nil {
-			content, tag = packed, f.tag+"-gzip"
-			header.Set("Content-Encoding", "gzip")
-		}
+	content, err := packed.For(r, header, f.content)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	tag := f.tag
+	if header.Get("Content-Encoding") != "" {
+		tag += "-gzip"
 	}
 	header.Set("ETag", `"`+tag+`"`)
 	// The time is unknown: the tag decides what a browser has already.
