@@ -110,7 +110,7 @@ func TestDockerignoreLeavesWhatIsBuilt(t *testing.T) {
 			t.Errorf("the build needs %s", name)
 		}
 	}
-	for _, suffix := range []string{".go", ".lua", ".sql", ".json", ".yaml", ".js"} {
+	for _, suffix := range []string{".go", ".lua", ".sql", ".json", ".yaml", ".js.gz", ".zst"} {
 		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, suffix) }) {
 			t.Errorf("no %s among the sources: the list is wrong", suffix)
 		}

@@ -48,15 +48,6 @@ func (s *Server) metricsPage(c *Call) error {
 	return nil
 }
 
-// document answers GET /openapi.json.
-func (s *Server) document(c *Call) error {
-	document, err := OpenAPI()
-	if err != nil {
-		return err
-	}
-	return c.Write(http.StatusOK, MIMEJSON, document)
-}
-
 type statusView struct {
 	Status string `json:"status"`
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,6 @@ import (
 
 	"github.com/duehook/duehook/client"
 	"github.com/duehook/duehook/duehooktest"
-	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/node/dev"
 )
@@ -338,7 +338,7 @@ func TestDocument(t *testing.T) {
 	if diff := cmp.Diff(served, described); diff != "" {
 		t.Errorf("(-served +described):\n%s", diff)
 	}
-	if own, err := httpapi.OpenAPI(); err != nil || strings.Contains(string(own), "/v1/dev/") {
+	if own, err := os.ReadFile("../../httpapi/openapi.yaml"); err != nil || strings.Contains(string(own), "/v1/dev/") {
 		t.Errorf("the document of servers describes calls of the dev server: %v", err)
 	}
 }
