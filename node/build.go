@@ -37,7 +37,7 @@ import (
 // send or change jobs, then the ones that those need.
 func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err error) {
 	c := n.Config
-	keyring, err := n.newKeyring(ctx)
+	keyring, err := n.newKeyring()
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +152,9 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		}
 	}
 	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.runs.Run}, part{"nodes", registry.Run})
+	if keyring != nil {
+		needed = append(needed, part{"secrets", keyring.Run})
+	}
 	return [][]part{working, needed}, nil
 }
 

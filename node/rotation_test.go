@@ -285,7 +285,7 @@ func TestSecretOfTheSettingsIsFixedFromTheStart(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	keyring, err := n.newKeyring(t.Context())
+	keyring, err := n.newKeyring()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,62 +8,38 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-
-	"github.com/duehook/duehook/internal/services/signing"
 )
 
-// secretFile is the file from which the operator gives the signing secret to receivers.
-// duehook shows the secret nowhere else, so it is in a draft before the store gets it.
-// The file is written after that: it never has a secret that does not sign.
+// secretFile is the file from which the operator gives the signing secret to receivers. It is written
+// before the store gets the secret.
 type secretFile struct{ path string }
 
-func (f secretFile) draftPath() string { return f.path + ".new" }
-
-// drafted returns the secret of the draft that an earlier start left; empty: there is none.
-func (f secretFile) drafted() (string, error) {
-	text, err := readIfAny(f.draftPath())
-	if err != nil {
-		return "", fmt.Errorf("read the draft of the signing secret: %w", err)
+// write writes the secret, and reports whether the file had another one or was missing.
+func (f secretFile) write(secret string) (written bool, err error) {
+	if f.has(secret) {
+		return false, nil
 	}
-	return strings.TrimSpace(text), nil
-}
-
-// draft writes a new secret into the draft. Of several nodes that start in one data directory
-// at the same time, all get the secret of the first.
-func (f secretFile) draft() (string, error) {
 	if is, err := os.Lstat(f.path); err == nil && !is.Mode().IsRegular() {
-		return "", fmt.Errorf("write the signing secret: %s is not a regular file; remove it, or set --signing-secret", f.path)
-	}
-	for {
-		err := createWhole(f.draftPath(), signing.NewSecret().Reveal()+"\n")
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return "", fmt.Errorf("write the signing secret: %w; make the directory writable, set --signing-secret, or turn signing off with --signing off", err)
-		}
-		// The draft is gone if its node has finished meanwhile.
-		if secret, err := f.drafted(); secret != "" || err != nil {
-			return secret, err
-		}
-	}
-}
-
-// finish writes the file, and reports whether it had another secret or was missing. It does not
-// rename the draft, which may be another node's by now.
-func (f secretFile) finish(secret string) (written bool, err error) {
-	if before, err := os.ReadFile(f.path); err == nil && strings.TrimSpace(string(before)) == secret {
-		return false, f.discard()
+		return false, fmt.Errorf("write the signing secret: %s is not a regular file; remove it, or set --signing-secret", f.path)
 	}
 	if err := replaceWhole(f.path, secret+"\n"); err != nil {
-		return false, fmt.Errorf("hand out the signing secret: %w; it is in %s", err, f.draftPath())
+		return false, fmt.Errorf("write the signing secret: %w; make the directory writable, set --signing-secret, or turn signing off with --signing off", err)
 	}
-	return true, f.discard()
+	return true, nil
 }
 
-// discard removes a draft whose secret signs nothing.
-func (f secretFile) discard() error {
-	if err := os.Remove(f.draftPath()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove the draft of a signing secret that is not in use: %w", err)
+// has reports whether the file has the secret.
+func (f secretFile) has(secret string) bool {
+	text, err := os.ReadFile(f.path)
+	return err == nil && strings.TrimSpace(string(text)) == secret
+}
+
+// takeBack removes the file of a secret that does not sign.
+func (f secretFile) takeBack(secret string) error {
+	if !f.has(secret) {
+		return nil
 	}
-	return nil
+	return os.Remove(f.path)
 }
 
 // readIfAny reads a file; empty if there is none.

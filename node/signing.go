@@ -25,7 +25,7 @@ const secretPause = time.Second
 
 // newKeyring makes the keyring that signs deliveries; nil with --signing off. It has the
 // secret of the settings, so that the API cannot change it.
-func (n *node) newKeyring(ctx context.Context) (*signing.Keyring, error) {
+func (n *node) newKeyring() (*signing.Keyring, error) {
 	c := n.Config
 	if !c.Signed() {
 		n.Logger.Warn("deliveries are not signed", "setting", "--signing off")
@@ -36,19 +36,11 @@ func (n *node) newKeyring(ctx context.Context) (*signing.Keyring, error) {
 		return nil, err
 	}
 	// By the machine's clock: overlaps and refreshing know nothing of a demo's.
-	o := signing.Options{Documents: n.store, MasterKeys: keys, Logger: n.Logger}
+	o := signing.Options{Documents: n.store, MasterKeys: keys, Default: c.SigningSecret, Logger: n.Logger}
 	if c.SigningSecret == "" {
-		o.MissingMasterKey, o.NewCandidate = n.missingMasterKey, n.secretFile().draft
-		if o.Candidate, err = n.secretFile().drafted(); err != nil {
-			return nil, err
-		}
+		o.MissingMasterKey, o.HandOut = n.missingMasterKey, n.handOut
 	}
-	keyring, err := signing.New(o)
-	if err != nil || c.SigningSecret == "" {
-		return keyring, err
-	}
-	_, err = keyring.EnsureDefault(ctx, c.SigningSecret)
-	return keyring, err
+	return signing.New(o)
 }
 
 // masterKeys are those of the settings, or else the one in the data directory. Without one,
@@ -150,16 +142,13 @@ func (n *node) ensureSecret(ctx context.Context, keyring *signing.Keyring) error
 
 // secret ensures once that there is a default secret, and reads the stored secrets.
 func (n *node) secret(ctx context.Context, keyring *signing.Keyring) error {
-	if n.Config.SigningSecret == "" { // or newKeyring has set it
-		made, err := keyring.EnsureDefault(ctx, "")
+	if n.Config.SigningSecret == "" {
+		err := keyring.EnsureDefault(ctx)
 		switch {
-		case errors.Is(err, signing.ErrMasterKey):
+		case errors.Is(err, signing.ErrMasterKey): // another node made its secret first, if this one did
 			return fmt.Errorf("signing secret: %w; copy %s from the node that made it to %s, or set --master-key, the same on every node; "+
-				"if that key is lost, set --signing-secret to the secret that receivers know", err, masterKeyFile, n.Config.DataDir)
+				"if that key is lost, set --signing-secret to the secret that receivers know", errors.Join(err, n.secretFile().takeBack(keyring.MadeDefault())), masterKeyFile, n.Config.DataDir)
 		case err != nil:
-			return fmt.Errorf("signing secret: %w", err)
-		}
-		if err := n.handOut(made); err != nil {
 			return fmt.Errorf("signing secret: %w", err)
 		}
 	}
@@ -169,14 +158,10 @@ func (n *node) secret(ctx context.Context, keyring *signing.Keyring) error {
 	return nil
 }
 
-// handOut writes the file of a secret that this node made. If another node was faster, it
-// removes the draft.
-func (n *node) handOut(made string) error {
+// handOut writes the file of a secret that this node makes.
+func (n *node) handOut(secret string) error {
 	f := n.secretFile()
-	if made == "" {
-		return f.discard()
-	}
-	written, err := f.finish(made)
+	written, err := f.write(secret)
 	if written {
 		n.Logger.Info("created a signing secret; receivers need it to verify deliveries", "file", f.path)
 	}

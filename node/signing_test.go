@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -193,42 +194,19 @@ func TestSecretThatCannotBeWritten(t *testing.T) {
 	deliver(t, embedded(t, dir), "a").verify(t, readFile(t, path))
 }
 
-// Wherever a node dies while it makes the secret, its next start hands out the secret that
-// signs.
+// A node that dies while it makes the secret makes the same one at its next start.
 func TestDeathWhileTheSecretIsMade(t *testing.T) {
-	t.Run("before the store has it", func(t *testing.T) {
-		dir := t.TempDir()
-		path := filepath.Join(dir, signingSecretFile)
-		drafted, err := secretFile{path}.draft()
-		if err != nil {
-			t.Fatal(err)
-		}
-		deliver(t, embedded(t, dir), "a").verify(t, drafted)
-		if got := strings.TrimSpace(readFile(t, path)); got != drafted {
-			t.Error("the file has another secret")
-		}
-	})
-	t.Run("after the store has it", func(t *testing.T) {
-		dir := t.TempDir()
-		path := filepath.Join(dir, signingSecretFile)
-		deliver(t, embedded(t, dir), "a")
-		if err := os.Rename(path, secretFile{path}.draftPath()); err != nil {
-			t.Fatal(err)
-		}
-		deliver(t, embedded(t, dir), "b").verify(t, readFile(t, path))
-	})
-	t.Run("another node was faster", func(t *testing.T) {
-		dir := t.TempDir()
-		path := filepath.Join(dir, signingSecretFile)
-		deliver(t, embedded(t, dir), "a")
-		if _, err := (secretFile{path}).draft(); err != nil {
-			t.Fatal(err)
-		}
-		deliver(t, embedded(t, dir), "b").verify(t, readFile(t, path))
-		if _, err := os.Stat(secretFile{path}.draftPath()); err == nil {
-			t.Error("the draft of a secret that signs nothing is still there")
-		}
-	})
+	dir := t.TempDir()
+	path := filepath.Join(dir, signingSecretFile)
+	deliver(t, embedded(t, dir), "a")
+	secret := readFile(t, path)
+	if err := os.RemoveAll(filepath.Join(dir, "jobs")); err != nil { // what the store would have got
+		t.Fatal(err)
+	}
+	deliver(t, embedded(t, dir), "b").verify(t, secret)
+	if readFile(t, path) != secret {
+		t.Error("the file has another secret")
+	}
 }
 
 // inDir is a node on Redis with its data in dir.
@@ -327,6 +305,11 @@ func TestNodesOfSeveralMachinesStartTogether(t *testing.T) {
 			t.Fatalf("%d nodes go on, with a master key each", len(serving))
 		}
 	}
+	for i := range dirs {
+		if names := namesIn(t, dirs[i]); !serving[i] && slices.Contains(names, signingSecretFile) {
+			t.Errorf("node %d has the file of a secret that does not sign", i)
+		}
+	}
 	for i := range serving {
 		all[i].base = <-all[i].ready
 		s.send(all[i], "t").verify(t, readFile(t, filepath.Join(dirs[i], signingSecretFile)))
@@ -360,6 +343,11 @@ func TestEmptiedRedisKeepsTheSecret(t *testing.T) {
 		t.Error(err)
 	}
 	deliver(t, inDir(t, server, dir), "restarted").verify(t, secret)
+	// With no node running, the next one makes the same secret again.
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, inDir(t, server, dir), "again").verify(t, secret)
 }
 
 // Unsigned deliveries have to be asked for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -94,11 +95,11 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 	a := &api{t: t, clock: clock, mem: mem, faults: &faultyStore{Store: mem}, seen: map[outcome]bool{}}
 	a.events = a.newEvents()
 	a.signing = a.newSigning(faultyDocuments{mem, a.faults}, signing.GenerateMasterKey(), "")
-	secret, err := a.signing.EnsureDefault(t.Context(), "")
-	if err != nil {
+	if err := errors.Join(a.signing.EnsureDefault(t.Context()), a.signing.Load(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	a.secret = secret
+	a.secret = a.signing.MadeDefault()
+	var err error
 	settings := a.newTopics()
 	a.restoring = newFakeRestoring(a.faults)
 	a.recent, a.endpoints = recent.New(recent.Options{}), &fakeEndpoints{faults: a.faults}

@@ -23,7 +23,7 @@ import (
 // an empty secret of the settings.
 func (a *api) newSigning(documents store.Documents, masterKey, configured string) *signing.Keyring {
 	a.t.Helper()
-	o := signing.Options{Documents: documents, Clock: a.clock}
+	o := signing.Options{Documents: documents, Default: configured, Clock: a.clock}
 	if masterKey != "" {
 		key, err := signing.ParseMasterKey(masterKey)
 		if err != nil {
@@ -32,9 +32,6 @@ func (a *api) newSigning(documents store.Documents, masterKey, configured string
 		o.MasterKeys = []signing.MasterKey{key}
 	}
 	keyring, err := signing.New(o)
-	if err == nil && configured != "" {
-		_, err = keyring.EnsureDefault(a.t.Context(), configured)
-	}
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -70,6 +67,9 @@ func (a *api) signatures(topic string) int {
 func (a *api) signedBy(topic, secret string) bool {
 	a.t.Helper()
 	other := a.newSigning(a.emptyStore(), "", secret)
+	if err := other.Load(a.t.Context()); err != nil {
+		a.t.Fatal(err)
+	}
 	want, err := other.Sign(a.t.Context(), "", "id", a.clock.Now(), nil)
 	if err != nil {
 		a.t.Fatal(err)

@@ -3,6 +3,7 @@ package documents
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"maps"
 	"sync"
@@ -19,20 +20,32 @@ import (
 // Mirror is a node's copy of a collection. For each document it has a V, which it makes when
 // the document has changed. Its methods are safe for concurrent use.
 type Mirror[T, V any] struct {
+	// Mend gets the values before a Refresh and the new ones, which it may change: a store may
+	// have lost documents. After its error, the values before stay. Nil: nothing is mended.
+	Mend func(ctx context.Context, before, now map[string]V) error
+
 	docs *Collection[T]
 	make func(d *Document[T], old V) V
 
 	values   atomic.Pointer[map[string]V] // immutable
 	complete atomic.Bool
 	// mu is held while documents are read, so that an older answer never replaces a newer one.
-	mu       sync.Mutex
-	versions map[string]uint64
+	mu   sync.Mutex
+	seen map[string]mark
 }
+
+// mark identifies the content of a document. Its version alone does not: versions begin anew in a
+// store that lost its documents.
+type mark struct{ version, sum uint64 }
+
+var seed = maphash.MakeSeed()
+
+func markOf(version uint64, data []byte) mark { return mark{version, maphash.Bytes(seed, data)} }
 
 // NewMirror returns an empty Mirror. of makes the V of a document, readable or not, of which old
 // is the V of an earlier version, or zero.
 func NewMirror[T, V any](c *Collection[T], of func(d *Document[T], old V) V) *Mirror[T, V] {
-	m := &Mirror[T, V]{docs: c, make: of, versions: map[string]uint64{}}
+	m := &Mirror[T, V]{docs: c, make: of, seen: map[string]mark{}}
 	m.values.Store(&map[string]V{})
 	return m
 }
@@ -51,16 +64,22 @@ func (m *Mirror[T, V]) Refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	old, next, versions := m.All(), make(map[string]V, len(raws)), make(map[string]uint64, len(raws))
+	old, next, seen := m.All(), make(map[string]V, len(raws)), make(map[string]mark, len(raws))
 	for _, raw := range raws {
 		v, ok := old[raw.Name]
-		if !ok || m.versions[raw.Name] != raw.Version {
+		is := markOf(raw.Version, raw.Data)
+		if !ok || m.seen[raw.Name] != is {
 			d := m.docs.Decode(raw)
 			v = m.make(&d, v)
 		}
-		next[raw.Name], versions[raw.Name] = v, raw.Version
+		next[raw.Name], seen[raw.Name] = v, is
 	}
-	m.versions = versions
+	if m.Mend != nil {
+		if err := m.Mend(ctx, old, next); err != nil {
+			return err
+		}
+	}
+	m.seen = seen
 	m.values.Store(&next)
 	m.complete.Store(true)
 	return nil
@@ -89,18 +108,18 @@ func (m *Mirror[T, V]) keep(d *Document[T]) {
 	next := maps.Clone(m.All())
 	if d.Version == 0 {
 		delete(next, d.Name)
-		delete(m.versions, d.Name)
+		delete(m.seen, d.Name)
 	} else {
-		next[d.Name], m.versions[d.Name] = m.make(d, next[d.Name]), d.Version
+		next[d.Name], m.seen[d.Name] = m.make(d, next[d.Name]), markOf(d.Version, d.Data)
 	}
 	m.values.Store(&next)
 }
 
-// Wrote notes the version of a document that this node wrote, whose V the caller has changed.
+// Wrote notes the content of a document that this node wrote, whose V the caller has changed.
 func (m *Mirror[T, V]) Wrote(d *Document[T]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.versions[d.Name] = d.Version
+	m.seen[d.Name] = markOf(d.Version, d.Data)
 }
 
 // Clear forgets all.
@@ -108,7 +127,7 @@ func (m *Mirror[T, V]) Clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.values.Store(&map[string]V{})
-	clear(m.versions)
+	clear(m.seen)
 }
 
 // Following is how a Mirror follows the changes of other nodes. Channel and From may be empty.

@@ -24,6 +24,56 @@ func mirrored(c *Collection[note]) (*Mirror[note, string], map[string]int) {
 	}), made
 }
 
+// Versions begin anew in a store that lost its documents, so that of another content may be the same.
+func TestMirrorsSeeOtherContentOfTheSameVersion(t *testing.T) {
+	c, _ := open(t, nil)
+	m, _ := mirrored(c)
+	for _, text := range []string{"before", "after the loss"} {
+		d, err := c.Create(t.Context(), "a", note{Text: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Refresh(t.Context()); err != nil || d.Version != 1 || m.All()["a"] != text {
+			t.Errorf("version %d is %q, %v; want %q", d.Version, m.All()["a"], err, text)
+		}
+		if err := c.Delete(t.Context(), &d); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestMirrorsMend(t *testing.T) {
+	c, _ := open(t, nil)
+	m, _ := mirrored(c)
+	var failed error
+	m.Mend = func(_ context.Context, before, now map[string]string) error {
+		maps.Copy(now, before)
+		return failed
+	}
+	for _, name := range []string{"a", "b"} {
+		d, err := c.Create(t.Context(), name, note{Text: name})
+		if err == nil {
+			err = m.Refresh(t.Context())
+		}
+		if err == nil {
+			err = c.Delete(t.Context(), &d)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := map[string]string{"a": "a", "b": "b"}; !maps.Equal(m.All(), want) {
+		t.Errorf("mended: %v, want %v", m.All(), want)
+	}
+	if _, err := c.Create(t.Context(), "c", note{}); err != nil {
+		t.Fatal(err)
+	}
+	failed = errors.New("not mended")
+	if err := m.Refresh(t.Context()); !errors.Is(err, failed) || len(m.All()) != 2 {
+		t.Errorf("%v, %v", m.All(), err)
+	}
+}
+
 func TestMirrorsDecodeWhatChanged(t *testing.T) {
 	c, s := open(t, nil)
 	m, made := mirrored(c)

@@ -21,9 +21,8 @@ import (
 type documents struct {
 	store.Documents // for calls that secrets do not need
 
-	mu    sync.Mutex
-	docs  map[[2]string]store.Document
-	calls int
+	mu   sync.Mutex
+	docs map[[2]string]store.Document
 	// before runs ahead of each call, unlocked; its error is the call's.
 	before func(ctx context.Context, call, kind, name string) error
 }
@@ -32,7 +31,6 @@ func newDocuments() *documents { return &documents{docs: map[[2]string]store.Doc
 
 func (d *documents) enter(ctx context.Context, call, kind, name string) error {
 	d.mu.Lock()
-	d.calls++
 	before := d.before
 	d.mu.Unlock()
 	if before == nil {
@@ -56,12 +54,6 @@ func (d *documents) fail(err error, calls ...string) {
 		}
 		return nil
 	})
-}
-
-func (d *documents) count() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.calls
 }
 
 func (d *documents) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error) {
@@ -163,8 +155,7 @@ func open(t testing.TB, o signing.Options) *signing.Keyring {
 	return k
 }
 
-// node is a keyring as one of several nodes has it, with the default secret
-// that it made, if it did.
+// node is a keyring as one of several nodes has it, with the default secret of the nodes.
 type node struct {
 	*signing.Keyring
 	t    testing.TB
@@ -178,13 +169,30 @@ func cluster(t testing.TB, n int) ([]node, *documents, *testenv.Clock) {
 	nodes := make([]node, n)
 	for i := range nodes {
 		k := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{key}, Clock: c})
-		made, err := k.EnsureDefault(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		nodes[i] = node{Keyring: k, t: t, made: made}
+		nodes[i] = begun(t, k)
 	}
 	return nodes, docs, c
+}
+
+// begun is a node that has made sure of a default and read the secrets.
+func begun(t testing.TB, k *signing.Keyring) node {
+	t.Helper()
+	if err := k.EnsureDefault(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n := node{Keyring: k, t: t, made: k.MadeDefault()}
+	look(n)
+	return n
+}
+
+// look has nodes read the secrets, as each does at intervals.
+func look(nodes ...node) {
+	for _, n := range nodes {
+		n.t.Helper()
+		if err := n.Load(n.t.Context()); err != nil {
+			n.t.Fatal(err)
+		}
+	}
 }
 
 const (

@@ -12,11 +12,9 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/services/signing"
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
-
-// toBeSeen is within how long a change must be seen by other nodes.
-const toBeSeen = signing.Freshness
 
 // The kind of the documents, and the name of the default's.
 const (
@@ -121,79 +119,66 @@ func TestDefaultOverlapsTopicsFirstSecret(t *testing.T) {
 	n.wantSigned("orders", c.Now().Add(time.Hour), own)
 }
 
-func TestSigningSeldomReads(t *testing.T) {
-	nodes, docs, c := cluster(t, 1)
-	n := nodes[0]
-	n.header("t", c.Now())
-	before := docs.count()
-	for range 100 {
-		n.header("t", c.Now())
-	}
-	if got := docs.count() - before; got != 0 {
-		t.Errorf("100 signatures made %d calls to the store", got)
-	}
-	for range 60 {
-		c.Advance(time.Second)
-		n.header("t", c.Now())
-		n.header("u", c.Now())
-	}
-	if got := docs.count() - before; got != 60/3 {
-		t.Errorf("a minute of signing made %d calls to the store; want 1 every 3 s", got)
-	}
+// Every node uses a change of another one within Freshness, and then does what it knows, whatever
+// becomes of the store.
+func TestChangesReachOtherNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes, docs, _ := cluster(t, 2)
+		a, b := nodes[0], nodes[1]
+		running(t, b)
+		for age := time.Duration(0); age < signing.Freshness; age += 500 * time.Millisecond {
+			pass(t, age)
+			secret, _, err := a.Rotate(t.Context(), "t", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.wantSigned("t", time.Now(), secret)
+			pass(t, signing.Freshness)
+			b.wantSigned("t", time.Now(), secret)
+			docs.fail(errDown, "list")
+			pass(t, 24*time.Hour)
+			b.wantSigned("t", time.Now(), secret)
+			docs.hook(func(ctx context.Context, _, _, _ string) error { // it hangs
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			pass(t, time.Hour)
+			b.wantSigned("t", time.Now(), secret)
+			docs.hook(nil)
+			if err := a.Delete(t.Context(), "t"); err != nil {
+				t.Fatal(err)
+			}
+			a.wantSigned("t", time.Now(), a.made)
+			pass(t, signing.Freshness)
+			b.wantSigned("t", time.Now(), a.made)
+		}
+	})
 }
 
-func TestChangesReachOtherNodes(t *testing.T) {
-	nodes, _, c := cluster(t, 2)
-	a, b := nodes[0], nodes[1]
-	for _, idle := range []bool{false, true} {
-		b.header("t", c.Now())
-		secret, _, err := a.Rotate(t.Context(), "t", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.wantSigned("t", c.Now(), secret)
-		for range toBeSeen / time.Second {
-			c.Advance(time.Second)
-			if !idle {
-				b.header("t", c.Now())
-			}
-		}
-		b.wantSigned("t", c.Now(), secret)
-	}
-	if err := a.Delete(t.Context(), "t"); err != nil {
+// pass waits, in a bubble.
+func pass(t *testing.T, d time.Duration) {
+	t.Helper()
+	if err := job.Sleep(t.Context(), job.SystemClock(), d); err != nil {
 		t.Fatal(err)
 	}
-	a.wantSigned("t", c.Now(), a.made)
-	c.Advance(toBeSeen)
-	b.wantSigned("t", c.Now(), a.made)
+	synctest.Wait()
+}
+
+// running has a node read the secrets until the bubble ends.
+func running(t *testing.T, n node) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- n.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 var errDown = errors.Join(store.ErrUnavailable, errors.New("the store is down"))
-
-func TestKnownSecretsOutlastTheStore(t *testing.T) {
-	nodes, docs, c := cluster(t, 2)
-	a, b := nodes[0], nodes[1]
-	own, _, err := a.Rotate(t.Context(), "t", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.wantSigned("t", c.Now(), own)
-	for _, broken := range []string{"list", "get"} {
-		docs.fail(errDown, broken)
-		for range 24 {
-			c.Advance(time.Hour)
-			b.wantSigned("t", c.Now(), own)
-			b.wantSigned("u", c.Now(), a.made)
-		}
-	}
-	docs.hook(nil)
-	second, _, err := a.Rotate(t.Context(), "t", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Advance(toBeSeen)
-	b.wantSigned("t", c.Now(), second)
-}
 
 func TestNothingKnownAndNothingToRead(t *testing.T) {
 	docs, c := newDocuments(), newClock()
@@ -203,139 +188,51 @@ func TestNothingKnownAndNothingToRead(t *testing.T) {
 		return err
 	}
 	docs.fail(errDown, "list")
-	for range 10 {
-		if err := sign(); !errors.Is(err, store.ErrUnavailable) {
-			t.Fatalf("got %v", err)
-		}
+	if err := k.Load(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("loading: %v", err)
 	}
-	if got := docs.count(); got != 1 {
-		t.Errorf("a store that is down was asked %d times at the same instant", got)
+	if err := sign(); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("signing: %v", err)
 	}
 	docs.hook(nil)
-	c.Advance(toBeSeen)
+	look(node{Keyring: k, t: t})
 	if err := sign(); !errors.Is(err, signing.ErrNoSecret) {
 		t.Errorf("without a default: %v", err)
 	}
 }
 
-// A caller that gives up must not make the others believe that the store is
-// down.
-func TestCallersDeadlineIsItsOwn(t *testing.T) {
-	nodes, docs, c := cluster(t, 1)
-	n := nodes[0]
-	ended, cancel := context.WithCancel(t.Context())
-	docs.hook(func(ctx context.Context, _, _, _ string) error {
-		cancel()
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	if _, err := n.Sign(ended, "t", "id", c.Now(), nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("nothing known: %v", err)
-	}
-	docs.hook(nil)
-	n.wantSigned("t", c.Now(), n.made)
-
-	c.Advance(time.Hour)
-	docs.hook(func(ctx context.Context, _, _, _ string) error { return ctx.Err() })
-	if _, err := n.Sign(ended, "t", "id", c.Now(), nil); err != nil {
-		t.Errorf("with known secrets: %v", err)
-	}
-}
-
-// While one call reads from a store that hangs, others sign with what is
-// known; nobody waits longer than the reading may take.
-func TestHangingStoreHoldsUpFew(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		nodes, docs, c := cluster(t, 1)
-		n := nodes[0]
-		n.header("t", c.Now())
-		docs.hook(func(ctx context.Context, _, _, _ string) error {
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		for name, tt := range map[string]struct {
-			idle time.Duration
-			all  bool
-		}{
-			"signing all the time": {3 * time.Second, false},
-			"after a long pause":   {time.Hour, true},
-		} {
-			c.Advance(tt.idle)
-			start, waited := time.Now(), 0
-			var mu sync.Mutex
-			var all sync.WaitGroup
-			for range 10 {
-				all.Go(func() {
-					n.wantSigned("t", c.Now(), n.made)
-					mu.Lock()
-					defer mu.Unlock()
-					if took := time.Since(start); took > time.Second {
-						t.Errorf("%s: took %v", name, took)
-					} else if took > 0 {
-						waited++
-					}
-				})
-			}
-			all.Wait()
-			if want := map[bool]int{false: 1, true: 10}[tt.all]; waited != want {
-				t.Errorf("%s: %d of 10 waited; want %d", name, waited, want)
-			}
-		}
-		// One that waits for storeCalls can give up.
-		c.Advance(time.Hour)
-		var other sync.WaitGroup
-		other.Go(func() { n.header("t", c.Now()) })
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		if _, err := n.Sign(ctx, "t", "id", c.Now(), nil); err != nil {
-			t.Errorf("with known secrets: %v", err)
-		}
-		if _, _, err := n.Rotate(ctx, "t", 0); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a change in the meantime: %v", err)
-		}
-		other.Wait()
-	})
-}
-
 func TestTroubleIsLoggedOnce(t *testing.T) {
-	docs, c := newDocuments(), newClock()
-	var out bytes.Buffer
-	k := open(t, signing.Options{
-		Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: c,
-		Logger: slog.New(slog.NewTextHandler(&out, nil)),
+	synctest.Test(t, func(t *testing.T) {
+		docs := newDocuments()
+		var out bytes.Buffer
+		n := begun(t, open(t, signing.Options{
+			Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Logger: slog.New(slog.NewTextHandler(&out, nil)),
+		}))
+		if _, _, err := n.Rotate(t.Context(), "t", 0); err != nil {
+			t.Fatal(err)
+		}
+		running(t, n)
+		const while = 5 * signing.Freshness
+		pass(t, while)
+		if out.Len() > 0 {
+			t.Errorf("logged without trouble:\n%s", &out)
+		}
+		docs.fail(errDown, "list")
+		pass(t, while)
+		docs.hook(nil)
+		pass(t, while)
+		docs.overwrite(false, func(string, []byte) []byte { return []byte("garbage") })
+		pass(t, while)
+		n.header("t", time.Now())
+		for _, message := range []string{"failing; retrying", "working again", "cannot be decrypted"} {
+			if got := strings.Count(out.String(), message); got != 1 {
+				t.Errorf("%q was logged %d times:\n%s", message, got, &out)
+			}
+		}
+		if !strings.Contains(out.String(), "topic=t ") {
+			t.Errorf("the topic is not named:\n%s", &out)
+		}
 	})
-	if _, err := k.EnsureDefault(t.Context(), ""); err != nil {
-		t.Fatal(err)
-	}
-	n := node{Keyring: k, t: t}
-	if _, _, err := k.Rotate(t.Context(), "t", 0); err != nil {
-		t.Fatal(err)
-	}
-	pass := func() {
-		for range 5 {
-			c.Advance(toBeSeen)
-			n.header("t", c.Now())
-		}
-	}
-	pass()
-	if out.Len() > 0 {
-		t.Errorf("logged without trouble:\n%s", &out)
-	}
-	docs.fail(errDown, "list")
-	pass()
-	docs.hook(nil)
-	pass()
-	docs.overwrite(false, func(string, []byte) []byte { return []byte("garbage") })
-	pass()
-	for _, message := range []string{"failing; retrying", "working again", "cannot be decrypted"} {
-		if got := strings.Count(out.String(), message); got != 1 {
-			t.Errorf("%q was logged %d times:\n%s", message, got, &out)
-		}
-	}
-	if !strings.Contains(out.String(), "topic=t ") {
-		t.Errorf("the topic is not named:\n%s", &out)
-	}
 }
 
 // Damage to one topic is that topic's only. Nodes that know its secrets go on
@@ -352,7 +249,7 @@ func TestDamagedSecretsHarmOneTopic(t *testing.T) {
 	docs.overwrite(false, func(_ string, old []byte) []byte {
 		return bytes.Replace(old, []byte(`"box":"`), []byte(`"box":"AAAA`), 1)
 	})
-	c.Advance(toBeSeen)
+	look(a, b)
 	a.wantSigned("t", c.Now(), own)
 	a.wantSigned("u", c.Now(), a.made)
 	b.wantSigned("u", c.Now(), a.made)
@@ -397,7 +294,7 @@ func TestConcurrentSigningAndRotation(t *testing.T) {
 		})
 	}
 	all.Wait()
-	c.Advance(toBeSeen)
+	look(nodes...)
 	if h, o := nodes[0].header("t", c.Now()), nodes[1].header("t", c.Now()); h.Get("Webhook-Signature") != o.Get("Webhook-Signature") {
 		t.Error("the nodes did not come to agree")
 	}
@@ -427,15 +324,15 @@ func TestLostSecretsArePutBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range nodes {
-		n.header("own", c.Now()) // reads them
-	}
+	look(nodes...)
 	docs.lose()
 	docs.fail(errDown, "put")
-	c.Advance(toBeSeen)
+	if err := nodes[0].Load(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("putting them back: %v", err)
+	}
 	nodes[0].wantSigned("t", c.Now(), nodes[0].made) // what is known stays in use
 	docs.hook(nil)
-	c.Advance(toBeSeen)
+	look(nodes...)
 	for _, n := range nodes {
 		n.wantSigned("t", c.Now(), nodes[0].made)
 		n.wantSigned("own", c.Now(), own)
@@ -443,32 +340,12 @@ func TestLostSecretsArePutBack(t *testing.T) {
 	if info, err := nodes[1].Info(t.Context(), "own"); err != nil || info.Source != signing.SourceTopic {
 		t.Errorf("the topic's: %+v, %v", info, err)
 	}
-	if made, err := nodes[1].EnsureDefault(t.Context(), ""); err != nil || made != "" {
-		t.Errorf("another default was made: %t, %v", made != "", err)
-	}
 	// A topic's secrets that somebody deleted stay away.
 	if err := nodes[0].Delete(t.Context(), "own"); err != nil {
 		t.Fatal(err)
 	}
-	c.Advance(toBeSeen)
+	look(nodes...)
 	for _, n := range nodes {
 		n.wantSigned("own", c.Now(), nodes[0].made)
 	}
-}
-
-// Once the secrets were loaded, a store that cannot be read keeps nobody from
-// signing.
-func TestLoadedSecretsSignWithoutTheStore(t *testing.T) {
-	nodes, docs, c := cluster(t, 1)
-	docs.fail(errDown, "list")
-	if err := nodes[0].Load(t.Context()); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("loading from a store that is down: %v", err)
-	}
-	docs.hook(nil)
-	if err := nodes[0].Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	docs.fail(errDown, "list", "get")
-	c.Advance(time.Hour)
-	nodes[0].wantSigned("t", c.Now(), nodes[0].made)
 }

@@ -66,62 +66,37 @@ type Change struct {
 	First bool
 }
 
-// EnsureDefault ensures that there is a default secret: the configured ones (in the form
-// of ParseSecrets), else the stored one, else a new one. Nodes that start at the same
-// time agree on one. The node that created it gets its text form, also if it repeats the
-// call after a failure or with Options.Candidate; other nodes get "". The error wraps
-// ErrMasterKey if the stored secrets cannot be opened, or is that of Options.MissingMasterKey
-// or Options.NewCandidate; nothing was stored then.
-func (k *Keyring) EnsureDefault(ctx context.Context, configured string) (made string, err error) {
-	if configured == "" {
-		return k.makeDefault(ctx)
+// EnsureDefault ensures that a default secret is stored: that of the first master key, unless
+// there is one. Nodes that start at the same time agree on one. The error wraps ErrMasterKey if the
+// stored secrets cannot be opened, or is that of Options.MissingMasterKey or Options.HandOut; nothing
+// was stored then.
+func (k *Keyring) EnsureDefault(ctx context.Context) error {
+	if err := k.completeKeys(ctx); err != nil {
+		return err
 	}
-	secrets, err := ParseSecrets(configured)
-	if err != nil {
-		return "", err
-	}
-	r, err := configuredRing(secrets)
-	if err != nil {
-		return "", err
-	}
-	k.configured.Store(&r)
-	return "", nil
-}
-
-func (k *Keyring) makeDefault(ctx context.Context) (made string, err error) {
-	if err := k.alone(ctx, k.completeKeys); err != nil {
-		return "", err
-	}
-	_, err = k.change(ctx, "", func(_ context.Context, d *stored, kept ring) (ring, error) {
-		made = ""
+	_, err := k.change(ctx, "", func(d *stored, kept ring) (ring, error) {
 		if d.Version != 0 {
-			if kept[0].secret == k.candidate { // an earlier write whose answer was lost
-				made = kept[0].secret.Reveal()
-			}
 			return nil, documents.ErrKept
 		}
-		if err := k.prepareCandidate(); err != nil {
+		keys := *k.keys.Load()
+		if len(keys) == 0 {
+			return nil, ErrNoMasterKey
+		}
+		if err := k.handOut(keys[0].secret.Reveal()); err != nil {
 			return nil, err
 		}
-		made = k.candidate.Reveal()
-		return ring(nil).replaced(k.candidate, job.InstantOf(k.clock.Now()), 0)
+		return kept.replaced(keys[0].secret, job.InstantOf(k.clock.Now()), 0)
 	})
-	if err != nil {
-		made = ""
-	}
-	return made, err
+	return err
 }
 
-// prepareCandidate makes the secret to store, unless there is one.
-func (k *Keyring) prepareCandidate() error {
-	if k.candidate != (Secret{}) {
-		return nil
+// MadeDefault is the text form of the default that EnsureDefault stores if there is none; empty
+// without a master key.
+func (k *Keyring) MadeDefault() string {
+	if keys := *k.keys.Load(); len(keys) > 0 {
+		return keys[0].secret.Reveal()
 	}
-	text, err := k.newCandidate()
-	if err == nil {
-		k.candidate, err = ParseSecret(text)
-	}
-	return err
+	return ""
 }
 
 // completeKeys gets a missing master key. If secrets are stored, they need one that exists.
@@ -155,7 +130,7 @@ func (k *Keyring) Info(ctx context.Context, topic string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	if source == SourceDefault && k.configured.Load() != nil {
+	if source == SourceDefault && k.configured != nil {
 		source = SourceSettings
 	}
 	info := r.at(job.InstantOf(k.clock.Now())).info(topic, source)
@@ -196,10 +171,10 @@ func (k *Keyring) Rotate(ctx context.Context, topic string, overlap time.Duratio
 
 func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap time.Duration, allow []documents.Allow) (Change, error) {
 	var change Change
-	if topic == "" && k.configured.Load() != nil {
+	if topic == "" && k.configured != nil {
 		return change, ErrConfigured
 	}
-	d, err := k.change(ctx, topic, func(ctx context.Context, d *stored, old ring) (ring, error) {
+	d, err := k.change(ctx, topic, func(d *stored, old ring) (ring, error) {
 		first := d.Version == 0
 		if first && topic != "" { // the default signed before
 			var err error
@@ -234,16 +209,16 @@ func (k *Keyring) Delete(ctx context.Context, topic string, allow ...documents.A
 	if err := job.CheckName(topic); err != nil {
 		return job.Invalid("topic", err.Error())
 	}
-	return k.alone(ctx, func(ctx context.Context) error {
-		err := k.docs.Remove(ctx, topic, allow...)
-		if errors.Is(err, store.ErrNotFound) {
-			err = fmt.Errorf("topic %q has %w of its own", topic, ErrNoSecret)
-		}
-		if err == nil || errors.Is(err, ErrNoSecret) {
-			k.learn(topic, nil, nil)
-		}
-		return err
-	})
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	err := k.docs.Remove(ctx, topic, allow...)
+	if errors.Is(err, store.ErrNotFound) {
+		err = fmt.Errorf("topic %q has %w of its own", topic, ErrNoSecret)
+	}
+	if err == nil || errors.Is(err, ErrNoSecret) {
+		k.known.Keep(&stored{Name: topic})
+	}
+	return err
 }
 
 // Reseal encrypts all documents with the first master key, and returns how many it
@@ -278,47 +253,35 @@ func (k *Keyring) sealedBefore(data []byte) bool { return !k.keys.Load().upToDat
 
 // change replaces the secrets of a topic, "" for the default, by compare-and-swap, and returns their
 // document. to gets the current ones; without any, the document has version 0.
-func (k *Keyring) change(ctx context.Context, topic string, to func(ctx context.Context, d *stored, r ring) (ring, error), allow ...documents.Allow) (d stored, err error) {
-	err = k.alone(ctx, func(ctx context.Context) (err error) {
-		var next ring
-		d, err = k.docs.Update(ctx, documentName(topic), func(d *stored) (err error) {
-			var old ring
-			if d.Version != 0 {
-				if old, err = ringOf(d); err != nil {
-					return err
-				}
-			}
-			next, err = to(ctx, d, old)
-			d.Value.Secrets = next.kept()
-			return err
-		}, allow...)
-		if d.Err != nil {
-			_, err = ringOf(&d)
-		}
-		if err == nil && next != nil {
-			k.learn(topic, d.Data, next)
-		}
-		return err
-	})
-	return d, err
-}
-
-// alone makes a change while it holds storeCalls.
-func (k *Keyring) alone(ctx context.Context, do func(ctx context.Context) error) error {
+func (k *Keyring) change(ctx context.Context, topic string, to func(d *stored, r ring) (ring, error), allow ...documents.Allow) (stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	if err := k.storeCalls.Acquire(ctx, 1); err != nil {
-		return fmt.Errorf("change signing secrets: %w", err)
+	d, err := k.docs.Update(ctx, documentName(topic), func(d *stored) (err error) {
+		var old ring
+		if d.Version != 0 {
+			if old, err = ringOf(d); err != nil {
+				return err
+			}
+		}
+		next, err := to(d, old)
+		d.Value.Secrets = next.kept()
+		return err
+	}, allow...)
+	if d.Err != nil {
+		_, err = ringOf(&d)
 	}
-	defer k.storeCalls.Release(1)
-	return do(ctx)
+	if err == nil {
+		// What another call has written meanwhile counts. After an error, Run reads it.
+		_ = k.known.Read(ctx, documentName(topic))
+	}
+	return d, err
 }
 
 // own returns the secrets of a topic, or the default ones for "", and their document; that is empty
 // for the default of the settings. The error is ErrNoSecret if there are none.
 func (k *Keyring) own(ctx context.Context, topic string) (stored, ring, error) {
-	if configured := k.configured.Load(); configured != nil && topic == "" {
-		return stored{}, *configured, nil
+	if k.configured != nil && topic == "" {
+		return stored{}, k.configured, nil
 	}
 	d, err := k.docs.Get(ctx, documentName(topic))
 	if d.Version != 0 {

@@ -27,93 +27,78 @@ func parsed(t testing.TB, text string) signing.Secret {
 	return s
 }
 
-// Nodes that start at the same time must not tell two default secrets.
+// Nodes that start at the same time store one default, which follows from their master key. Each hands
+// it out before the store has it.
 func TestConcurrentStartsAgreeOnTheDefault(t *testing.T) {
 	docs, c, key := newDocuments(), newClock(), masterKey(t)
 	const n = 16
-	nodes, made := make([]node, n), make([]string, n)
-	var looked sync.WaitGroup
+	var looked, all sync.WaitGroup
 	looked.Add(n)
-	var first [n]sync.Once
-	var all sync.WaitGroup
+	nodes := make([]node, n)
 	for i := range nodes {
-		k := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{key}, Clock: c})
-		nodes[i] = node{Keyring: k, t: t}
-	}
-	type number struct{}
-	// Nobody writes before everybody has seen that there is nothing.
-	docs.hook(func(ctx context.Context, call, _, _ string) error {
-		if call == "put" {
-			first[ctx.Value(number{}).(int)].Do(looked.Done)
-			looked.Wait()
-		}
-		return nil
-	})
-	for i, k := range nodes {
+		var secret string
+		k := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{key}, Clock: c, HandOut: func(made string) error {
+			if secret == "" { // nobody writes before everybody has seen that there is nothing
+				looked.Done()
+				looked.Wait()
+			}
+			secret = made
+			return nil
+		}})
 		all.Go(func() {
-			var err error
-			made[i], err = k.EnsureDefault(context.WithValue(t.Context(), number{}, i), "")
-			if err != nil {
-				t.Error(err)
+			nodes[i] = begun(t, k)
+			if secret != k.MadeDefault() {
+				t.Errorf("node %d handed out %t", i, secret != "")
 			}
 		})
 	}
 	all.Wait()
-	docs.hook(nil)
-	made = slices.DeleteFunc(made, func(s string) bool { return s == "" })
-	if len(made) != 1 {
-		t.Fatalf("%d nodes made a secret", len(made))
-	}
 	for _, k := range nodes {
-		k.wantSigned("t", c.Now(), made[0])
+		k.wantSigned("t", c.Now(), nodes[0].made)
+	}
+	if d, err := store.ReadDocument(t.Context(), docs, kindTopic, defaultName); err != nil || d.Version != 1 {
+		t.Errorf("it was written %d times, %v", d.Version, err)
 	}
 }
 
-// unconfirmed writes what it is told to, and then says that it could not.
-type unconfirmed struct{ *documents }
-
-func (u unconfirmed) PutDocuments(ctx context.Context, docs []store.Document) ([]uint64, error) {
-	if _, err := u.documents.PutDocuments(ctx, docs); err != nil {
-		return nil, err
+func TestDefaultThatCannotBeHandedOut(t *testing.T) {
+	docs, failed := newDocuments(), errors.New("the disk is full")
+	k := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, HandOut: func(string) error { return failed }})
+	if err := k.EnsureDefault(t.Context()); !errors.Is(err, failed) || docs.dump() != "" {
+		t.Errorf("%v; stored %q", err, docs.dump())
 	}
-	return nil, errDown
 }
 
-// A node that is not told of its success, such as by a Redis without replicas,
-// knows its secret when it asks again, and shows it.
-func TestEnsureDefaultAgainAfterAFailure(t *testing.T) {
-	docs, c, key := newDocuments(), newClock(), masterKey(t)
-	k := open(t, signing.Options{Documents: unconfirmed{docs}, MasterKeys: []signing.MasterKey{key}, Clock: c})
-	if _, err := k.EnsureDefault(t.Context(), ""); !errors.Is(err, store.ErrUnavailable) {
-		t.Fatalf("got %v", err)
+// A store that lost everything while no node ran gets the same default again.
+func TestDefaultFollowsFromTheMasterKey(t *testing.T) {
+	docs, c, text := newDocuments(), newClock(), signing.GenerateMasterKey()
+	var made []string
+	for range 2 {
+		key, err := signing.ParseMasterKey(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := begun(t, open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{key, masterKey(t)}, Clock: c}))
+		n.wantSigned("t", c.Now(), n.made)
+		made = append(made, n.made)
+		docs.lose()
 	}
-	made, err := k.EnsureDefault(t.Context(), "")
-	if err != nil || made == "" {
-		t.Fatalf("made %t, %v", made != "", err)
+	other := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: c})
+	if made[0] != made[1] || made[0] == other.MadeDefault() {
+		t.Error("the default does not follow from the master key alone")
 	}
-	node{Keyring: k, t: t}.wantSigned("t", c.Now(), made)
-}
-
-func TestEnsureDefaultKeepsWhatThereIs(t *testing.T) {
-	nodes, _, c := cluster(t, 2)
-	if nodes[0].made == "" || nodes[1].made != "" {
-		t.Fatalf("made: %t, %t; want only the first", nodes[0].made != "", nodes[1].made != "")
-	}
-	nodes[1].wantSigned("t", c.Now(), nodes[0].made)
 }
 
 func TestConfiguredDefault(t *testing.T) {
-	nodes, docs, c := cluster(t, 1)
+	_, docs, c := cluster(t, 1) // with another master key
 	current, old := signing.NewSecret().Reveal(), signing.NewSecret().Reveal()
-	n := nodes[0]
 	before := docs.dump()
-	if made, err := n.EnsureDefault(t.Context(), current+","+old); err != nil || made != "" {
-		t.Fatalf("made %t, %v", made != "", err)
-	}
+	o := signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Default: current + "," + old, Clock: c}
+	n := node{Keyring: open(t, o), t: t}
+	look(n)
 	n.wantSigned("t", c.Now(), current, old)
 	n.wantSigned("", c.Now(), current, old)
-	c.Advance(365 * 24 * time.Hour)
-	n.wantSigned("t", c.Now(), current, old)
+	n.wantSigned("t", c.Now().Add(365*24*time.Hour), current, old)
 	if docs.dump() != before {
 		t.Error("configured secrets were stored")
 	}
@@ -138,27 +123,10 @@ func TestConfiguredDefault(t *testing.T) {
 	n.wantSigned("t", c.Now().Add(time.Hour), own)
 
 	for _, bad := range []string{"secret", current + ",", current[:20]} {
-		if _, err := n.EnsureDefault(t.Context(), bad); err == nil {
+		o.Default = bad
+		if _, err := signing.New(o); err == nil {
 			t.Errorf("%d characters: no error", len(bad))
 		}
-	}
-}
-
-// The default document cannot be opened, but nobody needs it.
-func TestConfiguredDefaultNeedsNoStoredOne(t *testing.T) {
-	_, docs, c := cluster(t, 1)
-	k := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: c})
-	if _, err := k.EnsureDefault(t.Context(), ""); !errors.Is(err, signing.ErrMasterKey) {
-		t.Errorf("with another master key: %v", err)
-	}
-	secret := signing.NewSecret().Reveal()
-	if _, err := k.EnsureDefault(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-	n := node{Keyring: k, t: t}
-	n.wantSigned("t", c.Now(), secret)
-	if _, err := n.Info(t.Context(), ""); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -379,8 +347,8 @@ func TestFailedWritesChangeNothing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	other := open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: c})
-	if made, err := other.EnsureDefault(t.Context(), ""); !errors.Is(err, store.ErrUnavailable) || made != "" {
-		t.Errorf("made %t, %v", made != "", err)
+	if err := other.EnsureDefault(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("ensuring the default: %v", err)
 	}
 }
 
@@ -400,7 +368,7 @@ func TestConcurrentRotationsLoseNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes[0].wantSigned("t", c.Now(), outer, inner, nodes[0].made)
-	c.Advance(toBeSeen)
+	look(nodes[1])
 	nodes[1].wantSigned("t", c.Now(), outer, inner, nodes[0].made)
 }
 
@@ -422,19 +390,15 @@ func (f *forgetful) PutDocuments(ctx context.Context, docs []store.Document) ([]
 
 func TestLostAnswersOfTheStore(t *testing.T) {
 	docs, c := &forgetful{documents: newDocuments()}, newClock()
-	n := node{t: t, Keyring: open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: c})}
-	made, err := n.EnsureDefault(t.Context(), "")
-	if err != nil || made == "" {
-		t.Fatalf("made %t, %v: nobody would ever learn the secret", made != "", err)
-	}
-	n.wantSigned("t", c.Now(), made)
+	n := begun(t, open(t, signing.Options{Documents: docs, MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: c}))
+	n.wantSigned("t", c.Now(), n.made)
 
 	docs.lost = false
 	own, info, err := n.Rotate(t.Context(), "t", time.Hour)
 	if err != nil || len(info.Secrets) != 2 {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	n.wantSigned("t", c.Now(), own, made)
+	n.wantSigned("t", c.Now(), own, n.made)
 }
 
 // Without a master key nothing can be kept, least of all in the clear.
@@ -442,8 +406,8 @@ func TestNoMasterKey(t *testing.T) {
 	docs, c := newDocuments(), newClock()
 	n := node{t: t, Keyring: open(t, signing.Options{Documents: docs, Clock: c})}
 	secret := signing.NewSecret().Reveal()
-	if made, err := n.EnsureDefault(t.Context(), ""); !errors.Is(err, signing.ErrNoMasterKey) || made != "" {
-		t.Errorf("making the default: %t, %v", made != "", err)
+	if err := n.EnsureDefault(t.Context()); !errors.Is(err, signing.ErrNoMasterKey) {
+		t.Errorf("making the default: %v", err)
 	}
 	if _, err := n.Set(t.Context(), "t", secret, 0); !errors.Is(err, signing.ErrNoMasterKey) {
 		t.Errorf("setting: %v", err)
@@ -457,9 +421,8 @@ func TestNoMasterKey(t *testing.T) {
 	if docs.dump() != "" {
 		t.Errorf("stored %s", docs.dump())
 	}
-	if _, err := n.EnsureDefault(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	n.Keyring = open(t, signing.Options{Documents: docs, Default: secret, Clock: c})
+	look(n)
 	n.wantSigned("t", c.Now(), secret)
 
 	// Another node keeps secrets: this one refuses to take the default for them.
@@ -467,7 +430,7 @@ func TestNoMasterKey(t *testing.T) {
 	if _, _, err := other.Rotate(t.Context(), "t", 0); err != nil {
 		t.Fatal(err)
 	}
-	c.Advance(toBeSeen)
+	look(n)
 	if _, err := n.Sign(t.Context(), "t", "id", c.Now(), nil); !errors.Is(err, signing.ErrMasterKey) {
 		t.Errorf("signing: %v", err)
 	}

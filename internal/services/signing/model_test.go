@@ -91,7 +91,7 @@ func TestNodesAgainstModel(t *testing.T) {
 				c.Advance(time.Duration(rapid.IntRange(0, 2*3600_000).Draw(rt, "ms")) * time.Millisecond)
 			},
 			"": func(*rapid.T) {
-				c.Advance(toBeSeen)
+				look(nodes...)
 				for _, n := range nodes {
 					for _, topic := range topics {
 						var want []string

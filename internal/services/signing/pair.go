@@ -53,7 +53,7 @@ func (p *Pair) Keys(ctx context.Context) (KeyPair, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := p.known != KeyPair{}
-	if known && p.ring.clock.Now().Sub(p.checked) < refreshAfter {
+	if known && p.ring.clock.Now().Sub(p.checked) < refreshPause {
 		return p.known, nil
 	}
 	timed, cancel := context.WithTimeout(ctx, readTimeout)

@@ -100,9 +100,9 @@ func TestReceivers(t *testing.T) {
 		t.Run(language, func(t *testing.T) {
 			sample := testenv.PrepareSample(t, language)
 			old, fresh := signing.NewSecret().Reveal(), signing.NewSecret().Reveal()
-			d := &deliverer{t: t, clock: job.SystemClock(), Keyring: open(t, signing.Options{
+			d := &deliverer{t: t, clock: job.SystemClock(), Keyring: begun(t, open(t, signing.Options{
 				Documents: newDocuments(), MasterKeys: []signing.MasterKey{masterKey(t)},
-			})}
+			})).Keyring}
 			set := func(secret string, overlap time.Duration) {
 				t.Helper()
 				if _, err := d.Set(t.Context(), "", secret, overlap); err != nil {

@@ -33,8 +33,9 @@ const (
 // MasterKey encrypts stored secrets. Formatting or logging one shows its id, never the
 // key.
 type MasterKey struct {
-	id   string
-	aead cipher.AEAD
+	id     string
+	aead   cipher.AEAD
+	secret Secret // the default of a store that has none
 }
 
 // GenerateMasterKey returns a random master key in text form.
@@ -54,12 +55,16 @@ func ParseMasterKey(text string) (MasterKey, error) {
 		return MasterKey{}, fmt.Errorf("a master key must have %d to %d bytes, not %d",
 			MinMasterKeyBytes, MaxMasterKeyBytes, len(raw))
 	}
-	// Separate derivations: neither the id nor the key reveals the other.
+	// Separate derivations: none of them reveals another one.
 	id, err := hkdf.Key(sha256.New, raw, nil, "duehook master key id", 8)
 	if err != nil {
 		return MasterKey{}, err
 	}
 	key, err := hkdf.Key(sha256.New, raw, nil, "duehook signing secrets", 32)
+	if err != nil {
+		return MasterKey{}, err
+	}
+	secret, err := hkdf.Key(sha256.New, raw, nil, "duehook default signing secret", newSecretBytes)
 	if err != nil {
 		return MasterKey{}, err
 	}
@@ -71,7 +76,7 @@ func ParseMasterKey(text string) (MasterKey, error) {
 	if err != nil {
 		return MasterKey{}, err
 	}
-	return MasterKey{id: hex.EncodeToString(id), aead: aead}, nil
+	return MasterKey{id: hex.EncodeToString(id), aead: aead, secret: Secret{key: string(secret)}}, nil
 }
 
 // ID returns a name that does not reveal the key.
