@@ -1,10 +1,12 @@
 package dev
 
 import (
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -42,6 +44,14 @@ const (
 	// farthest is how far one call may move the clock.
 	farthest = 100 * 365 * 24 * time.Hour
 )
+
+// Dated has answers carry the time of the clock, by which commands count ages.
+func (d *Dev) Dated(api http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Date", d.Clock.Now().UTC().Format(http.TimeFormat))
+		api.ServeHTTP(w, r)
+	})
+}
 
 // Dialect has the calls of the clock and the sinks.
 func (d *Dev) Dialect() httpapi.Dialect {
@@ -209,7 +219,7 @@ type answerView struct {
 }
 
 type sinkChange struct {
-	Answers []answerView `json:"answers"`
+	Answers []json.RawMessage `json:"answers"` // each of an answerView
 }
 
 func (d *Dev) putSink(c *httpapi.Call) error {
@@ -239,8 +249,12 @@ func (change *sinkChange) check() ([]Answer, error) {
 		return nil, invalid("/answers", "has %d answers; the most are %d", len(change.Answers), MaxAnswers)
 	}
 	answers := make([]Answer, len(change.Answers))
-	for i, v := range change.Answers {
+	for i, text := range change.Answers {
 		at := fmt.Sprintf("/answers/%d", i)
+		var v answerView
+		if err := decode(bytes.NewReader(text), at, &v); err != nil {
+			return nil, err
+		}
 		a := Answer{Status: http.StatusOK, Body: v.Body, Headers: v.Headers, Delay: time.Duration(v.Delay)}
 		if v.Status != nil {
 			a.Status = *v.Status
@@ -359,23 +373,28 @@ func readObject(c *httpapi.Call, limit int64, into any) error {
 		return err
 	}
 	defer httpapi.Release(b)
-	decoder := json.NewDecoder(b)
+	return decode(b, "", into)
+}
+
+// decode decodes an object of known members; at is its place in the request.
+func decode(text io.Reader, at string, into any) error {
+	decoder := json.NewDecoder(text)
 	decoder.DisallowUnknownFields()
-	err = decoder.Decode(into)
+	err := decoder.Decode(into)
 	if err == nil {
 		return nil
 	}
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		pointer, message := "", "must not be of the type "+wrong.Value
+		message := "must not be of the type " + wrong.Value
 		if wrong.Field != "" {
-			pointer = "/" + strings.ReplaceAll(wrong.Field, ".", "/")
+			at += "/" + strings.ReplaceAll(wrong.Field, ".", "/")
 		}
 		if wrong.Type == reflect.TypeFor[duration]() {
 			message = wrong.Value
 		}
-		return invalid(pointer, "%s", message)
+		return invalid(at, "%s", message)
 	}
-	return invalid("", "%s", strings.TrimPrefix(err.Error(), "json: "))
+	return invalid(at, "%s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 func invalid(pointer, format string, args ...any) error {

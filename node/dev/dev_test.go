@@ -281,11 +281,17 @@ func TestCalls(t *testing.T) {
 			t.Errorf("%s: %v, not of %q", body, got, want)
 		}
 	}
-	for _, body := range []string{
-		`{"answers":[{"status":199}]}`, `{"answers":[{"status":600}]}`, `{"answers":[{"delay":"25h"}]}`, `{"answers":[{"delay":-1}]}`, `{"answers":[{"headers":{"a b":"c"}}]}`,
-		`{"answers":[{"stat":200}]}`, `{"answer":[]}`, `{"answers":[` + strings.Repeat("{},", 100) + `{}]}`,
+	for body, want := range map[string]string{
+		`{"answers":[{"status":199}]}`: "/answers/0/status", `{"answers":[{},{"status":600}]}`: "/answers/1/status", `{"answers":[{},{"status":"503"}]}`: "/answers/1/status",
+		`{"answers":[{"delay":"25h"}]}`: "/answers/0/delay", `{"answers":[{},{"delay":"soon"}]}`: "/answers/1/delay",
+		`{"answers":[{},{"headers":{"a":1}}]}`: "/answers/1/headers", `{"answers":[{"headers":{"a b":"c"}}]}`: "/answers/0/headers/a b",
+		`{"answers":[{},{"stat":200}]}`: "/answers/1", `{"answers":[{},503]}`: "/answers/1", `{"answers":{}}`: "/answers", `{"answer":[]}`: "",
+		`{"answers":[` + strings.Repeat("{},", 100) + `{}]}`: "/answers",
 	} {
-		s.call("PUT", "/v1/dev/sinks/x", body, 422)
+		p := s.call("PUT", "/v1/dev/sinks/x", body, 422)
+		if got := p["errors"].([]any)[0].(map[string]any); got["pointer"] != want {
+			t.Errorf("%s: %v, not of %q", body, got, want)
+		}
 	}
 	s.call("PUT", "/v1/dev/sinks/"+strings.Repeat("x", 101), `{}`, 422)
 	s.call("POST", "/v1/dev/clock", `{`, 400)
