@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"net"
+	"net/http"
 	"slices"
 	"time"
 
@@ -287,6 +288,7 @@ func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dial
 	o.Dialects = append(dialects, own)
 	if n.Dev != nil {
 		o.Dialects = append(o.Dialects, n.Dev.Dialect())
+		o.Wrap = func(api http.Handler) http.Handler { return n.Dev.Dated(rpc.New(api)) }
 	}
 	api, err := httpapi.New(o)
 	return api, secured, err

@@ -219,7 +219,7 @@ func (a *app) connect() error {
 		transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // on this machine, without a token
 	}
 	a.client, err = client.New(address, client.WithToken(token), client.WithUserAgent("duehook-cli/"+a.Version),
-		client.WithHTTPClient(&http.Client{Transport: &teeTransport{next: transport, to: &a.answers}}))
+		client.WithHTTPClient(&http.Client{Transport: &teeTransport{next: transport, to: &a.answers, clock: a.Clock}}))
 	if err != nil {
 		return usagef("%v", err)
 	}
@@ -253,6 +253,27 @@ type capture struct {
 	mu    sync.Mutex
 	last  []byte
 	count int
+	ahead time.Duration // the server's clock, as far as a header tells
+}
+
+// now is the time of the server, whose clock duehook dev may have turned, once it has answered.
+func (a *app) now() time.Time {
+	a.answers.mu.Lock()
+	defer a.answers.mu.Unlock()
+	return a.Clock.Now().Add(a.answers.ahead)
+}
+
+// compare compares the clock of the server. Less than two seconds are the rounding of the header.
+func (c *capture) compare(date string, now time.Time) {
+	at, err := http.ParseTime(date)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ahead = at.Sub(now); c.ahead.Abs() < 2*time.Second {
+		c.ahead = 0
+	}
 }
 
 func (c *capture) keep(data []byte) {
@@ -264,8 +285,9 @@ func (c *capture) keep(data []byte) {
 
 // teeTransport keeps the answers that are JSON.
 type teeTransport struct {
-	next http.RoundTripper
-	to   *capture
+	next  http.RoundTripper
+	to    *capture
+	clock job.Clock
 }
 
 // maxCaptured bounds what is kept of an answer: more than the largest page.
@@ -273,6 +295,9 @@ const maxCaptured = 64 << 20
 
 func (t *teeTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(r)
+	if err == nil {
+		t.to.compare(resp.Header.Get("Date"), t.clock.Now())
+	}
 	if err != nil || resp.StatusCode/100 != 2 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		return resp, err
 	}

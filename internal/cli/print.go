@@ -92,7 +92,7 @@ func (a *app) when(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	d := t.Sub(a.Clock.Now()).Round(time.Second)
+	d := t.Sub(a.now()).Round(time.Second)
 	switch {
 	case d > 0:
 		return "in " + short(d)

@@ -272,7 +272,7 @@ const outagePatience = time.Minute
 func (a *app) follow(ctx context.Context, j client.Job) error {
 	attempts, answered := j.Attempts, a.Clock.Now()
 	for pause := 50 * time.Millisecond; !j.State.Final(); pause = min(pause*2, time.Second) {
-		if ahead := j.NextAt.Sub(a.Clock.Now()); ahead > 5*time.Second {
+		if ahead := j.NextAt.Sub(a.now()); ahead > 5*time.Second {
 			pause = min(ahead-time.Second, 30*time.Second)
 		}
 		err := job.Sleep(ctx, a.Clock, pause)

@@ -250,7 +250,7 @@ func (m *topModel) everyTopic(ctx context.Context) ([]topTopic, error) {
 
 // countDue counts the jobs of a topic that are due and wait.
 func (m *topModel) countDue(ctx context.Context, t *topTopic) error {
-	now := m.a.Clock.Now()
+	now := m.a.now()
 	page, err := m.a.client.JobPage(ctx, client.JobQuery{
 		JobFilter: client.JobFilter{Topic: t.Name, State: []client.State{client.StateWaiting, client.StateRetrying}, DueTo: now},
 		Paging:    client.Paging{Limit: topDue},

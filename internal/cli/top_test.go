@@ -11,6 +11,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/duehook/duehook/client"
+	"github.com/duehook/duehook/duehooktest"
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
@@ -171,5 +172,31 @@ func TestTopCountsEvents(t *testing.T) {
 	c.failed = true
 	if got := c.take(); got != nil {
 		t.Errorf("without a stream: %v", got)
+	}
+}
+
+// A clock of duehook dev that was turned makes jobs late, whatever the clock of this machine says.
+func TestTopCountsByTheClockOfTheServer(t *testing.T) {
+	s := duehooktest.Start(t)
+	p := newPage(t)
+	p.a.environ = map[string]string{"DUEHOOK_URL": s.URL}
+	if err := p.a.connect(); err != nil {
+		t.Fatal(err)
+	}
+	defer p.a.client.Close()
+	if _, err := s.Client.PauseTopic(t.Context(), "orders", client.PauseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	job, err := s.Client.Register(t.Context(), client.Registration{Topic: "orders", URL: s.Sink("x").URL("/"), Delay: client.Duration(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Advance(26*time.Hour + 30*time.Minute)
+	topics, err := p.readTopics(t.Context(), 0, 0, 20)
+	if err != nil || len(topics) != 1 || topics[0].due != 1 || topics[0].late.Round(time.Minute) != 25*time.Hour+30*time.Minute {
+		t.Errorf("%+v, %v", topics, err)
+	}
+	if got := p.a.when(job.CreatedAt); got != "1d2h ago" {
+		t.Errorf("the job was created %s", got)
 	}
 }
