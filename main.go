@@ -102,7 +102,7 @@ func commands(environ []string, stdout, stderr io.Writer) *cobra.Command {
 	root.RunE = func(*cobra.Command, []string) error {
 		text := about
 		if *tellVersion {
-			text = node.VersionDetails(v) + "\n"
+			text = node.BuildOf(v).String() + "\n"
 		}
 		_, err := io.WriteString(stdout, text)
 		return err
@@ -189,9 +189,10 @@ func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command
 	ledger := &cobra.Command{Use: "ledger", Short: "Compare the ledger with the store", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
 		return &cli.UsageError{Message: "ledger has one command: duehook ledger verify [flags]"}
 	}}
-	ledger.AddCommand(withSettings("verify", "Print the differences between ledger and store", environ, stdout, func(ctx context.Context, c *config.Config) error {
-		return verifyLedger(ctx, c, stdout)
-	}))
+	out := &printer{w: stdout}
+	ledger.AddCommand(out.takes(withSettings("verify", "Print the differences between ledger and store", environ, stdout, func(ctx context.Context, c *config.Config) error {
+		return verifyLedger(ctx, c, out)
+	})))
 	all := []*cobra.Command{
 		withSettings("serve", "Run the server", environ, stdout, func(ctx context.Context, c *config.Config) error { return serve(ctx, c, stderr) }),
 		{Use: "demo", Short: "Run two stories with real deliveries on a fast clock", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
@@ -203,15 +204,22 @@ func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command
 			return apikey(args, stdout)
 		}},
 		ledger,
-		backup(environ, stdout),
+		out.takes(backup(environ, stdout, out)),
 		doctor(environ, stdout),
-		withSettings("reshard", "Move the jobs on Redis to another number of shards; stop all nodes first", environ, stdout, func(ctx context.Context, c *config.Config) error {
-			return node.Reshard(ctx, c, stdout)
-		}),
-		{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(stdout, node.VersionDetails(node.Version(version)))
-			return err
-		}},
+		out.takes(withSettings("reshard", "Move the jobs on Redis to another number of shards; stop all nodes first", environ, stdout, func(ctx context.Context, c *config.Config) error {
+			progress := stdout
+			if out.json {
+				progress = io.Discard
+			}
+			done, err := node.Reshard(ctx, c, progress)
+			if err != nil {
+				return err
+			}
+			return out.show(done)
+		})),
+		out.takes(&cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+			return out.show(node.BuildOf(node.Version(version)))
+		}}),
 	}
 	for _, c := range all {
 		c.GroupID = "server"
@@ -219,10 +227,34 @@ func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command
 	return all
 }
 
+// printer prints what a command did, as text or in JSON.
+type printer struct {
+	w    io.Writer
+	json bool
+}
+
+// takes has a command take --json.
+func (p *printer) takes(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVar(&p.json, "json", false, "print JSON, one object a line")
+	return cmd
+}
+
+func (p *printer) show(v fmt.Stringer) error {
+	if p.json {
+		return json.NewEncoder(p.w).Encode(v)
+	}
+	_, err := fmt.Fprintln(p.w, v)
+	return err
+}
+
 // backup takes a directory beside the settings.
-func backup(environ []string, stdout io.Writer) *cobra.Command {
+func backup(environ []string, stdout io.Writer, out *printer) *cobra.Command {
 	cmd := settled("Copy the data of an embedded node, running or not, to a new directory", environ, stdout, func(cmd *cobra.Command, c *config.Config) error {
-		return node.Backup(cmd.Context(), c, cmd.Flags().Arg(0), stdout)
+		done, err := node.Backup(cmd.Context(), c, cmd.Flags().Arg(0))
+		if err != nil {
+			return err
+		}
+		return out.show(done)
 	})
 	cmd.Use = "backup DIR [flags]"
 	cmd.Args = func(_ *cobra.Command, args []string) error {
@@ -281,8 +313,8 @@ func doctor(environ []string, stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-func verifyLedger(ctx context.Context, c *config.Config, stdout io.Writer) error {
-	n, err := node.VerifyLedger(ctx, c, stdout)
+func verifyLedger(ctx context.Context, c *config.Config, out *printer) error {
+	n, err := node.VerifyLedger(ctx, c, out.show)
 	switch {
 	case err != nil:
 		return &cli.UncheckedError{Cause: fmt.Errorf("could not verify: %w", err)}

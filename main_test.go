@@ -24,6 +24,7 @@ import (
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/ledger"
+	"github.com/duehook/duehook/store/redisstore"
 )
 
 // asProgram makes the test binary behave as duehook itself.
@@ -90,10 +91,12 @@ func TestExitCodes(t *testing.T) {
 		{name: "help of serve", args: []string{"serve", "--help"}, code: 0, stdout: "--data-dir"},
 		{name: "help of demo", args: []string{"demo", "-h"}, code: 0, stdout: "Usage:"},
 		{name: "version", args: []string{"version"}, code: 0, stdout: "duehook 0.1.0-dev ("},
+		{name: "version for machines", args: []string{"version", "--json"}, code: 0, stdout: `{"version":"0.1.0-dev",`},
 		{name: "version flag", args: []string{"--version"}, code: 0, stdout: "duehook "},
 		{name: "config", args: []string{"config", "--workers=7"}, code: 0, stdout: "flag --workers"},
 		{name: "variables of commands", args: []string{"config"}, environ: []string{"DUEHOOK_URL=http://a.example", "DUEHOOK_TOKEN=t"}, code: 0, stdout: "workers"},
 		{name: "key", args: []string{"apikey", "new", "--scope=read"}, code: 0, stdout: "token dh_"},
+		{name: "key for machines", args: []string{"apikey", "new", "--scope=read", "--json"}, code: 0, stdout: `{"token":"dh_`},
 		{name: "help of apikey", args: []string{"apikey", "--help"}, code: 0, stdout: "--expires"},
 		{name: "key without a scope", args: []string{"apikey", "new"}, code: 2, stderr: "--scope must be read, write, admin or consume"},
 		{name: "no key", args: []string{"apikey"}, code: 2, stderr: "duehook apikey new"},
@@ -333,10 +336,46 @@ func TestLedgerVerify(t *testing.T) {
 	}
 	// Beside a Redis that is empty the job is missing.
 	redis := testenv.StartRedis(t)
-	code, stdout, stderr := result(t, program(t, nil, "ledger", "verify", "--redis-url="+redis.URL(), "--ledger-url="+server.URL("postgres")))
+	verify := []string{"ledger", "verify", "--redis-url=" + redis.URL(), "--ledger-url=" + server.URL("postgres")}
+	code, stdout, stderr := result(t, program(t, nil, verify...))
 	if code != 1 || !strings.Contains(stdout, "missing_in_store     t/a  ledger: waiting v1 01KDWCJ2M00000000000000001  store: none") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
+	code, stdout, stderr = result(t, program(t, nil, append(verify, "--json")...))
+	want := `{"difference":"missing_in_store","topic":"t","id":"a","ledger":{"state":"waiting","version":1,"uid":"01KDWCJ2M00000000000000001"},"store":null}
+{"compared":1,"differences":1}
+`
+	if code != 1 || stdout != want || !strings.HasPrefix(stderr, `{"code":"failed"`) {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+func TestWhatChangesPrintsJSON(t *testing.T) {
+	t.Parallel()
+	redis := testenv.StartRedis(t)
+	s, err := redisstore.Open(t.Context(), redisstore.Options{URL: redis.URL(), Namespace: "default", Shards: 4})
+	if err == nil {
+		err = errors.Join(s.Ping(t.Context()), s.Close()) // which lays the namespace out
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := result(t, program(t, nil, "reshard", "--json", "--redis-url="+redis.URL(), "--shards=4"))
+	none := `{"unfinished":0,"dead":0,"delivered":0,"cancelled":0,"expired":0}`
+	want := `{"namespace":"default","from":4,"to":4,"before":` + none + `,"after":` + none + `,"moved":0,"checked":0,"unreadable":0}` + "\n"
+	if code != 0 || stdout != want {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	data, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	cmd, _, logs := serving(t, data)
+	code, stdout, stderr = result(t, program(t, nil, "backup", to, "--json", "--data-dir="+data))
+	if want := `{"dir":"` + to + `","copied":["jobs","master.key","signing-secret"],"master_key_is_a_setting":false}` + "\n"; code != 0 || stdout != want {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	_ = cmd.Process.Kill()
+	for logs.Scan() {
+	}
+	_ = cmd.Wait()
 }
 
 func TestZoneOf(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,35 +34,48 @@ const (
 // errBackupRedis is the error of Backup on Redis.
 var errBackupRedis = errors.New("backup is for the embedded store; back up Redis and the ledger with their own tools")
 
+// Copied is what Backup copied, in the JSON of duehook backup.
+type Copied struct {
+	Dir    string   `json:"dir"`
+	Copied []string `json:"copied"` // jobs, and files by their names
+	// KeyElsewhere says that the master key is a setting, which no backup has.
+	KeyElsewhere bool `json:"master_key_is_a_setting"`
+}
+
+func (c Copied) String() string {
+	text := fmt.Sprintf("backed up to %s: %s", c.Dir, strings.Join(c.Copied, ", "))
+	if c.KeyElsewhere {
+		text += "; the master key is a setting, keep it, too"
+	}
+	return text + "\nstart a node on it with --data-dir " + c.Dir
+}
+
 // Backup copies the data directory of the settings to dir, which must not exist or be
 // empty. A node may be running on it.
-func Backup(ctx context.Context, c *config.Config, dir string, w io.Writer) error {
+func Backup(ctx context.Context, c *config.Config, dir string) (Copied, error) {
+	done := Copied{Copied: []string{"jobs"}, KeyElsewhere: c.MasterKey != ""}
 	if !c.Embedded() {
-		return errBackupRedis
+		return done, errBackupRedis
 	}
 	dir, err := emptyDir(dir)
 	if err != nil {
-		return err
+		return done, err
 	}
 	if err := backupJobs(ctx, c, dir); err != nil {
-		return err
+		return done, err
 	}
-	copied := "jobs"
+	done.Dir = dir
 	for _, name := range []string{masterKeyFile, signingSecretFile} {
 		text, err := readIfAny(filepath.Join(c.DataDir, name))
 		if err == nil && text != "" {
 			err = os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600)
-			copied += ", " + name
+			done.Copied = append(done.Copied, name)
 		}
 		if err != nil {
-			return fmt.Errorf("copy %s: %w", name, err)
+			return done, fmt.Errorf("copy %s: %w", name, err)
 		}
 	}
-	if c.MasterKey != "" {
-		copied += "; the master key is a setting, keep it, too"
-	}
-	_, err = fmt.Fprintf(w, "backed up to %s: %s\nstart a node on it with --data-dir %s\n", dir, copied, dir)
-	return err
+	return done, nil
 }
 
 // emptyDir makes the directory of a backup, and returns its whole path.

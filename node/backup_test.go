@@ -1,10 +1,10 @@
 package node
 
 import (
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,13 +18,13 @@ func TestBackup(t *testing.T) {
 		t.Fatalf("%d %s", status, answer)
 	}
 	for _, name := range []string{"running", "stopped"} {
-		var said strings.Builder
 		to := filepath.Join(copies, name)
-		if err := Backup(t.Context(), embedded(t, dir), to, &said); err != nil {
+		done, err := Backup(t.Context(), embedded(t, dir), to)
+		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if !strings.Contains(said.String(), masterKeyFile) || !strings.Contains(said.String(), to) {
-			t.Errorf("it says %s", &said)
+		if !slices.Contains(done.Copied, masterKeyFile) || done.Dir != to || !strings.Contains(done.String(), masterKeyFile) || !strings.Contains(done.String(), to) {
+			t.Errorf("it says %s", done)
 		}
 		if err := n.shutdown(); err != nil {
 			t.Fatal(err)
@@ -42,12 +42,12 @@ func TestBackupRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for to, want := range map[string]string{used: "is not empty", filepath.Join(t.TempDir(), "copy"): "--data-dir"} {
-		err := Backup(t.Context(), embedded(t, t.TempDir()), to, io.Discard)
+		_, err := Backup(t.Context(), embedded(t, t.TempDir()), to)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	if err := Backup(t.Context(), load(t, "--redis-url=redis://h"), used, io.Discard); err == nil {
+	if _, err := Backup(t.Context(), load(t, "--redis-url=redis://h"), used); err == nil {
 		t.Error("it backs up Redis")
 	}
 }

@@ -195,7 +195,7 @@ func TestVersion(t *testing.T) {
 	if got := Version(""); got != fallbackVersion {
 		t.Errorf("not stamped: %s", got)
 	}
-	if got := VersionDetails("1.2.3"); !strings.HasPrefix(got, "duehook 1.2.3 (") || !strings.Contains(got, "go1.") {
+	if got := BuildOf("1.2.3").String(); !strings.HasPrefix(got, "duehook 1.2.3 (") || !strings.Contains(got, "go1.") {
 		t.Errorf("details: %s", got)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 
 	"github.com/duehook/duehook/job"
@@ -16,10 +15,59 @@ import (
 // errNoLedger is the error of VerifyLedger without a ledger.
 var errNoLedger = errors.New("there is no ledger to verify: set --ledger-url")
 
-// VerifyLedger compares the ledger of the settings with the store, and writes each
-// difference and a summary to w. It changes neither, and returns the number of
+// Standing is a job on one side of a difference.
+type Standing struct {
+	State   string `json:"state"`
+	Version uint64 `json:"version"`
+	UID     string `json:"uid"`
+}
+
+// Difference is a job of which ledger and store differ, in the JSON of duehook ledger verify. A side
+// without the job is null.
+type Difference struct {
+	Difference string    `json:"difference"`
+	Topic      string    `json:"topic"`
+	ID         string    `json:"id"`
+	Ledger     *Standing `json:"ledger"`
+	Store      *Standing `json:"store"`
+	Error      string    `json:"error,omitempty"` // why the ledger's cannot be read; the store was not asked then
+}
+
+func (d Difference) String() string {
+	if d.Error != "" {
+		return fmt.Sprintf("%-20s %s/%s  ledger: %s: %s", d.Difference, d.Topic, d.ID, d.Ledger.UID, d.Error)
+	}
+	return fmt.Sprintf("%-20s %s/%s  ledger: %s  store: %s", d.Difference, d.Topic, d.ID, d.Ledger, d.Store)
+}
+
+func (s *Standing) String() string {
+	if s == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s v%d %s", s.State, s.Version, s.UID)
+}
+
+func standing(s *store.Standing) *Standing {
+	if s == nil || !s.Exists() {
+		return nil
+	}
+	return &Standing{s.State.String(), s.Version, s.UID}
+}
+
+// Verified counts what VerifyLedger found.
+type Verified struct {
+	Compared    int64 `json:"compared"`
+	Differences int64 `json:"differences"`
+}
+
+func (v Verified) String() string {
+	return fmt.Sprintf("%d jobs compared, %d differences", v.Compared, v.Differences)
+}
+
+// VerifyLedger compares the ledger of the settings with the store, and shows each
+// difference and a Verified. It changes neither, and returns the number of
 // differences.
-func VerifyLedger(ctx context.Context, c *config.Config, w io.Writer) (differences int64, err error) {
+func VerifyLedger(ctx context.Context, c *config.Config, show func(fmt.Stringer) error) (differences int64, err error) {
 	if c.LedgerURL == "" {
 		return 0, errNoLedger
 	}
@@ -37,26 +85,15 @@ func VerifyLedger(ctx context.Context, c *config.Config, w io.Writer) (differenc
 	v, err := ledger.Verify(ctx, ledger.VerifyOptions{
 		URL: c.LedgerURL, Namespace: c.Namespace, Store: s,
 		Found: func(d ledger.Disagreement) {
-			var failed error
+			found := Difference{Difference: string(d.Difference), Topic: d.Key.Topic, ID: d.Key.ID, Ledger: standing(d.Ledger), Store: standing(&d.Store)}
 			if d.Err != nil {
-				_, failed = fmt.Fprintf(w, "%-20s %s  ledger: %s: %v\n", d.Difference, d.Key, d.Ledger.UID, d.Err)
-			} else {
-				_, failed = fmt.Fprintf(w, "%-20s %s  ledger: %s  store: %s\n", d.Difference, d.Key, stands(d.Ledger), stands(&d.Store))
+				found.Error = d.Err.Error()
 			}
-			written = errors.Join(written, failed)
+			written = errors.Join(written, show(found))
 		},
 	})
 	if err = errors.Join(err, written); err != nil {
 		return 0, err
 	}
-	_, err = fmt.Fprintf(w, "%d jobs compared, %d differences\n", v.Checked, v.Differences)
-	return v.Differences, err
-}
-
-// stands describes a job's state.
-func stands(s *store.Standing) string {
-	if s == nil || !s.Exists() {
-		return "none"
-	}
-	return fmt.Sprintf("%s v%d %s", s.State, s.Version, s.UID)
+	return v.Differences, show(Verified{v.Checked, v.Differences})
 }

@@ -17,39 +17,48 @@ func Version(stamped string) string {
 		return strings.TrimPrefix(stamped, "v")
 	}
 	info, ok := debug.ReadBuildInfo()
-	// A pseudo-version names a commit, which VersionDetails shows better.
+	// A pseudo-version names a commit, which Build shows better.
 	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" && !strings.HasPrefix(info.Main.Version, "v0.0.0-") {
 		return strings.TrimPrefix(info.Main.Version, "v")
 	}
 	return fallbackVersion
 }
 
-// VersionDetails is the version with the commit and the platform.
-func VersionDetails(version string) string {
-	details := []string{runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-	if commit := buildCommit(); commit != "" {
-		details = append([]string{"commit " + commit}, details...)
-	}
-	return fmt.Sprintf("duehook %s (%s)", version, strings.Join(details, ", "))
+// Build is what is known of a build, in the JSON of duehook version.
+type Build struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit,omitempty"`
+	Modified bool   `json:"modified,omitempty"` // since the commit
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
 }
 
-func buildCommit() string {
+// BuildOf is this build, with its version.
+func BuildOf(version string) Build {
+	b := Build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return ""
+		return b
 	}
-	const shown = 12 // letters of a commit's name
-	commit, modified := "", ""
 	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			commit = s.Value[:min(shown, len(s.Value))]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = " with changes"
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
 		}
 	}
-	if commit == "" {
-		return ""
+	return b
+}
+
+func (b Build) String() string {
+	details := []string{b.Go, b.Platform}
+	if b.Commit != "" {
+		commit := "commit " + b.Commit[:min(12, len(b.Commit))]
+		if b.Modified {
+			commit += " with changes"
+		}
+		details = append([]string{commit}, details...)
 	}
-	return commit + modified
+	return fmt.Sprintf("duehook %s (%s)", b.Version, strings.Join(details, ", "))
 }

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,7 @@ Flags:
   --topics <topics>    topics to which the key is restricted, separated by commas; a
                        final * stands for the rest of a name: orders-* (default: all)
   --rate <rate>        rate limit, such as 100/1s (default: that of the node)
+  --json               print token and line as one object
 `
 
 // A UsageError reports an invalid command line.
@@ -40,7 +42,7 @@ func (e *UsageError) Error() string { return e.Message }
 // each line begins with a word for scripts. Its error is a *UsageError, or that of out.
 func Command(args []string, clock job.Clock, out io.Writer) error {
 	d := Draft{}
-	namespace, expires := "", ""
+	namespace, expires, asJSON := "", "", false
 	flags := pflag.NewFlagSet("apikey", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&d.Scope, "scope", "", "")
@@ -49,6 +51,7 @@ func Command(args []string, clock job.Clock, out io.Writer) error {
 	flags.StringSliceVar(&d.Topics, "topics", nil, "")
 	flags.StringVar(&namespace, "namespace", DefaultNamespace, "")
 	flags.StringVar(&expires, "expires", "", "")
+	flags.BoolVar(&asJSON, "json", false, "")
 	err := flags.Parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
@@ -71,6 +74,12 @@ func Command(args []string, clock job.Clock, out io.Writer) error {
 	token, key, err := d.make(namespace, now)
 	if wrong, ok := errors.AsType[*job.ValidationError](err); ok {
 		return &UsageError{flagComplaints(wrong.Fields)}
+	}
+	if asJSON {
+		return json.NewEncoder(out).Encode(struct {
+			Token string `json:"token"`
+			Line  string `json:"line"`
+		}{token.Reveal(), key.Line()})
 	}
 	_, err = fmt.Fprintf(out, "token %s\nline  %s\n", token.Reveal(), key.Line())
 	return err
