@@ -313,7 +313,7 @@ func (n *node) newKeys(ln net.Listener, keyring *signing.Keyring) qstash.Keys {
 	case n.Config.Open() && access.Loopback(ln.Addr().String()):
 		return qstash.DevKeys{}
 	}
-	return keyring.Pair(qstash.Name, qstash.KeyPrefix, n.store)
+	return keyring.Pair(qstash.Name, qstash.KeyPrefix)
 }
 
 // drainTime is the part of the grace for requests in flight.

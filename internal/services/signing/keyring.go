@@ -23,7 +23,8 @@ const (
 	readTimeout  = time.Second
 )
 
-// The documents have the names of topics. No topic can have the default's.
+// The documents have the names of topics, that of the default, or those of pairs. No topic can have
+// the default's.
 const (
 	documentKind = "signing-secret"
 	defaultName  = "*"
@@ -68,7 +69,6 @@ type Keyring struct {
 	log   *slog.Logger
 	docs  *documents.Collection[kept]
 	known *documents.Mirror[kept, knownRing]
-	pairs []*Pair // of dialects; made before the first call
 
 	missingKey func(mayMake bool) (MasterKey, error)
 	handOut    func(secret string) error
@@ -77,9 +77,10 @@ type Keyring struct {
 
 // knownRing is one document, opened.
 type knownRing struct {
-	data []byte // as read
-	ring ring   // of the last readable content
-	err  error  // why there is none
+	data []byte  // as read
+	ring ring    // of the last readable content
+	pair KeyPair // the same
+	err  error   // why there is none
 }
 
 var errUnread = fmt.Errorf("%w: the signing secrets have not been read yet", store.ErrUnavailable)
@@ -173,17 +174,19 @@ func (k *Keyring) signer(topic string) (ring, error) {
 	return nil, ErrNoSecret
 }
 
-// putBack restores lost documents. Nobody deletes the default: a store without it lost all
+// putBack restores lost documents. Nobody deletes the default or a pair: a store without one lost all
 // documents.
 func (k *Keyring) putBack(ctx context.Context, before, now map[string]knownRing) error {
-	_, had := before[defaultName]
-	if _, has := now[defaultName]; !had || has {
+	missing, lost := map[string]knownRing{}, false
+	for name, known := range before {
+		if _, there := now[name]; !there {
+			missing[name], lost = known, lost || name == defaultName || isPair(name)
+		}
+	}
+	if !lost {
 		return nil
 	}
-	for name, known := range before {
-		if _, there := now[name]; there {
-			continue
-		}
+	for name, known := range missing {
 		// A conflict: another node was faster, and the next read finds its document.
 		if err := k.docs.Restore(ctx, name, known.data); err != nil && !errors.Is(err, store.ErrConflict) {
 			return err
@@ -194,15 +197,16 @@ func (k *Keyring) putBack(ctx context.Context, before, now map[string]knownRing)
 	return nil
 }
 
-// know opens a document. If that fails, the ring known before stays in use.
+// know opens a document. If that fails, the content known before stays in use.
 func (k *Keyring) know(d *documents.Document[kept], old knownRing) knownRing {
 	r, err := ringOf(d)
 	if err == nil {
-		return knownRing{data: d.Data, ring: r}
+		return knownRing{data: d.Data, ring: r, pair: d.Value.Pair}
 	}
 	k.log.Error("signing secrets of a topic cannot be decrypted", "topic", d.Name, "error", err)
-	if old.ring != nil {
-		err = nil
+	if old.data == nil || old.err != nil {
+		old.err = err
 	}
-	return knownRing{data: d.Data, ring: old.ring, err: err}
+	old.data = d.Data
+	return old
 }

@@ -230,20 +230,14 @@ func (k *Keyring) Reseal(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	done, failed := 0, []error(nil)
-	note := func(resealed bool, err error) {
-		if failed = append(failed, err); resealed {
-			done++
-		}
-	}
 	for i := range docs {
 		resealed, err := k.docs.Rewrite(ctx, docs[i].Name, k.sealedBefore)
 		if errors.Is(err, store.ErrNewer) {
 			err = errNoList
 		}
-		note(resealed, err)
-	}
-	for _, p := range k.pairs {
-		note(p.docs.Rewrite(ctx, p.name, k.sealedBefore))
+		if failed = append(failed, err); resealed {
+			done++
+		}
 	}
 	return done, errors.Join(failed...)
 }
@@ -251,12 +245,10 @@ func (k *Keyring) Reseal(ctx context.Context) (int, error) {
 // sealedBefore reports whether a document is sealed with another key than the first one.
 func (k *Keyring) sealedBefore(data []byte) bool { return !k.keys.Load().upToDate(data) }
 
-// change replaces the secrets of a topic, "" for the default, by compare-and-swap, and returns their
-// document. to gets the current ones; without any, the document has version 0.
+// change replaces the secrets of a topic, "" for the default, and returns their document. to gets
+// the current ones; without any, the document has version 0.
 func (k *Keyring) change(ctx context.Context, topic string, to func(d *stored, r ring) (ring, error), allow ...documents.Allow) (stored, error) {
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	d, err := k.docs.Update(ctx, documentName(topic), func(d *stored) (err error) {
+	return k.update(ctx, documentName(topic), func(d *stored) (err error) {
 		var old ring
 		if d.Version != 0 {
 			if old, err = ringOf(d); err != nil {
@@ -267,12 +259,19 @@ func (k *Keyring) change(ctx context.Context, topic string, to func(d *stored, r
 		d.Value.Secrets = next.kept()
 		return err
 	}, allow...)
+}
+
+// update changes a document by compare-and-swap.
+func (k *Keyring) update(ctx context.Context, name string, to func(d *stored) error, allow ...documents.Allow) (stored, error) {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	d, err := k.docs.Update(ctx, name, to, allow...)
 	if d.Err != nil {
 		_, err = ringOf(&d)
 	}
 	if err == nil {
 		// What another call has written meanwhile counts. After an error, Run reads it.
-		_ = k.known.Read(ctx, documentName(topic))
+		_ = k.known.Read(ctx, name)
 	}
 	return d, err
 }

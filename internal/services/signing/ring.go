@@ -107,10 +107,11 @@ func (r ring) kept() []keptSecret {
 	return secrets
 }
 
-// kept is the content of the document of a topic, or of the default.
+// kept is the content of the document of a topic, of the default, or of a pair.
 type kept struct {
 	documents.Stamp
 	Secrets []keptSecret `json:"secrets"`
+	Pair    KeyPair      `json:"pair,omitzero"`
 }
 
 // stored is such a document.
@@ -119,7 +120,7 @@ type stored = documents.Document[kept]
 // errNoList replaces an error that could quote a secret.
 var errNoList = fmt.Errorf("%w: no list of secrets", ErrDamaged)
 
-// ringOf returns the ring of a document. Its error wraps ErrMasterKey or ErrDamaged.
+// ringOf returns the ring of a document, which a pair does not have. Its error wraps ErrMasterKey or ErrDamaged.
 func ringOf(d *stored) (ring, error) {
 	switch {
 	case errors.Is(d.Err, store.ErrNewer):
@@ -142,7 +143,7 @@ func ringOf(d *stored) (ring, error) {
 		}
 		r = append(r, s)
 	}
-	if len(r) == 0 {
+	if len(r) == 0 && d.Value.Pair == (KeyPair{}) {
 		return nil, fmt.Errorf("%w: no secret", ErrDamaged)
 	}
 	return r, nil
