@@ -9,22 +9,6 @@ import (
 	"github.com/duehook/duehook/scheduler/schedules"
 )
 
-// Keys can be restricted to topics. The server checks the topic of a path, and refuses restricted
-// keys all calls without one, except these: they limit themselves to the caller's topics.
-var ownTopics = map[string]bool{
-	"POST " + jobsPath: true, "POST " + batchPath: true, "POST " + planPath: true, "GET " + jobsPath: true, "GET /v1/dead": true, "GET /v1/topics": true,
-	"POST /v1/operations": true, "GET /v1/operations": true, "GET " + operationPath: true,
-	"POST " + operationPath + "/stop": true, "POST " + operationPath + "/resume": true,
-	"GET " + schedulesPath: true, "POST " + previewPath: true, "PUT " + schedulePath: true, "GET " + schedulePath: true, "DELETE " + schedulePath: true,
-	"GET " + schedulePath + "/registration": true, "GET " + schedulePath + "/occurrences": true, "GET " + schedulePath + "/runs": true,
-	"POST " + schedulePath + "/pause": true, "POST " + schedulePath + "/resume": true,
-	"POST " + schedulePath + "/skip": true, "POST " + schedulePath + "/unskip": true, "GET " + calendarsPath: true, "GET " + calendarPath: true,
-	"POST " + schedulePath + "/run": true, "POST " + schedulePath + "/backfill": true,
-	"POST /v1/endpoints/test": true, "GET " + eventsPath: true,
-	"POST " + pullPath: true, "POST " + pullPath + "/ack": true, "POST " + pullPath + "/nack": true, "POST " + pullPath + "/extend": true,
-	"GET /v1/activity": true, "GET /v1/whoami": true,
-}
-
 const operationPath = "/v1/operations/{id}"
 
 // checkOwn hides schedules and operations of other topics from restricted callers.

@@ -29,10 +29,29 @@ type route struct {
 	method string
 	path   string       // as the OpenAPI document writes it
 	scope  access.Scope // docs/access.md has the rule
+	traits trait
 	body   bodyKind
 	query  []parameter
 	handle handler
 }
+
+// trait is what holds for some calls only.
+type trait uint8
+
+const (
+	// Keys can be restricted to topics. The server checks the topic of a path, and refuses restricted
+	// keys all calls without one, except these: they limit themselves to the caller's topics.
+	ownTopics trait = 1 << iota
+	// Calls that obey If-Match and If-None-Match. All others that change something refuse them, so no
+	// call can ignore them.
+	obeys
+	safe      // see httpapi.Route
+	registers // see httpapi.Route
+	streams   // the wait is theirs
+)
+
+// is reports whether the call has a trait.
+func (rt *route) is(t trait) bool { return rt.traits&t != 0 }
 
 // handler answers a call with a view and the status of the request. Nil: it has answered
 // itself.
@@ -41,92 +60,92 @@ type handler func(*API, *request) (jsonout.View, error)
 // routes is every call. The router is built from it; a test holds the OpenAPI
 // document against it. A HEAD goes with each GET.
 var routes = []route{
-	{http.MethodPost, jobsPath, access.Write, bodyJSON, dryRunQuery, (*API).register},
-	{http.MethodPost, batchPath, access.Write, bodyJSON, dryRunQuery, (*API).registerBatch},
-	{http.MethodPost, planPath, access.Read, bodyJSON, nil, (*API).planJob},
-	{http.MethodGet, "/v1/jobs", access.Read, bodyRefused, jobQuery, (*API).listJobs},
-	{http.MethodGet, "/v1/jobs/{topic}/{id}", access.Read, bodyRefused, nil, (*API).getJob},
-	{http.MethodPatch, "/v1/jobs/{topic}/{id}", access.Write, bodyJSON, nil, (*API).patchJob},
-	{http.MethodDelete, "/v1/jobs/{topic}/{id}", access.Write, bodyRefused, nil, (*API).cancelJob},
-	{http.MethodGet, "/v1/jobs/{topic}/{id}/attempts", access.Read, bodyRefused, pageQuery, (*API).listAttempts},
-	{http.MethodGet, "/v1/jobs/{topic}/{id}/explain", access.Read, bodyRefused, nil, (*API).explainJob},
-	{http.MethodGet, "/v1/jobs/{topic}/{id}/registration", access.Write, bodyRefused, nil, (*API).getRegistration}, // shows headers and body
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", access.Write, bodyEmptyJSON, nil, (*API).runJob},
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/finish", access.Write, bodyEmptyJSON, nil, (*API).finishJob},
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/count", access.Write, bodyOptionalJSON, nil, (*API).countJob},
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, bodyOptionalJSON, nil, (*API).replayJob},
-	{http.MethodPost, "/v1/operations", access.Read, bodyJSON, dryRunQuery, (*API).createOperation}, // a dry run; the rest needs Write
-	{http.MethodGet, "/v1/operations", access.Read, bodyRefused, operationQuery, (*API).listOperations},
-	{http.MethodGet, "/v1/operations/{id}", access.Read, bodyRefused, nil, (*API).getOperation},
-	{http.MethodPost, "/v1/operations/{id}/stop", access.Write, bodyEmptyJSON, nil, (*API).stopOperation},
-	{http.MethodPost, "/v1/operations/{id}/resume", access.Write, bodyEmptyJSON, nil, (*API).resumeOperation},
-	{http.MethodPut, schedulePath, access.Write, bodyJSON, nil, (*API).putSchedule},
-	{http.MethodPatch, schedulePath, access.Write, bodyJSON, nil, patching(patchableSchedule, (*API).putSchedule)},
-	{http.MethodGet, schedulePath, access.Read, bodyRefused, nil, (*API).getSchedule},
-	{http.MethodDelete, schedulePath, access.Write, bodyRefused, nil, (*API).deleteSchedule},
-	{http.MethodGet, schedulesPath, access.Read, bodyRefused, scheduleQuery, (*API).listSchedules},
-	{http.MethodGet, schedulePath + "/registration", access.Write, bodyRefused, nil, (*API).getScheduleRegistration}, // shows headers and body
-	{http.MethodGet, schedulePath + "/occurrences", access.Read, bodyRefused, occurrenceQuery, (*API).listOccurrences},
-	{http.MethodGet, schedulePath + "/runs", access.Read, bodyRefused, pageQuery, (*API).listRuns},
-	{http.MethodPost, schedulePath + "/pause", access.Write, bodyOptionalJSON, nil, (*API).pauseSchedule},
-	{http.MethodPost, schedulePath + "/resume", access.Write, bodyEmptyJSON, nil, (*API).resumeSchedule},
-	{http.MethodPost, schedulePath + "/run", access.Write, bodyEmptyJSON, nil, (*API).runSchedule},
-	{http.MethodPost, schedulePath + "/backfill", access.Write, bodyJSON, dryRunQuery, (*API).backfillSchedule},
-	{http.MethodPost, previewPath, access.Read, bodyJSON, nil, (*API).previewSchedule},
-	{http.MethodPost, schedulePath + "/skip", access.Write, bodyOptionalJSON, nil, skipping(Schedules.Skip)},
-	{http.MethodPost, schedulePath + "/unskip", access.Write, bodyOptionalJSON, nil, skipping(Schedules.Unskip)},
-	{http.MethodPut, calendarPath, access.Write, bodyJSON, nil, (*API).putCalendar},
-	{http.MethodPatch, calendarPath, access.Write, bodyJSON, nil, patching(patchableCalendar, (*API).putCalendar)},
-	{http.MethodGet, calendarPath, access.Read, bodyRefused, nil, (*API).getCalendar},
-	{http.MethodDelete, calendarPath, access.Write, bodyRefused, nil, (*API).deleteCalendar},
-	{http.MethodGet, calendarsPath, access.Read, bodyRefused, groupQuery, (*API).listCalendars},
-	{http.MethodPut, groupPath, access.Write, bodyJSON, nil, (*API).putGroup},
-	{http.MethodPatch, groupPath, access.Write, bodyJSON, nil, patching(patchableGroup, (*API).putPatchedGroup)},
-	{http.MethodGet, groupPath, access.Read, bodyRefused, nil, (*API).getGroup},
-	{http.MethodDelete, groupPath, access.Write, bodyRefused, nil, (*API).deleteGroup},
-	{http.MethodGet, groupsPath, access.Read, bodyRefused, groupQuery, (*API).listGroups},
-	{http.MethodGet, "/v1/dead", access.Read, bodyRefused, deadQuery, (*API).listDead},
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/restore", access.Admin, bodyEmptyJSON, nil, withLedger((*API).restoreJob)},
-	{http.MethodPost, "/v1/restore", access.Admin, bodyOptionalJSON, nil, withLedger((*API).startRestore)},
-	{http.MethodGet, "/v1/restore", access.Read, bodyRefused, nil, withLedger((*API).restoreStatus)},
-	{http.MethodGet, "/v1/overview", access.Read, bodyRefused, nil, (*API).overview},
-	{http.MethodGet, "/v1/activity", access.Read, bodyRefused, activityQuery, (*API).activity},
-	{http.MethodGet, "/v1/nodes", access.Read, bodyRefused, pageQuery, (*API).listNodes},
-	{http.MethodGet, "/v1/endpoints", access.Read, bodyRefused, endpointQuery, (*API).listEndpoints},
-	{http.MethodPost, "/v1/endpoints/try", access.Write, bodyJSON, nil, (*API).tryEndpoint},
-	{http.MethodPost, "/v1/endpoints/test", access.Write, bodyJSON, nil, (*API).testEndpoint},
-	{http.MethodGet, "/v1/topics", access.Read, bodyRefused, topicQuery, (*API).listTopics},
-	{http.MethodGet, "/v1/topics/{topic}", access.Read, bodyRefused, nil, (*API).getTopic},
-	{http.MethodPut, "/v1/topics/{topic}", access.Write, bodyJSON, nil, (*API).putTopic},
-	{http.MethodPatch, "/v1/topics/{topic}", access.Write, bodyJSON, nil, patching(patchableTopic, (*API).putTopic)},
-	{http.MethodDelete, "/v1/topics/{topic}", access.Write, bodyRefused, nil, (*API).deleteTopic},
-	{http.MethodPost, "/v1/topics/{topic}/pause", access.Write, bodyOptionalJSON, nil, setState(topics.Paused, pauseFields)},
-	{http.MethodPost, "/v1/topics/{topic}/drain", access.Write, bodyOptionalJSON, nil, setState(topics.Draining, drainFields)},
-	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, bodyEmptyJSON, nil, setState(topics.Active, wire.FieldSet[job.Pause]{})},
-	{http.MethodPost, "/v1/topics/{topic}/pull", access.Consume, bodyOptionalJSON, nil, (*API).pullTopic},
-	{http.MethodPost, pullPath, access.Consume, bodyJSON, nil, (*API).pullTopics},
-	{http.MethodPost, pullPath + "/ack", access.Consume, bodyJSON, nil, (*API).ackPulled},
-	{http.MethodPost, pullPath + "/nack", access.Consume, bodyJSON, nil, (*API).nackPulled},
-	{http.MethodPost, pullPath + "/extend", access.Consume, bodyJSON, nil, (*API).extendPulled},
-	{http.MethodGet, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, signed((*API).getSecret)},
-	{http.MethodPut, "/v1/topics/{topic}/signing", access.Admin, bodyJSON, nil, signed((*API).putSecret)},
-	{http.MethodDelete, "/v1/topics/{topic}/signing", access.Admin, bodyRefused, nil, signed((*API).deleteSecret)},
-	{http.MethodPost, "/v1/topics/{topic}/signing/rotate", access.Admin, bodyOptionalJSON, nil, signed((*API).rotateSecret)},
-	{http.MethodGet, "/v1/signing", access.Admin, bodyRefused, nil, signed((*API).getSecret)},
-	{http.MethodPut, "/v1/signing", access.Admin, bodyJSON, nil, signed((*API).putSecret)},
-	{http.MethodPost, "/v1/signing/rotate", access.Admin, bodyOptionalJSON, nil, signed((*API).rotateSecret)},
-	{http.MethodGet, "/v1/alerts", access.Read, bodyRefused, pageQuery, (*API).listAlerts},
-	{http.MethodGet, "/v1/alerts/rules", access.Read, bodyRefused, pageQuery, (*API).listRules},
-	{http.MethodGet, "/v1/alerts/rules/{rule}", access.Read, bodyRefused, nil, (*API).getRule},
-	{http.MethodPut, "/v1/alerts/rules/{rule}", access.Write, bodyJSON, nil, (*API).putRule},
-	{http.MethodPatch, "/v1/alerts/rules/{rule}", access.Write, bodyJSON, nil, patching(patchableRule, (*API).putRule)},
-	{http.MethodDelete, "/v1/alerts/rules/{rule}", access.Write, bodyRefused, nil, (*API).deleteRule},
-	{http.MethodGet, "/v1/whoami", access.Read, bodyRefused, nil, (*API).whoAmI},
-	{http.MethodGet, "/v1/keys", access.Admin, bodyRefused, pageQuery, keyed((*API).listKeys)},
-	{http.MethodPost, "/v1/keys", access.Admin, bodyJSON, nil, keyed((*API).createKey)},
-	{http.MethodGet, "/v1/keys/{id}", access.Admin, bodyRefused, nil, keyed((*API).getKey)},
-	{http.MethodDelete, "/v1/keys/{id}", access.Admin, bodyRefused, nil, keyed((*API).revokeKey)},
-	{http.MethodGet, eventsPath, access.Read, bodyRefused, eventQuery, (*API).watchEvents},
+	{http.MethodPost, jobsPath, access.Write, ownTopics | registers, bodyJSON, dryRunQuery, (*API).register},
+	{http.MethodPost, batchPath, access.Write, ownTopics | registers, bodyJSON, dryRunQuery, (*API).registerBatch},
+	{http.MethodPost, planPath, access.Read, ownTopics | safe, bodyJSON, nil, (*API).planJob},
+	{http.MethodGet, "/v1/jobs", access.Read, ownTopics, bodyRefused, jobQuery, (*API).listJobs},
+	{http.MethodGet, "/v1/jobs/{topic}/{id}", access.Read, 0, bodyRefused, nil, (*API).getJob},
+	{http.MethodPatch, "/v1/jobs/{topic}/{id}", access.Write, obeys, bodyJSON, nil, (*API).patchJob},
+	{http.MethodDelete, "/v1/jobs/{topic}/{id}", access.Write, obeys, bodyRefused, nil, (*API).cancelJob},
+	{http.MethodGet, "/v1/jobs/{topic}/{id}/attempts", access.Read, 0, bodyRefused, pageQuery, (*API).listAttempts},
+	{http.MethodGet, "/v1/jobs/{topic}/{id}/explain", access.Read, 0, bodyRefused, nil, (*API).explainJob},
+	{http.MethodGet, "/v1/jobs/{topic}/{id}/registration", access.Write, 0, bodyRefused, nil, (*API).getRegistration}, // shows headers and body
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/run", access.Write, obeys, bodyEmptyJSON, nil, (*API).runJob},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/finish", access.Write, obeys, bodyEmptyJSON, nil, (*API).finishJob},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/count", access.Write, 0, bodyOptionalJSON, nil, (*API).countJob},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/replay", access.Write, obeys, bodyOptionalJSON, nil, (*API).replayJob},
+	{http.MethodPost, "/v1/operations", access.Read, ownTopics, bodyJSON, dryRunQuery, (*API).createOperation}, // a dry run; the rest needs Write
+	{http.MethodGet, "/v1/operations", access.Read, ownTopics, bodyRefused, operationQuery, (*API).listOperations},
+	{http.MethodGet, "/v1/operations/{id}", access.Read, ownTopics, bodyRefused, nil, (*API).getOperation},
+	{http.MethodPost, "/v1/operations/{id}/stop", access.Write, ownTopics | obeys, bodyEmptyJSON, nil, (*API).stopOperation},
+	{http.MethodPost, "/v1/operations/{id}/resume", access.Write, ownTopics | obeys, bodyEmptyJSON, nil, (*API).resumeOperation},
+	{http.MethodPut, schedulePath, access.Write, ownTopics | obeys, bodyJSON, nil, (*API).putSchedule},
+	{http.MethodPatch, schedulePath, access.Write, obeys, bodyJSON, nil, patching(patchableSchedule, (*API).putSchedule)},
+	{http.MethodGet, schedulePath, access.Read, ownTopics, bodyRefused, nil, (*API).getSchedule},
+	{http.MethodDelete, schedulePath, access.Write, ownTopics | obeys, bodyRefused, nil, (*API).deleteSchedule},
+	{http.MethodGet, schedulesPath, access.Read, ownTopics, bodyRefused, scheduleQuery, (*API).listSchedules},
+	{http.MethodGet, schedulePath + "/registration", access.Write, ownTopics, bodyRefused, nil, (*API).getScheduleRegistration}, // shows headers and body
+	{http.MethodGet, schedulePath + "/occurrences", access.Read, ownTopics, bodyRefused, occurrenceQuery, (*API).listOccurrences},
+	{http.MethodGet, schedulePath + "/runs", access.Read, ownTopics, bodyRefused, pageQuery, (*API).listRuns},
+	{http.MethodPost, schedulePath + "/pause", access.Write, ownTopics, bodyOptionalJSON, nil, (*API).pauseSchedule},
+	{http.MethodPost, schedulePath + "/resume", access.Write, ownTopics, bodyEmptyJSON, nil, (*API).resumeSchedule},
+	{http.MethodPost, schedulePath + "/run", access.Write, ownTopics, bodyEmptyJSON, nil, (*API).runSchedule},
+	{http.MethodPost, schedulePath + "/backfill", access.Write, ownTopics, bodyJSON, dryRunQuery, (*API).backfillSchedule},
+	{http.MethodPost, previewPath, access.Read, ownTopics | safe, bodyJSON, nil, (*API).previewSchedule},
+	{http.MethodPost, schedulePath + "/skip", access.Write, ownTopics | obeys, bodyOptionalJSON, nil, skipping(Schedules.Skip)},
+	{http.MethodPost, schedulePath + "/unskip", access.Write, ownTopics | obeys, bodyOptionalJSON, nil, skipping(Schedules.Unskip)},
+	{http.MethodPut, calendarPath, access.Write, obeys, bodyJSON, nil, (*API).putCalendar},
+	{http.MethodPatch, calendarPath, access.Write, obeys, bodyJSON, nil, patching(patchableCalendar, (*API).putCalendar)},
+	{http.MethodGet, calendarPath, access.Read, ownTopics, bodyRefused, nil, (*API).getCalendar},
+	{http.MethodDelete, calendarPath, access.Write, obeys, bodyRefused, nil, (*API).deleteCalendar},
+	{http.MethodGet, calendarsPath, access.Read, ownTopics, bodyRefused, groupQuery, (*API).listCalendars},
+	{http.MethodPut, groupPath, access.Write, obeys, bodyJSON, nil, (*API).putGroup},
+	{http.MethodPatch, groupPath, access.Write, obeys, bodyJSON, nil, patching(patchableGroup, (*API).putPatchedGroup)},
+	{http.MethodGet, groupPath, access.Read, 0, bodyRefused, nil, (*API).getGroup},
+	{http.MethodDelete, groupPath, access.Write, obeys, bodyRefused, nil, (*API).deleteGroup},
+	{http.MethodGet, groupsPath, access.Read, 0, bodyRefused, groupQuery, (*API).listGroups},
+	{http.MethodGet, "/v1/dead", access.Read, ownTopics, bodyRefused, deadQuery, (*API).listDead},
+	{http.MethodPost, "/v1/jobs/{topic}/{id}/restore", access.Admin, 0, bodyEmptyJSON, nil, withLedger((*API).restoreJob)},
+	{http.MethodPost, "/v1/restore", access.Admin, 0, bodyOptionalJSON, nil, withLedger((*API).startRestore)},
+	{http.MethodGet, "/v1/restore", access.Read, 0, bodyRefused, nil, withLedger((*API).restoreStatus)},
+	{http.MethodGet, "/v1/overview", access.Read, 0, bodyRefused, nil, (*API).overview},
+	{http.MethodGet, "/v1/activity", access.Read, ownTopics, bodyRefused, activityQuery, (*API).activity},
+	{http.MethodGet, "/v1/nodes", access.Read, 0, bodyRefused, pageQuery, (*API).listNodes},
+	{http.MethodGet, "/v1/endpoints", access.Read, 0, bodyRefused, endpointQuery, (*API).listEndpoints},
+	{http.MethodPost, "/v1/endpoints/try", access.Write, 0, bodyJSON, nil, (*API).tryEndpoint},
+	{http.MethodPost, "/v1/endpoints/test", access.Write, ownTopics, bodyJSON, nil, (*API).testEndpoint},
+	{http.MethodGet, "/v1/topics", access.Read, ownTopics, bodyRefused, topicQuery, (*API).listTopics},
+	{http.MethodGet, "/v1/topics/{topic}", access.Read, 0, bodyRefused, nil, (*API).getTopic},
+	{http.MethodPut, "/v1/topics/{topic}", access.Write, obeys, bodyJSON, nil, (*API).putTopic},
+	{http.MethodPatch, "/v1/topics/{topic}", access.Write, obeys, bodyJSON, nil, patching(patchableTopic, (*API).putTopic)},
+	{http.MethodDelete, "/v1/topics/{topic}", access.Write, obeys, bodyRefused, nil, (*API).deleteTopic},
+	{http.MethodPost, "/v1/topics/{topic}/pause", access.Write, obeys, bodyOptionalJSON, nil, setState(topics.Paused, pauseFields)},
+	{http.MethodPost, "/v1/topics/{topic}/drain", access.Write, obeys, bodyOptionalJSON, nil, setState(topics.Draining, drainFields)},
+	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, obeys, bodyEmptyJSON, nil, setState(topics.Active, wire.FieldSet[job.Pause]{})},
+	{http.MethodPost, "/v1/topics/{topic}/pull", access.Consume, safe | streams, bodyOptionalJSON, nil, (*API).pullTopic},
+	{http.MethodPost, pullPath, access.Consume, ownTopics | safe | streams, bodyJSON, nil, (*API).pullTopics},
+	{http.MethodPost, pullPath + "/ack", access.Consume, ownTopics | safe, bodyJSON, nil, (*API).ackPulled},
+	{http.MethodPost, pullPath + "/nack", access.Consume, ownTopics | safe, bodyJSON, nil, (*API).nackPulled},
+	{http.MethodPost, pullPath + "/extend", access.Consume, ownTopics | safe, bodyJSON, nil, (*API).extendPulled},
+	{http.MethodGet, "/v1/topics/{topic}/signing", access.Admin, 0, bodyRefused, nil, signed((*API).getSecret)},
+	{http.MethodPut, "/v1/topics/{topic}/signing", access.Admin, obeys, bodyJSON, nil, signed((*API).putSecret)},
+	{http.MethodDelete, "/v1/topics/{topic}/signing", access.Admin, obeys, bodyRefused, nil, signed((*API).deleteSecret)},
+	{http.MethodPost, "/v1/topics/{topic}/signing/rotate", access.Admin, obeys, bodyOptionalJSON, nil, signed((*API).rotateSecret)},
+	{http.MethodGet, "/v1/signing", access.Admin, 0, bodyRefused, nil, signed((*API).getSecret)},
+	{http.MethodPut, "/v1/signing", access.Admin, obeys, bodyJSON, nil, signed((*API).putSecret)},
+	{http.MethodPost, "/v1/signing/rotate", access.Admin, obeys, bodyOptionalJSON, nil, signed((*API).rotateSecret)},
+	{http.MethodGet, "/v1/alerts", access.Read, 0, bodyRefused, pageQuery, (*API).listAlerts},
+	{http.MethodGet, "/v1/alerts/rules", access.Read, 0, bodyRefused, pageQuery, (*API).listRules},
+	{http.MethodGet, "/v1/alerts/rules/{rule}", access.Read, 0, bodyRefused, nil, (*API).getRule},
+	{http.MethodPut, "/v1/alerts/rules/{rule}", access.Write, obeys, bodyJSON, nil, (*API).putRule},
+	{http.MethodPatch, "/v1/alerts/rules/{rule}", access.Write, obeys, bodyJSON, nil, patching(patchableRule, (*API).putRule)},
+	{http.MethodDelete, "/v1/alerts/rules/{rule}", access.Write, obeys, bodyRefused, nil, (*API).deleteRule},
+	{http.MethodGet, "/v1/whoami", access.Read, ownTopics, bodyRefused, nil, (*API).whoAmI},
+	{http.MethodGet, "/v1/keys", access.Admin, 0, bodyRefused, pageQuery, keyed((*API).listKeys)},
+	{http.MethodPost, "/v1/keys", access.Admin, 0, bodyJSON, nil, keyed((*API).createKey)},
+	{http.MethodGet, "/v1/keys/{id}", access.Admin, 0, bodyRefused, nil, keyed((*API).getKey)},
+	{http.MethodDelete, "/v1/keys/{id}", access.Admin, obeys, bodyRefused, nil, keyed((*API).revokeKey)},
+	{http.MethodGet, eventsPath, access.Read, ownTopics | streams, bodyRefused, eventQuery, (*API).watchEvents},
 }
 
 // needing puts a check in front of calls that need a service which not every server
@@ -172,11 +191,8 @@ func (s *API) dialect() httpapi.Dialect {
 		}
 		d.Routes[i] = httpapi.Route{
 			Method: rt.method, Path: rt.path, Scope: rt.scope,
-			OwnTopics: ownTopics[rt.method+" "+rt.path],
-			Safe:      rt.path == planPath || rt.path == previewPath || rt.scope == access.Consume,
-			Registers: rt.method == http.MethodPost && (rt.path == jobsPath || rt.path == batchPath),
-			Stream:    rt.path == eventsPath || rt.path == pullPath || rt.path == "/v1/topics/{topic}/pull", // the wait is theirs
-			Handle:    func(c *httpapi.Call) error { return s.serve(&request{Call: c, row: &rt}, names) },
+			OwnTopics: rt.is(ownTopics), Safe: rt.is(safe), Registers: rt.is(registers), Stream: rt.is(streams),
+			Handle: func(c *httpapi.Call) error { return s.serve(&request{Call: c, row: &rt}, names) },
 		}
 	}
 	return d

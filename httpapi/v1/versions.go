@@ -19,24 +19,6 @@ const (
 	headerIfNoneMatch = "If-None-Match"
 )
 
-// obeying are the calls that obey If-Match and If-None-Match. All others that change
-// something refuse them, so no call can ignore them.
-var obeying = map[string]bool{
-	"PATCH /v1/jobs/{topic}/{id}": true, "DELETE /v1/jobs/{topic}/{id}": true,
-	"POST /v1/jobs/{topic}/{id}/run": true, "POST /v1/jobs/{topic}/{id}/finish": true, "POST /v1/jobs/{topic}/{id}/replay": true,
-	"PUT /v1/topics/{topic}": true, "DELETE /v1/topics/{topic}": true,
-	"POST /v1/topics/{topic}/pause": true, "POST /v1/topics/{topic}/drain": true, "POST /v1/topics/{topic}/resume": true,
-	"PATCH /v1/topics/{topic}": true, "PATCH " + groupPath: true, "PATCH " + schedulePath: true, "PATCH /v1/alerts/rules/{rule}": true,
-	"PUT " + groupPath: true, "DELETE " + groupPath: true,
-	"PUT " + schedulePath: true, "DELETE " + schedulePath: true, "POST " + schedulePath + "/skip": true, "POST " + schedulePath + "/unskip": true,
-	"PUT " + calendarPath: true, "PATCH " + calendarPath: true, "DELETE " + calendarPath: true,
-	"POST /v1/operations/{id}/stop": true, "POST /v1/operations/{id}/resume": true,
-	"PUT /v1/alerts/rules/{rule}": true, "DELETE /v1/alerts/rules/{rule}": true,
-	"PUT /v1/signing": true, "POST /v1/signing/rotate": true,
-	"PUT /v1/topics/{topic}/signing": true, "POST /v1/topics/{topic}/signing/rotate": true, "DELETE /v1/topics/{topic}/signing": true,
-	"DELETE /v1/keys/{id}": true,
-}
-
 // tagOf is a version as a strong entity tag.
 func tagOf(version uint64) string { return `"` + strconv.FormatUint(version, 10) + `"` }
 
@@ -94,7 +76,7 @@ func (r *request) readConditions() (err error) {
 		if *into, err = readTags(name, r.Request.Header.Values(name)); err != nil {
 			return err
 		}
-		if *into != nil && !obeying[r.row.method+" "+r.row.path] {
+		if *into != nil && !r.row.is(obeys) {
 			return wire.Invalid(name, "is not obeyed by this call; leave it out")
 		}
 	}
