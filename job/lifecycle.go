@@ -118,21 +118,6 @@ var Lifecycle = []Step{
 	{Expired, Replay, []State{Waiting}},
 }
 
-// Allowed reports whether the lifecycle has a step from from to to on event e.
-func Allowed(from State, e Event, to State) bool {
-	for _, s := range Lifecycle {
-		if s.From != from || s.On != e {
-			continue
-		}
-		for _, t := range s.To {
-			if t == to {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // MaxSnoozes is the number of snoozes that use no attempt. Further ones count as
 // failures.
 const MaxSnoozes = 100

@@ -207,7 +207,7 @@ func (l *life) move(t *rapid.T, on job.Event, change func() error) error {
 	from := l.j.State
 	err := change()
 	switch {
-	case err == nil && !job.Allowed(from, on, l.j.State):
+	case err == nil && !allowed(from, on, l.j.State):
 		t.Fatalf("%v --%v--> %v is not in the lifecycle", from, on, l.j.State)
 	case err != nil && l.j.State != from:
 		t.Fatalf("%v was refused but %v became %v", on, from, l.j.State)

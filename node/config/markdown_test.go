@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Markdown returns docs/settings.md.
-func Markdown() string {
+// markdown returns docs/settings.md.
+func markdown() string {
 	var b strings.Builder
 	b.WriteString(`# Settings
 

@@ -92,7 +92,7 @@ func TestUsageIsGolden(t *testing.T) {
 }
 
 func TestSettingsPageIsCurrent(t *testing.T) {
-	golden(t, filepath.Join("..", "..", "docs", "settings.md"), Markdown())
+	golden(t, filepath.Join("..", "..", "docs", "settings.md"), markdown())
 }
 
 func golden(t *testing.T, path, got string) {
