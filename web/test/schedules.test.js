@@ -130,6 +130,28 @@ test('a calendar, dates that a schedule leaves out, and skipped occurrences', as
   await page.getByText('No calendars yet.').waitFor();
 });
 
+test('calendars are asked for in pages', async () => {
+  const names = Array.from({ length: 60 }, (_, i) => `page-${String(i).padStart(2, '0')}`);
+  for (const name of names) await node.call('PUT', `/v1/calendars/${name}`, { dates: ['2099-12-24'] });
+  const asked = new Set();
+  page.on('request', (request) => request.url().includes('/v1/calendars') && asked.add(new URL(request.url()).searchParams.get('limit')));
+  await go('/schedules');
+  const section = page.locator('section', { has: page.getByRole('heading', { name: 'Calendars' }) });
+  const shows = (first, last, of) =>
+    eventually(`${of} calendars from ${first} to ${last}`, async () => {
+      const rows = await section.locator('tbody tr').allInnerTexts();
+      return rows.length === of && rows[0].includes(first) && rows.at(-1).includes(last);
+    });
+  await shows('page-00', 'page-49', 50);
+  await section.getByRole('button', { name: 'Next' }).click();
+  await shows('page-50', 'page-59', 10);
+  assert.equal(await section.getByRole('button', { name: 'Next' }).isDisabled(), true);
+  await section.getByRole('button', { name: 'Previous' }).click();
+  await shows('page-00', 'page-49', 50);
+  assert.deepEqual([...asked], ['50']);
+  for (const name of names) await node.call('DELETE', `/v1/calendars/${name}`);
+});
+
 test('backfill, after a count', async () => {
   await put('filled', { every: '1h', job: { topic: 'filled', url: `${receiver.url}/ok` } });
   await go('/schedules/filled');

@@ -1,12 +1,10 @@
 /** The calendars whose dates schedules except. */
 import { useState } from 'preact/hooks';
 import { api, mayChange, type Calendar } from '../api';
-import { useResource } from '../live';
 import { count, t } from '../text';
 import { Dialog } from './dialog';
 import { Area, Input } from './form';
-import { Empty } from './marks';
-import { Loaded, Parts } from './page';
+import { Paged } from './page';
 
 /** A calendar, or one to be. */
 type Draft = Pick<Calendar, 'name' | 'version' | 'dates'>;
@@ -17,7 +15,6 @@ const blank: Draft = { name: '', version: 0, dates: [] };
 const mostDates = 6;
 
 export function Calendars() {
-  const calendars = useResource('calendars', api.calendars);
   const [editing, edit] = useState<Draft>();
   const [deleting, remove] = useState<Calendar>();
   return (
@@ -26,9 +23,9 @@ export function Calendars() {
         <h2>{t('nav.calendars')}</h2>
         {mayChange.value && <button onClick={() => edit(blank)}>{t('calendar.new')}</button>}
       </div>
-      <Loaded of={calendars}>
-        {({ data }) => (data.length > 0 ? <Parts rows={data}>{(rows) => <List calendars={rows} edit={edit} remove={remove} />}</Parts> : <Empty text={t('calendar.none')} />)}
-      </Loaded>
+      <Paged name="calendars" load={api.calendars} none={t('calendar.none')}>
+        {(rows) => <List calendars={rows} edit={edit} remove={remove} />}
+      </Paged>
       {editing && <Edit calendar={editing} onClose={() => edit(undefined)} />}
       {deleting && (
         <Dialog

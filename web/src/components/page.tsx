@@ -1,8 +1,9 @@
 /** What pages share: the way back, what is loaded, and the parts of long lists. */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
+import { address, type Query } from '../address';
 import { mayChange } from '../api';
-import type { Resource } from '../live';
+import { useResource, type Resource } from '../live';
 import { count, t } from '../text';
 import { Empty, Loading } from './marks';
 import { ProblemNote } from './problem';
@@ -54,6 +55,42 @@ export function Pager({ first, next }: { first?: string | null | undefined; next
 
 /** The most rows shown at once of a list that has been loaded as a whole. */
 const mostRows = 50;
+
+interface PagedProps<T> {
+  /** Of the resource. */
+  name: string;
+  load: (query: Query, abort: AbortSignal) => Promise<{ data: T[]; next_cursor: string | null }>;
+  /** Said of an empty list. */
+  none: string;
+  children: (rows: T[]) => ComponentChildren;
+}
+
+/** A list that the server pages, on a page with other content. */
+export function Paged<T>({ name, load, none, children }: PagedProps<T>) {
+  const [cursors, go] = useState<string[]>([]);
+  const query: Query = [['limit', String(mostRows)], ...cursors.slice(-1).map((cursor) => ['cursor', cursor] as const)];
+  const page = useResource(address([name], query), (abort) => load(query, abort));
+  return (
+    <Loaded of={page}>
+      {({ data, next_cursor: next }) => (
+        <>
+          {data.length > 0 || cursors.length > 0 ? children(data) : <Empty text={none} />}
+          {(next || cursors.length > 0) && (
+            <nav class="pager" aria-label={t('jobs.pages')}>
+              <button type="button" disabled={cursors.length === 0} onClick={() => go(cursors.slice(0, -1))}>
+                {t('list.previous')}
+              </button>
+              <button type="button" disabled={!next} onClick={() => next && go([...cursors, next])}>
+                {t('jobs.next')}
+              </button>
+            </nav>
+          )}
+        </>
+      )}
+    </Loaded>
+  );
+}
+
 
 /** A part of such a list, with buttons to the others. */
 export function Parts<T>({ rows, children }: { rows: readonly T[]; children: (rows: T[]) => ComponentChildren }) {

@@ -3,7 +3,7 @@ import { address, type Query } from '../address';
 import { api, mayChange, unfinished, type Alert, type AlertMetric, type AlertRule, type TestResult } from '../api';
 import { Dialog } from '../components/dialog';
 import { Empty, EndpointLink, Mark, Target, When } from '../components/marks';
-import { Loaded, Parts } from '../components/page';
+import { Loaded, Paged, Parts } from '../components/page';
 import { SendTest, TestCard } from '../components/send-test';
 import { useBeat, useResource } from '../live';
 import { dueBy } from '../search';
@@ -18,7 +18,6 @@ const evaluatedMs = 5000;
 export function AlertsPage() {
   useBeat(evaluatedMs);
   const alerts = useResource('alerts', api.alerts);
-  const rules = useResource('alert rules', api.rules);
   return (
     <>
       <h1>{t('nav.alerts')}</h1>
@@ -39,7 +38,9 @@ export function AlertsPage() {
             </a>
           )}
         </div>
-        <Loaded of={rules}>{(all) => (all.length > 0 ? <Rules rules={all} alerts={alerts.data ?? []} /> : <Empty text={t('alert.none')} />)}</Loaded>
+        <Paged name="alert rules" load={api.rules} none={t('alert.none')}>
+          {(rules) => <Rules rules={rules} alerts={alerts.data ?? []} />}
+        </Paged>
       </section>
     </>
   );
@@ -160,28 +161,24 @@ function Rules({ rules, alerts }: { rules: AlertRule[]; alerts: Alert[] }) {
   return (
     <>
       {result && <TestCard result={result} onClose={() => setResult(undefined)} />}
-      <Parts rows={rules}>
-        {(shown) => (
-          <table class="alerts">
-            <thead>
-              <tr>
-                <th>{t('alert.rule')}</th>
-                <th>{t('alert.watches')}</th>
-                <th>{t('alert.above')}</th>
-                <th>{t('alert.for')}</th>
-                <th>{t('alert.url')}</th>
-                <th class="number">{t('alert.firing')}</th>
-                {mayChange.value && <th>{t('endpoint.actions')}</th>}
-              </tr>
-            </thead>
-            <tbody>
-              {shown.map((rule) => (
-                <Row key={rule.name} rule={rule} alerts={alerts} onTest={test} onDelete={remove} />
-              ))}
-            </tbody>
-          </table>
-        )}
-      </Parts>
+      <table class="alerts">
+        <thead>
+          <tr>
+            <th>{t('alert.rule')}</th>
+            <th>{t('alert.watches')}</th>
+            <th>{t('alert.above')}</th>
+            <th>{t('alert.for')}</th>
+            <th>{t('alert.url')}</th>
+            <th class="number">{t('alert.firing')}</th>
+            {mayChange.value && <th>{t('endpoint.actions')}</th>}
+          </tr>
+        </thead>
+        <tbody>
+          {rules.map((rule) => (
+            <Row key={rule.name} rule={rule} alerts={alerts} onTest={test} onDelete={remove} />
+          ))}
+        </tbody>
+      </table>
       {testing && (
         <SendTest
           first={{ url: testing.url ?? '', topic: webhooks, body: JSON.stringify(sample(testing), null, 2) }}

@@ -4,13 +4,12 @@ import { api, caller, keyScopes, type ApiKey, type KeyDraft } from '../api';
 import { Copy } from '../components/copy';
 import { Dialog } from '../components/dialog';
 import { Choice, Form, Group, Input, Moment, useForm, given } from '../components/form';
-import { Empty, When } from '../components/marks';
-import { Loaded, Parts } from '../components/page';
-import { refresh, useResource } from '../live';
+import { When } from '../components/marks';
+import { Paged } from '../components/page';
+import { refresh } from '../live';
 import { t } from '../text';
 
 export function KeysPage() {
-  const keys = useResource('keys', api.keys);
   const [making, make] = useState(false);
   const [revoking, revoke] = useState<ApiKey>();
   const [token, show] = useState<string>();
@@ -39,7 +38,9 @@ export function KeysPage() {
           <Copy text={token} label={t('apikey.copy')} />
         </div>
       )}
-      <Loaded of={keys}>{(all) => (all.length > 0 ? <Parts rows={all}>{(rows) => <List keys={rows} revoke={revoke} />}</Parts> : <Empty text={t('apikey.none')} />)}</Loaded>
+      <Paged name="keys" load={api.keys} none={t('apikey.none')}>
+        {(rows) => <List keys={rows} revoke={revoke} />}
+      </Paged>
       {revoking && (
         <Dialog
           title={t('apikey.revokeOf', { key: revoking.name ?? revoking.id })}
