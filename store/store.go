@@ -233,7 +233,7 @@ type Depth struct {
 	ReadyList    int64 // hints on the ready lists
 	OpenCircuits int64
 	// OldestDue is when the earliest lane needs attention. It is in the past if the
-	// carrier is behind, and zero without unfinished jobs.
+	// carrier is behind, and zero if none does.
 	OldestDue job.Instant
 	// OrderKeys are the order keys with unfinished jobs, or stopped by a dead letter.
 	OrderKeys int64

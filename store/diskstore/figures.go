@@ -99,7 +99,7 @@ func (s *Store) depth(now job.Instant) store.Depth {
 		States: s.counts.byState(), ReadyList: int64(len(s.ready)),
 		OrderKeys: s.meta.orderKeys, Behind: s.meta.behind, Now: now,
 	}
-	if l, ok := s.line.Min(); ok {
+	if l, ok := s.line.Min(); ok && l.wake < parkedAt {
 		d.OldestDue = l.wake
 	}
 	for e := range s.notClosed {

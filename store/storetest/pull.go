@@ -47,6 +47,7 @@ func (f *fixture) extended(want store.SettleStatus, c store.Claimed, d time.Dura
 var pullCases = []testCase{
 	{name: "pull/jobs wait for consumers, and no dispatcher gets them", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "fetched", pulled))
+		equal(f, "oldest due of a queue", f.depth().OldestDue, 0)
 		f.add(reg("t", "sent"))
 		f.add(reg("u", "other", pulled))
 		equal(f, "carried for dispatchers", carriedKeys(f.carry(carryOptions)), []string{"t/sent"})
