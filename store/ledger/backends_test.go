@@ -128,7 +128,7 @@ func schemaOf(t testing.TB, ledger string) string {
 }
 
 const messageColumns = "seq, topic, id, uid, biz_key, endpoint, delay, ttl, created, due, expires, status, attempts, snoozes, " +
-	"expired_leases, token, version, cancel, next_at, reason, ended_at, done_at, updated, confirmed"
+	"expired_leases, token, version, cancel, next_at, reason, ended_at, done_at, updated, place, replaced"
 
 func databaseOf(t testing.TB, ledger string) string {
 	t.Helper()

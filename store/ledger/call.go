@@ -7,13 +7,6 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// call is a call that changes jobs. It holds room in the ledger for the rows that it will
-// cause.
-type call struct {
-	s    *Store
-	rows int64 // reserved
-}
-
 // write is the changes of one caller.
 type write struct {
 	add   func(g *group)
@@ -24,87 +17,105 @@ type write struct {
 	owed bool
 }
 
-// begin begins a call that causes up to rows rows. It waits for room if waits or while the
-// ledger can be written: claims and settlements do not depend on it. The caller must end it
-// unless it got an error.
-func (s *Store) begin(ctx context.Context, waits bool, rows int) (*call, error) {
+// cost is what a write takes of the queue, in rows.
+func (w *write) cost() int64 { return int64(w.rows) + w.bytes/rowSize }
+
+// begin begins a call that changes jobs. It waits until the queue has room if waits or while the ledger
+// can be written: claims and settlements do not depend on it. The caller must leave unless it got
+// an error.
+func (s *Store) begin(ctx context.Context, waits bool) error {
 	if err := s.enter(); err != nil {
-		return nil, err
+		return err
 	}
-	c := &call{s: s}
-	if err := c.reserve(ctx, waits || s.owing() == nil, min(int64(rows), maxQueued)); err != nil {
-		c.end()
-		return nil, err
-	}
-	return c, nil
-}
-
-// reserve takes room. With waits, it waits for room until ctx or the ledger ends.
-func (c *call) reserve(ctx context.Context, waits bool, rows int64) error {
-	room := c.s.committer.room
-	if !room.TryAcquire(rows) {
-		if !waits {
-			return nil
+	for waits || s.owing() == nil {
+		committed := s.committer.full()
+		if committed == nil {
+			break
 		}
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(c.s.closing, cancel)()
-		if err := room.Acquire(ctx, rows); err != nil {
-			return fmt.Errorf("%w: it is behind: %w", store.ErrLedgerDown, err)
+		select {
+		case <-committed:
+		case <-ctx.Done():
+			s.leave()
+			return fmt.Errorf("%w: it is behind: %w", store.ErrLedgerDown, ctx.Err())
+		case <-s.closing.Done():
+			s.leave()
+			return errClosed
 		}
 	}
-	c.rows = rows
 	return nil
-}
-
-// end ends the call. Queued entries are still written.
-func (c *call) end() {
-	c.s.committer.room.Release(c.rows)
-	c.s.leave()
 }
 
 // submit queues a write. The result arrives when it is committed; the commit does not
 // depend on a receiver.
-func (c *call) submit(w write) (done <-chan error) { return c.s.committer.submit(c.entry(w)) }
+func (s *Store) submit(w write) (done <-chan error) {
+	e := &queued{write: w, done: make(chan error, 1)}
+	s.committer.enqueue(e)
+	return e.done
+}
 
-// commit queues a write and waits for the commit.
-func (c *call) commit(w write) error { return <-c.submit(w) }
+// commit queues a write and waits for the commit, but not longer than ctx.
+func (s *Store) commit(ctx context.Context, w write) error { return within(ctx, s.submit(w)) }
 
-// owe queues a change that the store has made. While commits fail no caller waits, so the
-// room alone bounds the queue: without room the change is dropped, and the next pass writes
-// it.
-func (c *call) owe(w write) {
-	s, e := c.s, c.entry(w)
-	if s.broken() == nil {
+// owe queues a change that the store has made. While commits fail no caller waits, so without room
+// the change is dropped, and the next pass writes it.
+func (s *Store) owe(w write) {
+	if s.broken() == nil || s.committer.full() == nil {
 		s.dropping.Store(false)
-		s.committer.enqueue(e)
+		s.committer.enqueue(&queued{write: w})
 		return
 	}
-	if c.charge(e) {
-		s.committer.enqueue(e)
-		return
-	}
-	s.committer.room.Release(e.rows)
 	s.metrics.dropped.Add(float64(w.rows))
 	if !s.dropping.Swap(true) {
 		s.o.Logger.Error("the ledger is too far behind: changes are not written until it catches up")
 	}
 }
 
-// charge takes room for what an entry keeps in memory; false: there is not enough.
-func (c *call) charge(e *queued) bool {
-	missing := int64(e.write.rows) - e.rows
-	extra := min(e.bytes/rowSize, maxQueued-missing)
-	if !c.s.committer.room.TryAcquire(missing + extra) {
-		return false
-	}
-	e.rows, e.extra = e.rows+missing, extra
-	return true
+// flush waits until everything queued before is written, or ctx ends.
+func (s *Store) flush(ctx context.Context) error {
+	return s.commit(ctx, write{add: func(*group) {}})
 }
 
-// entry takes the room of a write from that of the call.
-func (c *call) entry(w write) *queued {
-	n := min(int64(w.rows), c.rows)
-	c.rows -= n
-	return &queued{write: w, rows: n}
+// probe tries a commit.
+func (s *Store) probe(ctx context.Context) error {
+	return s.commit(ctx, write{add: func(g *group) { g.probe = true }})
 }
+
+// within waits for a commit, but not longer than ctx. It may succeed later.
+func within(ctx context.Context, done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: it does not answer: %w", store.ErrLedgerDown, ctx.Err())
+	}
+}
+
+// owing returns an error while the store is ahead of the ledger because commits
+// fail.
+func (s *Store) owing() error {
+	c := s.committer
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.owes {
+		return unavailable(c.broken)
+	}
+	return nil
+}
+
+// writable returns an error while commits fail. If the last one failed, it tries another.
+func (s *Store) writable(ctx context.Context) error {
+	if err := s.owing(); err != nil || s.broken() == nil {
+		return err
+	}
+	return s.probe(ctx)
+}
+
+// broken is the error of the last commit, nil if it succeeded.
+func (s *Store) broken() error {
+	c := s.committer
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken
+}
+
+func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrLedgerDown, err) }

@@ -6,11 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/semaphore"
-
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 )
 
 // Bounds of the committer.
@@ -18,7 +13,7 @@ const (
 	maxGroup     = 4_000                 // rows of one transaction, about
 	maxGroupSize = 4 << 20               // bytes of their bodies and logs, about
 	maxQueued    = 65_536                // queued and owed rows; beyond that, callers wait
-	rowSize      = 1 << 10               // while the server is down, so many queued bytes count as a row
+	rowSize      = 1 << 10               // so many queued bytes count as a row
 	firstPause   = 50 * time.Millisecond // between tries while commits fail
 	longestPause = time.Second
 	provenFor    = 3 * time.Second // how long a commit proves that the ledger can be written
@@ -27,7 +22,6 @@ const (
 // queued is a write in the queue.
 type queued struct {
 	write
-	rows, extra int64 // reserved for its rows and bytes
 	// done receives the outcome of the first try; nil: no caller waits, and the commit need
 	// not survive a failure of the server.
 	done chan error
@@ -38,26 +32,26 @@ type queued struct {
 type committer struct {
 	s *Store
 
-	room    *semaphore.Weighted // in rows
 	wake    chan struct{}
 	closing chan struct{}
 	stopped chan struct{}
 
 	mu     sync.Mutex
 	queue  []*queued
-	broken error     // of the last commit; nil if it succeeded
-	wrote  time.Time // when the last commit succeeded
-	owes   bool      // there are owed entries since a commit failed
+	load   int64         // what the queue and the commit in progress cost
+	tried  chan struct{} // closed after the commit in progress
+	broken error         // of the last commit; nil if it succeeded
+	wrote  time.Time     // when the last commit succeeded
+	owes   bool          // there are owed entries since a commit failed
 
 	// Used by the goroutine only:
-	known map[job.Key]*target
+	workers map[string]string // see group
 }
 
 func startCommitter(s *Store) *committer {
 	c := &committer{
-		s: s, room: semaphore.NewWeighted(maxQueued),
-		wake: make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
-		known: map[job.Key]*target{},
+		s: s, wake: make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
+		tried: make(chan struct{}), workers: map[string]string{},
 	}
 	go c.run()
 	return c
@@ -66,10 +60,10 @@ func startCommitter(s *Store) *committer {
 // enqueue queues a write.
 func (c *committer) enqueue(e *queued) {
 	c.mu.Lock()
-	c.queue = append(c.queue, e)
+	c.queue, c.load = append(c.queue, e), c.load+e.cost()
 	if e.owed {
 		c.owes = c.owes || c.broken != nil
-		c.s.metrics.waiting.Add(float64(e.rows))
+		c.s.metrics.waiting.Add(float64(e.cost()))
 	}
 	c.mu.Unlock()
 	select {
@@ -78,60 +72,23 @@ func (c *committer) enqueue(e *queued) {
 	}
 }
 
-// submit queues a write whose caller waits for the commit. The commit does not depend on
-// the caller.
-func (c *committer) submit(e *queued) (done <-chan error) {
-	e.done = make(chan error, 1)
-	c.enqueue(e)
-	return e.done
-}
-
-// flush waits until everything queued before is written, or ctx ends.
-func (s *Store) flush(ctx context.Context) error {
-	return s.await(ctx, func(*group) {})
-}
-
-// await commits a write. It does not wait longer than ctx.
-func (s *Store) await(ctx context.Context, add func(*group)) error {
-	return within(ctx, s.committer.submit(&queued{write: write{add: add}}))
-}
-
-// within waits for a commit, but not longer than ctx. It may succeed later.
-func within(ctx context.Context, done <-chan error) error {
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: it does not answer: %w", store.ErrLedgerDown, ctx.Err())
-	}
-}
-
-// owing returns an error while the store is ahead of the ledger because commits
-// fail.
-func (s *Store) owing() error {
-	c := s.committer
+// full returns nil if the queue has room. Otherwise the channel is closed after the next commit.
+func (c *committer) full() (tried <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.owes {
-		return unavailable(c.broken)
+	if c.load < maxQueued {
+		return nil
 	}
-	return nil
+	return c.tried
 }
 
-// writable returns an error while commits fail. If the last one failed, it tries another.
-func (s *Store) writable(ctx context.Context) error {
-	if err := s.owing(); err != nil || s.broken() == nil {
-		return err
+// ended notes the end of a commit, after which entries left the queue. The caller holds the lock.
+func (c *committer) ended(left []*queued) {
+	for _, e := range left {
+		c.load -= e.cost()
 	}
-	return s.await(ctx, func(g *group) { g.probe = true })
-}
-
-// broken is the error of the last commit, nil if it succeeded.
-func (s *Store) broken() error {
-	c := s.committer
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.broken
+	close(c.tried)
+	c.tried = make(chan struct{})
 }
 
 // wroteSince reports whether a commit has succeeded since then.
@@ -140,8 +97,6 @@ func (c *committer) wroteSince(then time.Time) bool {
 	defer c.mu.Unlock()
 	return c.wrote.After(then)
 }
-
-func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrLedgerDown, err) }
 
 // stop writes queued entries and ends the goroutine. Nothing may be enqueued afterwards.
 // The error reports entries that could not be written and are lost.
@@ -206,7 +161,7 @@ func (c *committer) take() []*queued {
 	var rows, bytes int64
 	n := 0
 	for n < len(c.queue) && rows < maxGroup && bytes < maxGroupSize {
-		rows += c.queue[n].rows
+		rows += int64(c.queue[n].rows)
 		bytes += c.queue[n].bytes
 		n++
 	}
@@ -219,21 +174,19 @@ func (c *committer) take() []*queued {
 func (c *committer) commitBatch(batch []*queued) error {
 	var rows, bytes int64
 	for _, e := range batch {
-		rows, bytes = rows+e.rows, bytes+e.bytes
+		rows, bytes = rows+int64(e.rows), bytes+e.bytes
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limitOf(rows, bytes))
 	defer cancel()
-	g := newGroup(c.known, c.s.o.Host)
+	g := newGroup(c.workers, c.s.o.Host)
 	durable := false
 	for _, e := range batch {
 		e.add(g)
 		durable = durable || e.done != nil
 	}
 	if err := c.transact(ctx, g, durable); err != nil {
-		clear(c.known) // it may have facts that were not written
 		return c.s.pools.silence.why(err)
 	}
-	g.committed()
 	return nil
 }
 
@@ -260,6 +213,7 @@ func (c *committer) succeeded(batch []*queued) {
 	c.mu.Lock()
 	was := c.broken
 	c.broken, c.owes, c.wrote = nil, false, c.s.o.Clock.Now()
+	c.ended(batch)
 	c.mu.Unlock()
 	c.s.metrics.down.Set(0)
 	if was != nil {
@@ -267,9 +221,8 @@ func (c *committer) succeeded(batch []*queued) {
 	}
 	for _, e := range batch {
 		e.answer(nil)
-		c.room.Release(e.rows + e.extra)
 		if e.owed {
-			c.s.metrics.waiting.Sub(float64(e.rows))
+			c.s.metrics.waiting.Sub(float64(e.cost()))
 		}
 	}
 }
@@ -280,6 +233,7 @@ func (c *committer) failed(batch []*queued, err error) (owing bool) {
 	c.mu.Lock()
 	waiting := slices.Concat(batch, c.queue)
 	c.queue = slices.DeleteFunc(slices.Clone(waiting), func(e *queued) bool { return !e.owed })
+	c.ended(slices.DeleteFunc(slices.Clone(waiting), func(e *queued) bool { return e.owed }))
 	was := c.broken
 	c.broken, c.owes = err, len(c.queue) > 0
 	owed := len(c.queue)
@@ -290,9 +244,6 @@ func (c *committer) failed(batch []*queued, err error) (owing bool) {
 	}
 	for _, e := range waiting {
 		e.answer(unavailable(err))
-		if !e.owed {
-			c.room.Release(e.rows + e.extra)
-		}
 	}
 	return owed > 0
 }

@@ -31,13 +31,8 @@ const (
 	MissingInLedger Difference = "missing_in_ledger"
 )
 
-// laterThan reports whether e was registered later than the store's job.
-func laterThan(e *entry, s *store.Standing) bool {
-	if e.created != s.CreatedAt {
-		return e.created > s.CreatedAt
-	}
-	return e.uid > s.UID
-}
+// laterThan reports whether e was registered later than a job of the store that the ledger lacks.
+func laterThan(e *entry, s *store.Standing) bool { return e.compare(place{s.CreatedAt, s.UID}) > 0 }
 
 // against compares a message that may be restored with the store's job of its key. If
 // equal versions differ, the ended one is right.
@@ -64,26 +59,16 @@ func judged(s *store.Standing, own, open *entry) (Difference, *entry) {
 	switch {
 	case own != nil && own.open:
 		return against(own, s), own
-	case open != nil && laterThan(open, s):
+	case open != nil && (own != nil || laterThan(open, s)):
 		return BehindInStore, open
 	case own == nil && open != nil:
 		return BehindInLedger, nil
 	case own == nil:
 		return MissingInLedger, nil
-	case ended(own, s):
+	case own.replaced, own.version >= s.Version:
 		return FinishedInLedger, own
 	}
-	return BehindInLedger, nil // it was replayed, or marked as replaced by mistake
-}
-
-// ended reports whether a message that may not be restored has the end of the store's
-// job. A message is also superseded if its registration reached the store after another
-// one of the key.
-func ended(e *entry, s *store.Standing) bool {
-	if e.confirmed == superseded && (e.followed || e.state == job.Cancelled) {
-		return e.followed
-	}
-	return e.version >= s.Version
+	return BehindInLedger, nil // it was replayed
 }
 
 // comparer compares a ledger with a store.

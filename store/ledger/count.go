@@ -21,15 +21,14 @@ const rowsPerCount = 3
 // Count adds to the count of a job in the store, and answers once that is committed to the
 // ledger. A key that is repeated is written again: its first commit may have failed.
 func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error) {
-	call, err := s.begin(ctx, true, rowsPerCount+len(c.Adds))
-	if err != nil {
+	if err := s.begin(ctx, true); err != nil {
 		return store.Counted{}, err
 	}
-	defer call.end()
+	defer s.leave()
 	if err := s.owing(); err != nil {
 		return store.Counted{}, err
 	}
-	done, err := s.count(ctx, call, c)
+	done, err := s.count(ctx, c)
 	if err != nil || done.Job.State.Final() {
 		return done, err
 	}
@@ -41,7 +40,7 @@ func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error)
 			bytes += int64(len(a.Key))
 		}
 	}
-	err = call.commit(write{rows: rowsPerCount + len(keys), bytes: bytes, owed: true, add: func(g *group) { g.counted(&done, keys) }})
+	err = s.commit(ctx, write{rows: rowsPerCount + len(keys), bytes: bytes, owed: true, add: func(g *group) { g.counted(&done, keys) }})
 	if err != nil {
 		return store.Counted{}, err
 	}
@@ -50,10 +49,10 @@ func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error)
 
 // count counts in the store, which must not have an older version of the job than the ledger: the count
 // would be lost.
-func (s *Store) count(ctx context.Context, call *call, c store.Count) (done store.Counted, err error) {
+func (s *Store) count(ctx context.Context, c store.Count) (done store.Counted, err error) {
 	for range maxTries {
 		l := &look{key: c.Key}
-		if err := s.lookFirst(ctx, call, l); err != nil {
+		if err := s.lookFirst(ctx, l); err != nil {
 			return store.Counted{}, err
 		}
 		c.Least = l.old.Version
@@ -98,7 +97,7 @@ func (g *group) counted(done *store.Counted, keys []string) {
 	c := g.shows(&message{job: *j, at: done.Now}, false)
 	c.tally = c.tally.with(&tally{count: j.Counted, fired: j.Fired, keys: keys})
 	if done.Tally.Due {
-		g.flows = append(g.flows, flowRow{of: c.target, fact: reasonCounted + versionFact(j.Version), at: done.Now, from: int64(j.State), to: j.State, reason: reasonCounted})
+		g.flows = append(g.flows, flowRow{of: c, fact: reasonCounted + versionFact(j.Version), at: done.Now, from: int64(j.State), to: j.State, reason: reasonCounted})
 	}
 }
 

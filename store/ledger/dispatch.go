@@ -13,11 +13,10 @@ import (
 
 // Carry carries in the store, and writes it to the ledger later.
 func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
-	c, err := s.begin(ctx, false, o.Cap)
-	if err != nil {
+	if err := s.begin(ctx, false); err != nil {
 		return store.CarryResult{}, err
 	}
-	defer c.end()
+	defer s.leave()
 	// A claim may follow before this call returns. The flow must show it after the
 	// carrying.
 	now := job.InstantOf(s.o.Clock.Now())
@@ -25,7 +24,7 @@ func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (sto
 	r, err := s.inner.Carry(ctx, shard, o)
 	if err == nil && len(r.Carried) > 0 {
 		fact := rand.Text()
-		c.owe(write{rows: len(r.Carried), owed: true, add: func(g *group) {
+		s.owe(write{rows: len(r.Carried), owed: true, add: func(g *group) {
 			for i := range r.Carried {
 				g.carried(&r.Carried[i], fact, o.By, now)
 			}
@@ -37,11 +36,10 @@ func (s *Store) Carry(ctx context.Context, shard int, o store.CarryOptions) (sto
 // Claim claims in the store, and writes it to the ledger soon after: a restored job must
 // show that it was claimed.
 func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	c, err := s.begin(ctx, false, rowsPerSettlement*len(hints))
-	if err != nil {
+	if err := s.begin(ctx, false); err != nil {
 		return nil, err
 	}
-	defer c.end()
+	defer s.leave()
 	o.AwaitWhole = true
 	claims, err := s.inner.Claim(ctx, shard, hints, o)
 	if err != nil {
@@ -58,7 +56,7 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 	for i := range claims {
 		w.bytes += int64(len(claims[i].Job.Spec.Body))
 	}
-	c.owe(w)
+	s.owe(w)
 	return claims, nil
 }
 
@@ -76,17 +74,10 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	if !slices.ContainsFunc(settlements, func(t job.Settlement) bool { return !t.Extends() }) {
 		return s.inner.Settle(ctx, settlements) // the attempts go on
 	}
-	rows := rowsPerSettlement * len(settlements)
-	for i := range settlements {
-		if settlements[i].Job != nil { // others may follow
-			rows += rowsPerRegistration
-		}
-	}
-	c, err := s.begin(ctx, false, rows)
-	if err != nil {
+	if err := s.begin(ctx, false); err != nil {
 		return nil, err
 	}
-	defer c.end()
+	defer s.leave()
 	settled, err := s.inner.Settle(ctx, settlements)
 	if err != nil {
 		return nil, err
@@ -95,15 +86,15 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	switch {
 	case w.rows == 0:
 	case s.owing() != nil: // commits fail, so waiting is useless
-		c.owe(w)
+		s.owe(w)
 	default:
-		e := c.entry(w)
-		if c.charge(e) { // otherwise too much is queued already
+		done := s.submit(w)
+		if s.committer.full() == nil {
 			limited, cancel := context.WithTimeout(ctx, paceLimit)
 			defer cancel()
 			ctx = limited
 		}
-		_ = within(ctx, s.committer.submit(e)) // the settlements stand; the reconciler writes what a failed commit did not
+		_ = within(ctx, done) // the settlements stand; the reconciler writes what a failed commit did not
 	}
 	return settled, nil
 }

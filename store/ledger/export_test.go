@@ -52,8 +52,15 @@ func (s *Store) Writer() *sql.DB { return s.pools.write }
 
 // Fill reserves all room for waiting rows but for some.
 func (s *Store) Fill(but int64) (release func()) {
-	s.committer.room.TryAcquire(maxQueued - but)
-	return func() { s.committer.room.Release(maxQueued - but) }
+	filler := &queued{write: write{bytes: (maxQueued - but) * rowSize}}
+	s.committer.mu.Lock()
+	s.committer.load += filler.cost()
+	s.committer.mu.Unlock()
+	return func() {
+		s.committer.mu.Lock()
+		defer s.committer.mu.Unlock()
+		s.committer.ended([]*queued{filler})
+	}
 }
 
 // Pause stops the committer. All changes until resume share a transaction.

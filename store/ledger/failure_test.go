@@ -227,7 +227,7 @@ func TestMoreIsOwedThanThereIsRoomFor(t *testing.T) {
 		r := freshRig(t, b, retention, option, func(o *options) {
 			o.Logger, o.Metrics = slog.New(slog.NewTextHandler(&out, nil)), metrics
 		})
-		const jobs, fit = 70, 63 // as 64 MiB less the rows
+		const jobs, fit = 70, 64 // MiB
 		for i := range jobs {
 			g := reg(fmt.Sprint(i), 0)
 			g.Spec.Body = make([]byte, 1<<20)

@@ -8,7 +8,7 @@ import (
 
 // flowRow is one row of flow.
 type flowRow struct {
-	of      *target
+	of      *change
 	fact    string // names it among the rows of its message, which have each fact once
 	at      job.Instant
 	from    any // an int64, or nil for a registration
@@ -25,11 +25,6 @@ func (f *flowRow) row(args []any, host string) []any {
 		log = f.log
 	}
 	return append(args, f.of.seq, f.fact, int64(f.at), f.from, int64(f.to), int64(f.attempt), f.actor, host, f.reason, log)
-}
-
-// registered is the row of a registration.
-func registered(of *target, at job.Instant) flowRow {
-	return flowRow{of: of, fact: "registered", at: at, to: job.Waiting}
 }
 
 // logRows are the flow rows of the attempt log of a job in state.

@@ -1,8 +1,6 @@
 package ledger
 
 import (
-	"slices"
-
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -10,60 +8,46 @@ import (
 // reasonReplaced is the reason of a job that another registration replaced.
 const reasonReplaced = "replaced"
 
-// maxTargets bounds the targets remembered between groups.
-const maxTargets = 1 << 16
+// maxWorkers bounds the names of workers remembered between groups.
+const maxWorkers = 1 << 16
 
-// Values of the column confirmed.
-const (
-	confirmed  int64 = 1
-	superseded int64 = 2 // the store had another registration of the key later
-)
-
-// target is a message that a group changes. The committer remembers it from the carrying
-// of a job to its settlement.
-type target struct {
-	key   job.Key
-	uid   string // empty: unknown; the open message of the key is meant, or else the latest
-	seq   int64  // zero: not looked up yet, or there is no message
-	token uint64 // fencing token of the last claim written, by worker by
-	by    string
+// registrationID names a registration. Without a uid, it is the last one of the key.
+type registrationID struct {
+	key job.Key
+	uid string
 }
 
 // change is what a group writes of a registration.
 type change struct {
-	*target
-	job       *message    // as the store had it last; nil: only rows of flow are written
-	put       bool        // the ledger gets all of job; otherwise what calls of workers change, if it has the job
-	whole     bool        // job is all that its version is, so it may overwrite that, unless it undid an end
-	looks     bool        // what the ledger has of the key decides
-	log       []flowRow   // entries missing in the ledger are written
-	countKeys []string    // that were counted of job
-	tally     *tally      // what was counted; nil: nothing
-	replaced  job.Instant // when another registration replaced the job
-	settled   bool        // later groups need not remember the target
-	listed    bool        // the group has the row of flow of its registration
-
-	// Facts that order the registrations of its key:
-	before []string // uids of registrations known to be earlier
-	holds  bool     // the job is in the store, even if it is replaced in the ledger
+	registrationID
+	seq       int64     // zero until it is looked up or added
+	job       *message  // as the store had it last; nil: only rows of flow are written
+	put       bool      // what the client gave may have changed
+	whole     bool      // job is all that its version is, so it may overwrite that, unless it undid an end
+	before    []string  // uids of registrations known to be earlier
+	log       []flowRow // entries missing in the ledger are written
+	countKeys []string  // that were counted of job
+	tally     *tally    // what was counted; nil: nothing
 
 	// The outcome of resolve:
-	own       *entry // its message, if looked up
-	beaten    bool   // the store is known to have had another registration after it
-	rewrites  bool   // its message is written as a whole
-	overtaken bool   // it is not, because the ledger is ahead
+	own       *entry // its message
+	place     place
+	last      bool // it is the last registration of its key
+	writes    bool // its message is written
+	overtaken bool // it is not, because the ledger is ahead
 }
 
 // group collects the changes of many callers for one transaction. They come in any order;
 // the version of the job decides.
 type group struct {
-	changes []*change // in the order in which keys were first named
+	changes []*change // in the order in which they were first named
 
-	known   map[job.Key]*target
+	workers map[string]string // of claims, by uid
 	nextSeq int64
 	host    string
-	byKey   map[job.Key][]*change
-	ends    map[int64]job.Instant // when messages ended that another registration replaced, by seq
+	byID    map[registrationID]*change
+	lasts   map[job.Key]place // the last registrations
+	first   []flowRow         // before the others, of the same instant
 	flows   []flowRow
 	purges  []*purge
 	probe   bool
@@ -76,70 +60,49 @@ type purge struct {
 	deleted int
 }
 
-func newGroup(known map[job.Key]*target, host string) *group {
-	if len(known) > maxTargets {
-		clear(known)
+func newGroup(workers map[string]string, host string) *group {
+	if len(workers) > maxWorkers {
+		clear(workers)
 	}
-	return &group{known: known, host: host, byKey: map[job.Key][]*change{}, ends: map[int64]job.Instant{}}
+	return &group{workers: workers, host: host, byID: map[registrationID]*change{}, lasts: map[job.Key]place{}}
 }
 
-// of returns the change of a registration; uid may be empty.
+// of returns the change of a registration.
 func (g *group) of(key job.Key, uid string) *change {
-	for _, c := range slices.Backward(g.byKey[key]) {
-		if c.matches(uid) {
-			return c
-		}
+	id := registrationID{key, uid}
+	c := g.byID[id]
+	if c == nil {
+		c = &change{registrationID: id}
+		g.byID[id], g.changes = c, append(g.changes, c)
 	}
-	t, ok := g.known[key]
-	if !ok || uid != "" && t.uid != uid {
-		t = &target{key: key, uid: uid}
-	}
-	c := &change{target: t}
-	g.byKey[key] = append(g.byKey[key], c)
-	g.changes = append(g.changes, c)
 	return c
 }
 
-// matches reports whether a change belongs to uid, and if so stores the uid in it.
-func (c *change) matches(uid string) bool {
-	if c.uid == "" && c.seq == 0 {
-		c.uid = uid
-	}
-	return uid == "" || c.uid == uid
-}
-
-// shows notes a job as the store had it. With put, the ledger gets all of it.
+// shows notes a job as the store had it. With put, what the client gave is written, too.
 func (g *group) shows(m *message, put bool) *change {
 	c := g.of(m.job.Key, m.job.UID)
 	if c.job == nil || c.job.job.Version < m.job.Version || put && c.job.job.Version == m.job.Version {
 		c.job, c.whole = m, false
 	}
 	c.put = c.put || put
-	c.looks = c.looks || put || c.seq == 0 // another node may have written the job
 	return c
 }
 
 // taken adds a registration that the store made. before are the uids of registrations of the key
 // that the store had earlier.
-func (g *group) taken(m *message, before []string) {
-	c := g.shows(m, false)
-	c.before, c.looks, c.settled, c.listed = before, true, true, true // other nodes may change the job
-	g.flows = append(g.flows, registered(c.target, m.at))
-}
+func (g *group) taken(m *message, before []string) { g.shows(m, false).before = before }
 
-// replace ends a message that a new one replaces. old is the store's job.
+// replace adds to the flow that a new registration replaced an unfinished job, which is the store's old.
 func (g *group) replace(key job.Key, old *store.Standing, at job.Instant) {
-	c := g.of(key, old.UID)
-	c.replaced, c.settled = at, true
-	g.flows = append(g.flows, flowRow{
-		of: c.target, fact: reasonReplaced, at: at, from: int64(old.State), to: job.Cancelled, reason: reasonReplaced,
+	g.first = append(g.first, flowRow{
+		of: g.of(key, old.UID), fact: reasonReplaced, at: at, from: int64(old.State), to: job.Cancelled, reason: reasonReplaced,
 	})
 }
 
 // updated writes a job after an update.
 func (g *group) updated(m *message, from job.State, reason string) *change {
 	c := g.shows(m, true)
-	g.flows = append(g.flows, flowRow{of: c.target, fact: versionFact(m.job.Version), at: m.at, from: int64(from), to: m.job.State, reason: reason})
+	g.flows = append(g.flows, flowRow{of: c, fact: versionFact(m.job.Version), at: m.at, from: int64(from), to: m.job.State, reason: reason})
 	return c
 }
 
@@ -155,21 +118,17 @@ func (g *group) rewritten(m *message) *change {
 // carried writes that a job was carried. fact is that of the call.
 func (g *group) carried(c *store.Carried, fact, by string, at job.Instant) {
 	g.flows = append(g.flows, flowRow{
-		of: g.of(c.Hint.Key(), "").target, fact: fact, at: at, from: int64(c.From), to: job.Ready, actor: by,
+		of: g.of(c.Hint.Key(), ""), fact: fact, at: at, from: int64(c.From), to: job.Ready, actor: by,
 	})
 }
 
-// claimed writes a claim, but not the same claim twice.
+// claimed writes a claim.
 func (g *group) claimed(claim *store.Claimed, by string) {
 	j := &claim.Job
-	c := g.of(j.Key, j.UID)
-	if c.token == j.Token {
-		return
-	}
-	c.token, c.by, c.settled, c.looks = j.Token, by, false, true
-	g.shows(&message{job: *j, at: claim.Now}, false)
+	c := g.shows(&message{job: *j, at: claim.Now}, false)
+	g.workers[j.UID] = by
 	g.flows = append(g.flows, flowRow{
-		of: c.target, fact: versionFact(j.Version), at: claim.Now, from: int64(claim.From), to: job.Running, attempt: j.Attempts + 1, actor: by,
+		of: c, fact: versionFact(j.Version), at: claim.Now, from: int64(claim.From), to: job.Running, attempt: j.Attempts + 1, actor: by,
 	})
 }
 
@@ -177,11 +136,10 @@ func (g *group) claimed(claim *store.Claimed, by string) {
 // written already.
 func (g *group) settle(s *job.Settlement, r *store.Settled, log []byte) {
 	c := g.shows(&message{job: outcomeOf(s, r), at: r.Now}, false)
-	c.settled = true
-	flow := flowRow{of: c.target, fact: versionFact(r.Version), at: r.Now, from: int64(job.Running), to: r.To, reason: r.Reason}
-	if c.token == s.Token {
-		flow.actor = c.by
+	flow := flowRow{
+		of: c, fact: versionFact(r.Version), at: r.Now, from: int64(job.Running), to: r.To, reason: r.Reason, actor: g.workers[r.UID],
 	}
+	delete(g.workers, r.UID)
 	if s.Attempt != nil {
 		flow.fact, flow.attempt, flow.log = attemptFact(s.Attempt), s.Attempt.Number, log
 	}
@@ -197,15 +155,4 @@ func outcomeOf(s *job.Settlement, r *store.Settled) job.Job {
 		j.Reason = r.Reason
 	}
 	return j
-}
-
-// committed remembers targets for the next groups.
-func (g *group) committed() {
-	for _, c := range g.changes {
-		if c.settled || c.seq == 0 {
-			delete(g.known, c.key)
-		} else {
-			g.known[c.key] = c.target
-		}
-	}
 }

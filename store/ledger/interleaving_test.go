@@ -74,7 +74,7 @@ func newExplorer(t *testing.T) *explorer {
 // commit writes a group, as the committer of some node does.
 func (x *explorer) commit(add func(g *group)) error {
 	ctx := context.Background()
-	g := newGroup(map[job.Key]*target{}, "host")
+	g := newGroup(map[string]string{}, "host")
 	if err := x.tx.QueryRowContext(ctx, "SELECT 1 + coalesce(max(seq), 0) FROM message").Scan(&g.nextSeq); err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (x *explorer) check(w *world, entries []entry) {
 		x.fail("an acknowledged job would be lost with the store: it has %s, the ledger %+v", describe(w.job), entries)
 	}
 	if live && w.job.State != job.Dead && own != nil {
-		x.checkClaim(w, own, open, entries)
+		x.checkClaim(w, own, open)
 	}
 	for _, c := range w.calls {
 		if c.alternatives() > 0 {
@@ -179,23 +179,18 @@ func (x *explorer) check(w *world, entries []entry) {
 	case live && (open == nil || open != own):
 		x.fail("the store has %s, and the ledger %+v", describe(w.job), entries)
 	case w.job != nil && (own == nil || own.state != w.job.State || own.version != w.job.Version ||
-		own.token != w.job.Token || own.created != w.job.CreatedAt || own.confirmed != confirmed):
+		own.token != w.job.Token || own.created != w.job.CreatedAt || own.replaced):
 		x.fail("the store has %s, and the ledger has it as %+v", describe(w.job), own)
 	}
 }
 
 // checkClaim fails the test if a claim, or a change by a client, would take the
 // job for one that the ledger has further, and undo it.
-func (x *explorer) checkClaim(w *world, own, open *entry, entries []entry) {
+func (x *explorer) checkClaim(w *world, own, open *entry) {
 	x.t.Helper()
 	standing := store.StandingOf(w.job)
-	if own.confirmed == superseded {
-		own.followed = slices.ContainsFunc(entries, func(e entry) bool {
-			return e.uid != own.uid && e.confirmed != superseded && laterThan(&e, &standing)
-		})
-	}
 	if d, _ := judged(&standing, own, open); d == FinishedInLedger || d == BehindInStore {
-		x.fail("%s is taken for %s: %+v", describe(w.job), d, entries)
+		x.fail("%s is taken for %s: %+v, %+v", describe(w.job), d, own, open)
 	}
 }
 
@@ -303,7 +298,7 @@ func (r *registration) catchUp(x *explorer, w *world) error {
 		return nil
 	}
 	m := newMessage(*w.job, stillNow)
-	return x.commit(func(g *group) { g.rewritten(&m).holds = true })
+	return x.commit(func(g *group) { g.rewritten(&m) })
 }
 
 func (x *explorer) lookUp(uid string) ([]*entry, error) {

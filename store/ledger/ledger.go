@@ -187,7 +187,7 @@ func (s *Store) Ping(ctx context.Context) error {
 		return nil
 	}
 	// Without a probe, the next commit may wait until this call reports success.
-	return s.await(ctx, func(g *group) { g.probe = true })
+	return s.probe(ctx)
 }
 
 // Outlook returns the outlook of the wrapped store.
@@ -212,7 +212,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (n int, err error) {
 	}
 	p := &purge{until: job.InstantOf(s.o.Clock.Now()).Add(-s.o.Retention), limit: limit, deleted: limit}
 	for limit > 0 && p.deleted == limit && ctx.Err() == nil && s.closing.Err() == nil {
-		if err := s.await(ctx, func(g *group) { g.purges = append(g.purges, p) }); err != nil {
+		if err := s.commit(ctx, write{add: func(g *group) { g.purges = append(g.purges, p) }}); err != nil {
 			return n, err
 		}
 	}

@@ -31,12 +31,12 @@ type look struct {
 // lost or has in an older version, and an end that a node has not written yet. A job that has ended
 // and that the store has lost before its time comes back as well if the client seems to repeat its
 // call: the client must get that job, not another.
-func (s *Store) lookFirst(ctx context.Context, c *call, looks ...*look) (err error) {
+func (s *Store) lookFirst(ctx context.Context, looks ...*look) (err error) {
 	for try, left := 0, looks; len(left) > 0; try++ {
 		if try == maxTries {
 			return fmt.Errorf("%w: the ledger and the store differ about the job %s", store.ErrUnavailable, left[0].key)
 		}
-		if left, err = s.lookOnce(ctx, c, left); err != nil {
+		if left, err = s.lookOnce(ctx, left); err != nil {
 			return err
 		}
 	}
@@ -44,7 +44,7 @@ func (s *Store) lookFirst(ctx context.Context, c *call, looks ...*look) (err err
 }
 
 // lookOnce returns those to be looked at again.
-func (s *Store) lookOnce(ctx context.Context, c *call, looks []*look) (again []*look, err error) {
+func (s *Store) lookOnce(ctx context.Context, looks []*look) (again []*look, err error) {
 	keys := make([]job.Key, len(looks))
 	for i, l := range looks {
 		keys[i] = l.key
@@ -80,7 +80,7 @@ func (s *Store) lookOnce(ctx context.Context, c *call, looks []*look) (again []*
 	for _, l := range again {
 		l.put = l.put || put
 	}
-	if _, err := s.catchUp(ctx, c, behind); err != nil {
+	if _, err := s.catchUp(ctx, behind); err != nil {
 		return nil, err
 	}
 	return again, s.messages(ctx, ended, func(messages []stored, bad []unreadable) error {
@@ -162,17 +162,10 @@ func (s *Store) recallEnded(ctx context.Context, messages []stored) error {
 	return err
 }
 
-// lastEnded is the seq of the job that the store is known to have had last, if that has
-// ended since then.
+// lastEnded is the seq of the last job of a key, if that has ended since then.
 func lastEnded(rows []*entry, since job.Instant) (seq int64) {
-	var last *entry
-	for _, f := range rows {
-		if f.confirmed != superseded && !f.open && (last == nil || f.created > last.created) {
-			last = f
-		}
+	if last := pickOwn(rows, ""); last != nil && !last.open && last.done >= since {
+		return last.seq
 	}
-	if last == nil || last.done < since {
-		return 0
-	}
-	return last.seq
+	return 0
 }

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	neturl "net/url"
@@ -95,29 +94,4 @@ func (d *mariadb) pool(s *silence, variables map[string]string) (*sql.DB, error)
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
 	return sql.OpenDB(connector), nil
-}
-
-// jsonTable is a table v of rows that arrive as one JSON text.
-func jsonTable(cols []column) string {
-	list := make([]string, len(cols))
-	for i, c := range cols {
-		kind := "BIGINT"
-		if c.kind == text {
-			kind = "VARCHAR(512) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-		}
-		list[i] = fmt.Sprintf("%s %s PATH '$[%d]'", c.name, kind, i)
-	}
-	return "JSON_TABLE(?, '$[*]' COLUMNS (" + strings.Join(list, ", ") + ")) AS v"
-}
-
-// packJSON makes the JSON text.
-func packJSON(cols []column) func(args []any) ([]any, error) {
-	return func(args []any) ([]any, error) {
-		rows := make([][]any, 0, len(args)/len(cols))
-		for ; len(args) > 0; args = args[len(cols):] {
-			rows = append(rows, args[:len(cols)])
-		}
-		text, err := json.Marshal(rows)
-		return []any{string(text)}, err
-	}
 }

@@ -58,23 +58,23 @@ func firstFollowing(claims []store.Claimed) []awaited {
 // writeFollowed waits until the ledger has the outcomes that claims follow from, and the
 // callbacks. It returns the jobs that it still lacks.
 func (s *Store) writeFollowed(ctx context.Context, early []awaited) ([]awaited, error) {
-	c, err := s.begin(ctx, true, rowsPerRepair*len(early))
+	err := s.begin(ctx, true)
 	if err != nil {
 		return early, err
 	}
-	defer c.end()
-	if err := s.flush(ctx); err != nil {
+	defer s.leave()
+	if err = s.flush(ctx); err != nil {
 		return early, err
 	}
 	for _, pause := range outcomePauses {
-		if err := job.Sleep(ctx, s.o.Clock, pause); err != nil {
+		if err = job.Sleep(ctx, s.o.Clock, pause); err != nil {
 			return early, err
 		}
 		if early, err = s.lacking(ctx, early); err != nil || len(early) == 0 {
 			return early, err
 		}
 	}
-	if early, err = s.writeOutcomes(ctx, c, early); err != nil {
+	if early, err = s.writeOutcomes(ctx, early); err != nil {
 		return early, err
 	}
 	return s.lacking(ctx, early)
@@ -101,7 +101,7 @@ func (s *Store) lacking(ctx context.Context, early []awaited) ([]awaited, error)
 
 // writeOutcomes writes the jobs that claims follow from, with all their callbacks, as the store
 // has them. It returns the jobs that must not be sent yet.
-func (s *Store) writeOutcomes(ctx context.Context, c *call, early []awaited) ([]awaited, error) {
+func (s *Store) writeOutcomes(ctx context.Context, early []awaited) ([]awaited, error) {
 	var keys []job.Key // of each awaited job, and of the job that it reports
 	var uids []string
 	for i := range early {
@@ -145,6 +145,6 @@ func (s *Store) writeOutcomes(ctx context.Context, c *call, early []awaited) ([]
 		}
 		found = append(found, finding{key: keys[which], standing: standings[which]})
 	}
-	_, err = s.catchUp(ctx, c, found)
+	_, err = s.catchUp(ctx, found)
 	return left, err
 }

@@ -178,6 +178,7 @@ func TestRoundEndsLate(t *testing.T) {
 		noError(t, "Flush", one.Flush())
 		states := one.Query("SELECT name FROM message JOIN state ON code = status ORDER BY created")
 		equal(t, "rounds in the ledger", states, []string{"delivered", "running"})
+		equal(t, "ends in the flow", one.Query("SELECT to_state FROM history WHERE to_state IN ('delivered', 'cancelled')"), []string{"delivered"})
 	})(t)
 }
 

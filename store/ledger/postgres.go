@@ -102,37 +102,34 @@ func unnest(cols []column) string {
 	return "unnest(" + strings.Join(arrays, ", ") + ") AS v (" + strings.Join(names(cols), ", ") + ")"
 }
 
-// packArrays turns rows into columns.
-func packArrays(cols []column) func(args []any) ([]any, error) {
-	return func(args []any) ([]any, error) {
-		packed := make([]any, len(cols))
-		rows := len(args) / len(cols)
-		for i, c := range cols {
-			switch c.kind {
-			case number:
-				packed[i] = pick[int64](args, i, len(cols), rows)
-			case text:
-				packed[i] = pick[string](args, i, len(cols), rows)
-			case binary:
-				packed[i] = pick[[]byte](args, i, len(cols), rows)
-			case nullable:
-				list := make([]*int64, rows)
-				for r := range rows {
-					if v, ok := args[r*len(cols)+i].(int64); ok {
-						list[r] = &v
-					}
+// arraysOf turns rows into columns.
+func arraysOf(cols []column, args []any) []any {
+	arrays := make([]any, len(cols))
+	for i, c := range cols {
+		switch c.kind {
+		case number:
+			arrays[i] = pick[int64](args, i, len(cols))
+		case text:
+			arrays[i] = pick[string](args, i, len(cols))
+		case binary:
+			arrays[i] = pick[[]byte](args, i, len(cols))
+		case nullable:
+			list := make([]*int64, len(args)/len(cols))
+			for r := range list {
+				if v, ok := args[r*len(cols)+i].(int64); ok {
+					list[r] = &v
 				}
-				packed[i] = list
 			}
+			arrays[i] = list
 		}
-		return packed, nil
 	}
+	return arrays
 }
 
 // pick is a column of rows; nil is the zero value.
-func pick[T any](args []any, column, columns, rows int) []T {
-	list := make([]T, rows)
-	for r := range rows {
+func pick[T any](args []any, column, columns int) []T {
+	list := make([]T, len(args)/columns)
+	for r := range list {
 		list[r], _ = args[r*columns+column].(T)
 	}
 	return list

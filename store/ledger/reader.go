@@ -79,7 +79,7 @@ func (r *reader) answer(ctx context.Context, all []*lookup) {
 }
 
 // messagesOf looks up the messages of keys before a call changes their jobs, in the order of keys: those
-// of uids, the open ones, and the last ones. It does not wait for a server that hangs, not even behind
+// of uids, and the last ones. It does not wait for a server that hangs, not even behind
 // other calls.
 func (r *reader) messagesOf(ctx context.Context, keys []job.Key, uid func(i int) string) ([][]*entry, error) {
 	l := &lookup{rows: make([][]any, len(keys))}
@@ -101,21 +101,18 @@ func (r *reader) close() error { return r.pools.close() }
 
 // entry is a message without the client's content.
 type entry struct {
-	seq       int64
-	key       job.Key
-	uid       string
-	created   job.Instant
-	state     job.State
-	version   uint64
-	token     uint64
-	wakeAt    job.Instant // when an unfinished job needs attention
-	confirmed int64
-	open      bool        // it may be restored
-	done      job.Instant // from when its age counts, or zero
-	// followed: the key was surely registered again after the job that the store has.
-	// Looked up for superseded messages only.
-	followed bool
-	bad      error // why it cannot be read; then only the names are valid
+	seq      int64
+	key      job.Key
+	place    // with the uid
+	created  job.Instant
+	state    job.State
+	version  uint64
+	token    uint64
+	wakeAt   job.Instant // when an unfinished job needs attention
+	replaced bool        // it is not the last registration of its key
+	open     bool        // it may be restored
+	done     job.Instant // from when its age counts, or zero
+	bad      error       // why it cannot be read; then only the names are valid
 }
 
 // unreadable is the entry as a job that cannot be read.
@@ -126,19 +123,18 @@ func (e *entry) unreadable() unreadable {
 const (
 	// What entry.scan reads.
 	entryColumns = `m.seq, m.topic, m.id, m.uid, m.created, m.status, m.version, m.token, m.next_at, m.expires,
-		m.confirmed, CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END, coalesce(m.done_at, 0)`
+		m.place, m.replaced, CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END, coalesce(m.done_at, 0)`
 )
 
-// sqlLookup finds messages of keys: that of the uid, the open one, and the last one. v.i is the index
-// of the key. Nodes may write registrations in any order.
+// sqlLookup finds messages of keys: that of the uid, and the last one. v.i is the index of the key.
 const sqlLookup = "SELECT v.i, " + entryColumns + ` FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
-	WHERE m.uid = v.uid OR m.done_at IS NULL OR m.confirmed = 1 ORDER BY m.created, m.uid`
+	WHERE m.uid = v.uid OR m.replaced = 0`
 
 func (e *entry) scan(scan func(...any) error, first ...any) error {
 	var next, expires job.Instant
 	var state, version, token int64
 	err := scan(append(first, &e.seq, &e.key.Topic, &e.key.ID, &e.uid, &e.created, &state, &version, &token,
-		&next, &expires, &e.confirmed, &e.open, &e.done)...)
+		&next, &expires, &e.at, &e.replaced, &e.open, &e.done)...)
 	if e.bad = checkRow(state, version, token); e.bad == nil {
 		e.state, e.version, e.token = job.State(state), uint64(version), uint64(token)
 	}
@@ -175,9 +171,6 @@ func pair(list []*entry, s *store.Standing) (own, open *entry) {
 			open = e
 		}
 	}
-	if own != nil && own.confirmed == superseded {
-		own.followed = slices.ContainsFunc(list, func(e *entry) bool { return e.confirmed != superseded && laterThan(e, s) })
-	}
 	return own, open
 }
 
@@ -207,11 +200,10 @@ func (b *bulk) find(ctx context.Context, tx *sql.Tx, args []any) (map[int][]*ent
 	return found, err
 }
 
-// PickOwn returns the message of uid. Without a uid it returns the open message, or
-// else the latest.
+// pickOwn returns the message of uid. Without a uid it returns the last one.
 func pickOwn(list []*entry, uid string) (own *entry) {
 	for _, e := range list {
-		if e.uid == uid || uid == "" && (own == nil || !own.open || e.open) {
+		if e.uid == uid || uid == "" && !e.replaced {
 			own = e
 		}
 	}

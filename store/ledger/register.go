@@ -33,12 +33,11 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 		}
 		looks[i] = &intakes[i].look
 	}
-	c, err := s.begin(ctx, true, rowsPerRegistration*len(round))
-	if err != nil {
+	if err := s.begin(ctx, true); err != nil {
 		return err
 	}
-	defer c.end()
-	if err := s.lookFirst(ctx, c, looks...); err != nil {
+	defer s.leave()
+	if err := s.lookFirst(ctx, looks...); err != nil {
 		return err
 	}
 	if err := s.writable(ctx); err != nil {
@@ -51,12 +50,12 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 	for i, in := range intakes {
 		in.result, results[round[i]] = done[i], done[i]
 	}
-	return s.writeRegistered(c, intakes)
+	return s.writeRegistered(ctx, intakes)
 }
 
 // writeRegistered writes new jobs to the ledger, and those that are acknowledged again and that it
 // lacks: the first answer was lost, and its node may have died before the ledger had the job.
-func (s *Store) writeRegistered(c *call, intakes []*intake) error {
+func (s *Store) writeRegistered(ctx context.Context, intakes []*intake) error {
 	w := write{owed: true, add: func(g *group) {
 		for _, in := range intakes {
 			in.write(g)
@@ -71,7 +70,7 @@ func (s *Store) writeRegistered(c *call, intakes []*intake) error {
 	if w.rows == 0 {
 		return nil
 	}
-	return c.commit(w)
+	return s.commit(ctx, w)
 }
 
 // intake is a registration in progress.
@@ -97,16 +96,14 @@ func (in *intake) write(g *group) {
 	switch {
 	case !in.writes():
 	case in.result.Outcome == store.Same:
-		g.rewritten(&in.message).holds = true // another node may have written later changes
+		g.rewritten(&in.message) // another node may have written later changes
 	default:
 		if in.old.Exists() && !in.old.State.Final() {
 			g.replace(in.key, &in.old, in.result.Job.CreatedAt)
 		}
 		before := []string{in.old.UID}
 		for _, e := range in.rows {
-			if e.uid != in.result.Job.UID {
-				before = append(before, e.uid)
-			}
+			before = append(before, e.uid)
 		}
 		g.taken(&in.message, before)
 	}

@@ -82,7 +82,7 @@ func TestRefusedInThePlaceOfADeadLetter(t *testing.T) {
 		equal(t, "outcome", results[0].Outcome, store.TopicDraining)
 		noError(t, "Flush", r.Flush())
 		equal(t, "messages that may be restored", r.Count("SELECT count(*) FROM message WHERE done_at IS NULL"), "1")
-		equal(t, "dead letters", r.Count("SELECT count(*) FROM message WHERE status = 5 AND confirmed = 1"), "1")
+		equal(t, "dead letters", r.Count("SELECT count(*) FROM message WHERE status = 5 AND replaced = 0"), "1")
 	})(t)
 }
 

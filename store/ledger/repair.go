@@ -37,11 +37,10 @@ func (s *Store) repairAll(ctx context.Context, p *progressReport, found []findin
 }
 
 func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) error {
-	c, err := s.begin(ctx, true, rowsPerRepair*len(found))
-	if err != nil {
+	if err := s.begin(ctx, true); err != nil {
 		return err
 	}
-	defer c.end()
+	defer s.leave()
 	// The ledger should have this process's own changes of these jobs.
 	if err := s.flush(ctx); err != nil {
 		return err
@@ -72,7 +71,7 @@ func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) 
 	if err != nil {
 		return err
 	}
-	n, err := s.catchUp(ctx, c, ahead)
+	n, err := s.catchUp(ctx, ahead)
 	p.add(store.RestoreReport{Repaired: n})
 	return err
 }
@@ -180,7 +179,7 @@ func (s *Store) restoreSpread(ctx context.Context, jobs []store.RestoredJob) (in
 
 // catchUp writes the store's version of jobs to the ledger, with the attempts missing
 // there. It returns the number of jobs.
-func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, error) {
+func (s *Store) catchUp(ctx context.Context, found []finding) (int64, error) {
 	var caught int64
 	for len(found) > 0 {
 		var jobs []record
@@ -211,13 +210,13 @@ func (s *Store) catchUp(ctx context.Context, c *call, found []finding) (int64, e
 		if len(jobs) == 0 {
 			continue
 		}
-		err := within(ctx, c.submit(write{rows: rows, add: func(g *group) {
+		err := s.commit(ctx, write{rows: rows, add: func(g *group) {
 			for i := range jobs {
 				// If equal versions differ, the store's has ended.
 				c := g.rewritten(&jobs[i].message)
-				c.holds, c.log, c.countKeys = true, jobs[i].log, jobs[i].countKeys
+				c.log, c.countKeys = jobs[i].log, jobs[i].countKeys
 			}
-		}}))
+		}})
 		if err != nil {
 			return caught, err
 		}

@@ -44,16 +44,15 @@ func (s *Store) RestoreStatus(ctx context.Context) (store.RestoreStatus, error) 
 
 // RestoreJob restores one job at once.
 func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, error) {
-	c, err := s.begin(ctx, true, 0)
-	if err != nil {
+	if err := s.begin(ctx, true); err != nil {
 		return job.Job{}, false, err
 	}
-	defer c.end()
+	defer s.leave()
 	if err := s.flush(ctx); err != nil {
 		return job.Job{}, false, err
 	}
 	l := &look{key: key}
-	if err := s.lookFirst(ctx, c, l); err != nil {
+	if err := s.lookFirst(ctx, l); err != nil {
 		return job.Job{}, false, err
 	}
 	e := pickOwn(l.rows, "")

@@ -42,25 +42,22 @@ func encodeAttempt(a *job.Attempt) []byte {
 	return encoding.AppendAttempt(make([]byte, 0, 64+len(a.ResponseBody)), a)
 }
 
-// row is the parameters of the statement put.
-func (m *message) row(args []any, seq int64) []any {
-	j := &m.job
-	is := confirmed
-	if m.gone != 0 {
-		is = superseded
+// supersede marks the message as a replaced job's.
+func (m *message) supersede(at job.Instant) {
+	if !m.job.State.Final() {
+		m.job.State, m.job.Reason, m.job.EndedAt = job.Cancelled, reasonReplaced, at
 	}
+	m.gone = at
+}
+
+// row is the parameters of the statements put and progress.
+func (m *message) row(args []any, seq int64, place job.Instant) []any {
+	j := &m.job
 	return append(args, seq, j.Topic, j.ID, j.UID, j.Spec.BizKey, j.Lane().Endpoint,
 		j.Spec.When.Delay.Milliseconds(), j.Spec.TTL.Milliseconds(),
 		int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt), m.state(),
 		int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases), int64(j.Token), int64(j.Version), flag(j.CancelRequested),
-		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.at), is)
-}
-
-// progress is the parameters of the statement progress: what claiming and settling change.
-func (m *message) progress(args []any, seq int64) []any {
-	j := &m.job
-	return append(args, seq, m.state(), int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases),
-		int64(j.Token), int64(j.Version), int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.at))
+		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.at), int64(place), flag(m.gone != 0))
 }
 
 func (m *message) state() int64 {

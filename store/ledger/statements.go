@@ -1,10 +1,10 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -29,44 +29,29 @@ func prepareBulk(ctx context.Context, db *sql.DB, s shape) (bulk, error) {
 }
 
 // room is an empty list of arguments, with room for so many rows: growing takes five times as much.
-func (b *bulk) room(rows int) []any { return make([]any, 0, rows*b.cols) }
+func (b *bulk) room(rows int) []any { return make([]any, 0, rows*len(b.cols)) }
 
 // each calls do for every statement that all rows of args need. args has the rows one after
 // the other.
 func (b *bulk) each(args []any, do func(stmt *sql.Stmt, args []any) error) error {
-	if len(args) == 0 {
-		return nil
-	}
-	if b.pack != nil {
-		return b.eachPack(args, do)
-	}
-	for i, n := range b.sizes {
-		size := n * b.cols
-		for len(args) >= size {
-			if err := do(b.stmts[i], args[:size]); err != nil {
-				return err
-			}
-			args = args[size:]
-		}
-	}
-	return nil
-}
-
-// eachPack splits the rows by bytes, too. PostgreSQL ends a session that does not send its
-// next statement within 5 s (see postgresLimits), and a slow client needs that for a few
-// large bodies.
-func (b *bulk) eachPack(args []any, do func(stmt *sql.Stmt, args []any) error) error {
+	cols := len(b.cols)
 	for len(args) > 0 {
-		rows := len(args) / b.cols
-		n := store.Batch(rows, cmp.Or(b.most, rows), func(i int) int { return bytesOf(args[i*b.cols : (i+1)*b.cols]) })
-		packed, err := b.pack(args[:n*b.cols])
-		if err != nil {
+		rows, stmt := len(args)/cols, b.stmts[0]
+		if b.arrays {
+			// PostgreSQL ends a session that does not send its next statement within 5 s (see postgresLimits),
+			// and a slow client needs that for a few large bodies.
+			rows = store.Batch(rows, rows, func(i int) int { return bytesOf(args[i*cols : (i+1)*cols]) })
+		} else {
+			n := slices.IndexFunc(b.sizes, func(size int) bool { return size <= rows })
+			rows, stmt = b.sizes[n], b.stmts[n]
+		}
+		part := args[:rows*cols]
+		if args = args[rows*cols:]; b.arrays {
+			part = arraysOf(b.cols, part)
+		}
+		if err := do(stmt, part); err != nil {
 			return err
 		}
-		if err := do(b.stmts[0], packed); err != nil {
-			return err
-		}
-		args = args[n*b.cols:]
 	}
 	return nil
 }
@@ -95,9 +80,10 @@ func (b *bulk) exec(ctx context.Context, tx *sql.Tx, args []any) error {
 var (
 	lookupColumns  = columns("i topic:t id:t uid:t")
 	messageColumns = columns("seq topic:t id:t uid:t biz_key:t endpoint:t delay ttl created due expires status " +
-		"attempts snoozes expired_leases token version cancel next_at reason:t ended_at done_at:n updated confirmed")
-	payloadColumns  = columns("seq body:b spec:b dialect:b")
-	progressColumns = columns("seq status attempts snoozes expired_leases token version next_at reason:t ended_at done_at:n updated")
+		"attempts snoozes expired_leases token version cancel next_at reason:t ended_at done_at:n updated place replaced")
+	payloadColumns = columns("seq body:b spec:b dialect:b")
+	// What claims and outcomes change of a message.
+	progressColumns = columns("status attempts snoozes expired_leases token version next_at reason ended_at done_at updated place replaced")
 	flowColumns     = columns("message fact:t at from_state:n to_state attempt actor:t host:t reason:t log:b")
 	tallyColumns    = columns("seq counted fired")
 	keyColumns      = columns("seq name:t")
@@ -106,7 +92,7 @@ var (
 // statements are the prepared statements of every commit, and the texts of others.
 type statements struct {
 	*words
-	lookup, add, addPayload, put, putPayload, progress, flow, tally, tallyKey bulk
+	lookup, put, payload, progress, flow, tally, tallyKey bulk
 }
 
 // prepare prepares the statements.
@@ -117,14 +103,9 @@ func prepare(ctx context.Context, p *pools) (*statements, error) {
 		shape shape
 	}{
 		{&st.lookup, w.about(sqlLookup, lookupColumns)},
-		{&st.add, w.adding("message", messageColumns, false)},
-		{&st.addPayload, w.adding("payload", payloadColumns, false)},
-		{&st.put, w.adding("message", messageColumns, true)},
-		{&st.putPayload, w.adding("payload", payloadColumns, true)},
-		// A job may have ended before another node wrote the registration that followed.
-		{&st.progress, w.updating(assignAll(names(progressColumns)[1:]...),
-			"message.version < v.version AND (v.done_at IS NOT NULL OR message.done_at IS NULL AND message.confirmed < 2)",
-			progressColumns)},
+		{&st.put, w.putting("message", messageColumns, messageColumns)},
+		{&st.payload, w.putting("payload", payloadColumns, payloadColumns)},
+		{&st.progress, w.putting("message", messageColumns, progressColumns)},
 		// Another node may have written an outcome from the store, or the reply to a commit was lost.
 		{&st.flow, w.keeping("flow", flowColumns)},
 		// Nodes may write counts in another order than the store made them.
@@ -139,26 +120,17 @@ func prepare(ctx context.Context, p *pools) (*statements, error) {
 	return &st, nil
 }
 
-// assignAll sets columns of message to those of v.
-func assignAll(columns ...string) []string {
-	list := make([]string, len(columns))
-	for i, c := range columns {
-		list[i] = c + " = v." + c
-	}
-	return list
-}
-
 // Rare statements, which are not prepared; each ? is a parameter.
 var (
 	// A job that was replaced is cancelled; a dead letter that gave way may age; what has
 	// ended stays as it is. MySQL assigns one column after the other, so columns in
-	// conditions are assigned last. Parameters: now, the reason, now, confirmed, now, seq.
+	// conditions are assigned last. Parameters: now, the reason, now, now, seq.
 	sqlReplace = fmt.Sprintf(`UPDATE message SET updated = CASE WHEN done_at IS NULL THEN ? ELSE updated END,
 		reason = CASE WHEN status < %[1]d THEN ? ELSE reason END,
 		ended_at = CASE WHEN status < %[1]d THEN ? ELSE ended_at END,
 		status = CASE WHEN status < %[1]d THEN %[2]d ELSE status END,
-		confirmed = ?, done_at = coalesce(done_at, ?)
-		WHERE seq = ? AND confirmed < 2`, job.Delivered, job.Cancelled)
+		replaced = 1, done_at = coalesce(done_at, ?)
+		WHERE seq = ?`, job.Delivered, job.Cancelled)
 )
 
 const (

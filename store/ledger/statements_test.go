@@ -15,7 +15,7 @@ func TestStatementsAreBoundedByBytes(t *testing.T) {
 	for i := range rows {
 		args = append(args, int64(i), make([]byte, body), []byte("spec"), nil)
 	}
-	b := bulk{shape: postgresWords.adding("payload", payloadColumns, false), stmts: []*sql.Stmt{nil}}
+	b := bulk{shape: postgresWords.putting("payload", payloadColumns, payloadColumns), stmts: []*sql.Stmt{nil}}
 	next := int64(0)
 	err := b.each(args, func(_ *sql.Stmt, args []any) error {
 		seqs, bytes := args[0].([]int64), 0

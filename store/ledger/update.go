@@ -31,16 +31,15 @@ const rowsPerChange = 3
 // The ledger gets an unacknowledged change later.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
 	waits := !store.IsUnacknowledged(ctx)
-	c, err := s.begin(ctx, waits, rowsPerChange)
-	if err != nil {
+	if err := s.begin(ctx, waits); err != nil {
 		return job.Job{}, err
 	}
-	defer c.end()
+	defer s.leave()
 	if err := s.owing(); waits && err != nil {
 		return job.Job{}, err
 	}
 	for range maxTries {
-		if j, again, err := s.update(ctx, c, key, waits, change); !again {
+		if j, again, err := s.update(ctx, key, waits, change); !again {
 			return j, err
 		}
 	}
@@ -52,10 +51,10 @@ var errWentBack = errors.New("the store went back")
 
 // update changes a job. With waits, it looks at the job first, and waits until the ledger has the
 // change. again: the store went back meanwhile, or the job ended and the ledger may lack that.
-func (s *Store) update(ctx context.Context, c *call, key job.Key, waits bool, change func(*job.Job, job.Instant) error) (j job.Job, again bool, err error) {
+func (s *Store) update(ctx context.Context, key job.Key, waits bool, change func(*job.Job, job.Instant) error) (j job.Job, again bool, err error) {
 	l := &look{key: key}
 	if waits {
-		if err := s.lookFirst(ctx, c, l); err != nil {
+		if err := s.lookFirst(ctx, l); err != nil {
 			return j, false, err
 		}
 	}
@@ -87,13 +86,13 @@ func (s *Store) update(ctx context.Context, c *call, key job.Key, waits bool, ch
 	}
 	w, written := changeOf(&j, from, now)
 	if !waits {
-		c.owe(w)
+		s.owe(w)
 		return j, false, nil
 	}
-	if err := c.commit(w); err != nil {
+	if err := s.commit(ctx, w); err != nil {
 		return job.Job{}, false, err
 	}
-	if err := s.kept(ctx, c, &j, *written); err != nil {
+	if err := s.kept(ctx, &j, *written); err != nil {
 		return job.Job{}, false, err
 	}
 	return j, false, nil
@@ -137,7 +136,7 @@ func updateReason(from job.State, j *job.Job) string {
 // kept makes sure that the store has a change which the ledger has by now, or which was
 // overtaken there. A store that went back in time may have handed out an older version of
 // the job, so claims are checked from here on.
-func (s *Store) kept(ctx context.Context, c *call, changed *job.Job, written *change) error {
+func (s *Store) kept(ctx context.Context, changed *job.Job, written *change) error {
 	overtaken := written.overtaken
 	for range updateTries {
 		j, err := s.inner.Get(ctx, changed.Key)
@@ -154,7 +153,7 @@ func (s *Store) kept(ctx context.Context, c *call, changed *job.Job, written *ch
 		}
 		// A later version by another node lacks the change.
 		m := newMessage(j, j.UpdatedAt)
-		err = c.commit(write{rows: rowsPerRepair, bytes: m.size(), owed: true, add: func(g *group) {
+		err = s.commit(ctx, write{rows: rowsPerRepair, bytes: m.size(), owed: true, add: func(g *group) {
 			written = g.rewritten(&m)
 		}})
 		if err != nil || !written.overtaken {

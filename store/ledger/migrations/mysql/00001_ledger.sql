@@ -47,8 +47,9 @@ CREATE TABLE IF NOT EXISTS message (
     -- dead letter.
     done_at   BIGINT,
     updated   BIGINT  NOT NULL,
-    -- 1, or 2: the store had another registration of the key later.
-    confirmed BIGINT  NOT NULL,
+    -- Orders the registrations of a key: when the store registered the job, or later.
+    place     BIGINT  NOT NULL,
+    replaced  BIGINT  NOT NULL, -- 1: the key has a later registration
     -- There is no index of a part of the rows; in this column the others are NULL.
     open_id   VARCHAR(128) GENERATED ALWAYS AS (CASE WHEN done_at IS NULL THEN id END) VIRTUAL,
     INDEX message_key (topic, id),

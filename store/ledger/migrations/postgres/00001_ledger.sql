@@ -45,8 +45,9 @@ CREATE TABLE message (
     -- dead letter.
     done_at   BIGINT,
     updated   BIGINT  NOT NULL,
-    -- 1, or 2: the store had another registration of the key later.
-    confirmed BIGINT  NOT NULL
+    -- Orders the registrations of a key: when the store registered the job, or later.
+    place     BIGINT  NOT NULL,
+    replaced  BIGINT  NOT NULL -- 1: the key has a later registration
 );
 CREATE INDEX message_key ON message (topic, id);
 CREATE UNIQUE INDEX message_open ON message (topic, id) WHERE done_at IS NULL;
