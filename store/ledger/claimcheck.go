@@ -81,6 +81,7 @@ func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[
 // than the store's before the claim, and those that follow from an outcome that the ledger
 // lacks. After an error, these are all that may be sent for the first time.
 func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stale map[int]finding, early []awaited, err error) {
+	stale = map[int]finding{}
 	keys, before := make([]job.Key, len(claims)), make([]store.Standing, len(claims))
 	for i := range claims {
 		j := &claims[i].Job
@@ -91,26 +92,23 @@ func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stal
 	for i := range following {
 		keys, before = append(keys, following[i].key), append(before, store.Standing{UID: following[i].uid})
 	}
-	own, open, err := s.entries(ctx, keys, before)
+	rows, err := s.entries(ctx, keys, before)
 	if err != nil {
 		return nil, firstFollowing(claims), err
 	}
 	for n := range following {
-		if !following[n].isIn(own[len(claims)+n]) {
+		if !following[n].isIn(rows[len(claims)+n]) {
 			early = append(early, following[n])
 		}
 	}
 	for i := range claims {
 		j := &claims[i].Job
-		if own[i] != nil && own[i].token == j.Token && own[i].version == j.Version {
+		if own := pickOwn(rows[i], j.UID); own != nil && own.token == j.Token && own.version == j.Version {
 			continue // the same claim, repeated
 		}
-		d, e := judged(&before[i], own[i], open[i])
-		if d == FinishedInLedger || d == BehindInStore {
-			if stale == nil {
-				stale = map[int]finding{}
-			}
-			stale[i] = finding{d, j.Key, e, store.StandingOf(j)}
+		if f := compare(j.Key, before[i], rows[i]); f.difference == FinishedInLedger || f.difference == BehindInStore {
+			f.standing = store.StandingOf(j)
+			stale[i] = f
 		}
 	}
 	return stale, early, nil

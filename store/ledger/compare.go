@@ -31,46 +31,6 @@ const (
 	MissingInLedger Difference = "missing_in_ledger"
 )
 
-// laterThan reports whether e was registered later than a job of the store that the ledger lacks.
-func laterThan(e *entry, s *store.Standing) bool { return e.compare(place{s.CreatedAt, s.UID}) > 0 }
-
-// against compares a message that may be restored with the store's job of its key. If
-// equal versions differ, the ended one is right.
-func against(e *entry, s *store.Standing) Difference {
-	switch {
-	case !s.Exists():
-		return MissingInStore
-	case s.UID == e.uid && s.Version <= e.version && e.state.Final() && !s.State.Final():
-		return FinishedInLedger
-	case s.UID != e.uid && laterThan(e, s), s.UID == e.uid && s.Version < e.version:
-		return BehindInStore
-	case s.UID != e.uid, s.Version > e.version:
-		return BehindInLedger
-	case s.State.Final() && !e.state.Final():
-		return BehindInLedger
-	}
-	return DifferentNot
-}
-
-// judged compares an unfinished job of the store with two messages of its key: the job's
-// own and the one that may be restored. Either may be nil. If the store is wrong, judged
-// returns the right message.
-func judged(s *store.Standing, own, open *entry) (Difference, *entry) {
-	switch {
-	case own != nil && own.open:
-		return against(own, s), own
-	case open != nil && (own != nil || laterThan(open, s)):
-		return BehindInStore, open
-	case own == nil && open != nil:
-		return BehindInLedger, nil
-	case own == nil:
-		return MissingInLedger, nil
-	case own.replaced, own.version >= s.Version:
-		return FinishedInLedger, own
-	}
-	return BehindInLedger, nil // it was replayed
-}
-
 // comparer compares a ledger with a store.
 type comparer struct {
 	*reader
@@ -81,21 +41,48 @@ type comparer struct {
 type finding struct {
 	difference Difference
 	key        job.Key
-	entry      *entry // nil: the ledger has no relevant message
+	entry      *entry // the message that differs; nil: there is none
 	standing   store.Standing
 }
 
-// differing compares what the store and the ledger have of a key: the message of the store's job,
-// and the one that may be restored. The store's ended jobs need no message.
-func differing(key job.Key, s *store.Standing, own, open *entry) finding {
-	f := finding{key: key, standing: *s}
+// compare compares what the store and the ledger have of a key. rows are the message of the store's job,
+// and the last of the key.
+func compare(key job.Key, s store.Standing, rows []*entry) finding {
+	own, last := readable(pickOwn(rows, s.UID)), readable(pickOwn(rows, ""))
+	f := finding{key: key, entry: own, standing: s}
 	switch {
-	case open != nil:
-		f.difference, f.entry = against(open, s), open
-	case s.Exists() && (!s.State.Final() || s.State == job.Dead):
-		f.difference, f.entry = judged(s, own, nil)
+	case last != nil && last.open:
+		f.entry, f.difference = last, against(last, own, &s)
+	case !s.Exists() || s.State.Final() && s.State != job.Dead: // only what is unfinished needs a message
+	case own == nil:
+		f.difference = MissingInLedger
+	case own.replaced, own.version >= s.Version:
+		f.difference = FinishedInLedger
+	default:
+		f.difference = BehindInLedger // it was replayed
 	}
 	return f
+}
+
+// against compares a message that may be restored with the store's job, whose message is own. If equal
+// versions differ, the ended one is right.
+func against(last, own *entry, s *store.Standing) Difference {
+	at := place{s.CreatedAt, s.UID}
+	if own != nil {
+		at = own.place
+	}
+	same, final := s.UID == last.uid, last.state.Final()
+	switch {
+	case !s.Exists():
+		return MissingInStore
+	case same && s.Version <= last.version && final && !s.State.Final():
+		return FinishedInLedger
+	case !same && last.compare(at) > 0, same && s.Version < last.version:
+		return BehindInStore
+	case !same, s.Version > last.version, s.State.Final() && !final:
+		return BehindInLedger
+	}
+	return DifferentNot
 }
 
 // same reports whether two looks at a job found the same difference. If so, no change is
@@ -108,21 +95,21 @@ func (f *finding) same(o *finding) bool {
 }
 
 // fromLedger compares a page of the ledger with the store.
-func (s comparer) fromLedger(ctx context.Context, page []*entry) ([]finding, error) {
-	if len(page) == 0 {
-		return nil, nil
-	}
+func (s comparer) fromLedger(ctx context.Context, page []*entry) (found []finding, err error) {
 	keys := make([]job.Key, len(page))
 	for i, e := range page {
 		keys[i] = e.key
 	}
-	standings, err := s.inner.Standings(ctx, keys)
+	standings, err := s.standings(ctx, keys)
 	if err != nil {
-		return nil, fmt.Errorf("look jobs up in the store: %w", err)
+		return nil, err
 	}
-	var found []finding
 	for i, e := range page {
-		if f := differing(keys[i], &standings[i], nil, e); f.difference != DifferentNot {
+		f := compare(e.key, standings[i], page[i:i+1])
+		if e.bad != nil {
+			f.difference, f.entry = UnreadableInLedger, e
+		}
+		if f.difference != DifferentNot {
 			found = append(found, f)
 		}
 	}
@@ -131,18 +118,18 @@ func (s comparer) fromLedger(ctx context.Context, page []*entry) ([]finding, err
 
 // fromStore compares the store's unfinished jobs with the ledger. fromLedger compares
 // messages that may be restored.
-func (s comparer) fromStore(ctx context.Context, jobs []job.Job) ([]finding, error) {
+func (s comparer) fromStore(ctx context.Context, jobs []job.Job) (found []finding, err error) {
 	keys, standings := make([]job.Key, len(jobs)), make([]store.Standing, len(jobs))
 	for i := range jobs {
 		keys[i], standings[i] = jobs[i].Key, store.StandingOf(&jobs[i])
 	}
-	own, open, err := s.entries(ctx, keys, standings)
+	rows, err := s.entries(ctx, keys, standings)
 	if err != nil {
 		return nil, err
 	}
-	var found []finding
-	for i := range keys {
-		if f := differing(keys[i], &standings[i], own[i], open[i]); open[i] == nil && f.difference != DifferentNot {
+	for i, key := range keys {
+		f := compare(key, standings[i], rows[i])
+		if f.difference != DifferentNot && (f.entry == nil || !f.entry.open) {
 			found = append(found, f)
 		}
 	}
@@ -156,17 +143,17 @@ func (s comparer) again(ctx context.Context, found []finding) (still []finding, 
 	for i := range found {
 		keys[i], before[i] = found[i].key, found[i].standing
 	}
-	own, open, err := s.entries(ctx, keys, before)
+	rows, err := s.entries(ctx, keys, before)
 	if err != nil {
 		return nil, 0, err
 	}
 	// Read after the ledger, so the store's state is at least as recent.
-	standings, err := s.inner.Standings(ctx, keys)
+	standings, err := s.standings(ctx, keys)
 	if err != nil {
-		return nil, 0, fmt.Errorf("look jobs up in the store: %w", err)
+		return nil, 0, err
 	}
 	for i := range found {
-		now := differing(keys[i], &standings[i], own[i], open[i])
+		now := compare(keys[i], standings[i], rows[i])
 		switch {
 		case now.difference == DifferentNot || standings[i].UID != before[i].UID: // it changed
 		case now.same(&found[i]):
@@ -176,4 +163,16 @@ func (s comparer) again(ctx context.Context, found []finding) (still []finding, 
 		}
 	}
 	return still, moving, nil
+}
+
+// standings looks jobs up in the store.
+func (s comparer) standings(ctx context.Context, keys []job.Key) ([]store.Standing, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	standings, err := s.inner.Standings(ctx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("look jobs up in the store: %w", err)
+	}
+	return standings, nil
 }

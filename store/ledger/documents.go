@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"slices"
 	"strings"
@@ -66,22 +65,7 @@ func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint
 	slices.SortFunc(order, func(a, b int) int { return strings.Compare(docs[a].Name, docs[b].Name) })
 	for len(order) > 0 {
 		n := store.Batch(len(order), maxDocuments, func(i int) int { return len(docs[order[i]].Data) })
-		err := s.changeDocuments(ctx, func(exec execute) error {
-			for _, i := range order[:n] {
-				changed, err := exec(s.putStatement(&docs[i]))
-				if err != nil {
-					return err
-				}
-				switch {
-				case !changed:
-				case docs[i].Deleted:
-					versions[i] = docs[i].Version
-				default:
-					versions[i] = docs[i].Version + 1
-				}
-			}
-			return nil
-		})
+		err := s.putDocuments(ctx, docs, order[:n], versions)
 		if err != nil {
 			return nil, err
 		}
@@ -107,12 +91,9 @@ func (s *Store) putStatement(d *store.Document) (text string, args []any) {
 	return sqlChangeDocument, []any{data, d.Kind, d.Name, d.Version}
 }
 
-// execute runs a statement and reports whether it changed a row.
-type execute = func(text string, args []any) (bool, error)
-
-// changeDocuments runs statements in a transaction beside the committer, on the
-// connection that they share.
-func (s *Store) changeDocuments(ctx context.Context, change func(exec execute) error) error {
+// putDocuments changes some documents in a transaction beside the committer, on the connection that they
+// share, and notes their new versions.
+func (s *Store) putDocuments(ctx context.Context, docs []store.Document, which []int, versions []uint64) (err error) {
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -121,16 +102,23 @@ func (s *Store) changeDocuments(ctx context.Context, change func(exec execute) e
 	if err != nil {
 		return unavailable(err)
 	}
-	err = change(func(text string, args []any) (bool, error) {
+	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing; otherwise the first error says more
+	for _, i := range which {
+		text, args := s.putStatement(&docs[i])
 		result, err := tx.ExecContext(ctx, s.st.bind(text), args...)
 		if err != nil {
-			return false, err
+			return unavailable(err)
 		}
-		n, err := result.RowsAffected()
-		return n > 0, err
-	})
-	if err != nil {
-		return unavailable(errors.Join(err, tx.Rollback()))
+		changed, err := result.RowsAffected()
+		if err != nil {
+			return unavailable(err)
+		}
+		if changed > 0 {
+			versions[i] = docs[i].Version
+			if !docs[i].Deleted {
+				versions[i]++
+			}
+		}
 	}
 	if err := tx.Commit(); err != nil {
 		return unavailable(err)

@@ -72,7 +72,7 @@ func (s *Store) Pause() (resume func()) {
 
 // LastOf returns the last registration of a job in the ledger.
 func (s *Store) LastOf(ctx context.Context, key job.Key) (found store.RestoredJob, err error) {
-	rows, err := s.messagesOf(ctx, []job.Key{key}, func(int) string { return "" })
+	rows, err := s.entries(ctx, []job.Key{key}, make([]store.Standing, 1))
 	if err != nil {
 		return found, err
 	}
@@ -80,7 +80,7 @@ func (s *Store) LastOf(ctx context.Context, key job.Key) (found store.RestoredJo
 	if e == nil {
 		return found, store.ErrNotFound
 	}
-	return found, s.messages(ctx, []int64{e.seq}, func(messages []stored, _ []unreadable) error {
+	return found, s.messages(ctx, []int64{e.seq}, func(messages []stored, _ []*entry) error {
 		found = messages[0].RestoredJob
 		return nil
 	})

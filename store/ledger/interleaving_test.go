@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -189,7 +188,11 @@ func (x *explorer) check(w *world, entries []entry) {
 func (x *explorer) checkClaim(w *world, own, open *entry) {
 	x.t.Helper()
 	standing := store.StandingOf(w.job)
-	if d, _ := judged(&standing, own, open); d == FinishedInLedger || d == BehindInStore {
+	rows := []*entry{own}
+	if open != nil && open != own {
+		rows = append(rows, open)
+	}
+	if d := compare(onlyKey, standing, rows).difference; d == FinishedInLedger || d == BehindInStore {
 		x.fail("%s is taken for %s: %+v, %+v", describe(w.job), d, own, open)
 	}
 }
@@ -272,7 +275,7 @@ func (r registration) step(x *explorer, w *world, me, alternative int) (caller, 
 }
 
 func (r *registration) judge(w *world) {
-	r.in, r.at = &intake{look: look{key: onlyKey, uid: r.reg.UID}}, "compare"
+	r.in, r.at = &intake{look: look{key: onlyKey}}, "compare"
 	if w.job != nil {
 		r.in.old = store.StandingOf(w.job)
 	}
@@ -280,7 +283,7 @@ func (r *registration) judge(w *world) {
 
 // compare judges again if the store is behind. It loses nothing in these tests, so it catches up.
 func (r *registration) compare(x *explorer) error {
-	rows, err := x.lookUp(cmp.Or(r.in.old.UID, r.reg.UID))
+	rows, err := x.lookUp(r.in.old.UID)
 	r.in.rows = rows
 	switch ahead, _, late := r.in.compare(); {
 	case ahead != nil:

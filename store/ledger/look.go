@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ const maxTries = 20
 // look is what the store and the ledger have of a key before a call changes its job.
 type look struct {
 	key job.Key
-	uid string // of a registration in progress, or empty
 	// asks: the client may repeat the registration of a job that ended at this time or later and that
 	// the store has lost. Zero: it does not.
 	asks job.Instant
@@ -53,7 +51,7 @@ func (s *Store) lookOnce(ctx context.Context, looks []*look) (again []*look, err
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.messagesOf(ctx, keys, func(i int) string { return cmp.Or(standings[i].UID, looks[i].uid) })
+	rows, err := s.entriesFirst(ctx, keys, standings)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +62,7 @@ func (s *Store) lookOnce(ctx context.Context, looks []*look) (again []*look, err
 		f, lost, late := l.compare()
 		switch {
 		case f != nil && f.entry.bad != nil:
-			return nil, s.cannotRead(f.entry.unreadable())
+			return nil, s.cannotRead(f.entry)
 		case f != nil:
 			again, ahead = append(again, l), append(ahead, *f)
 		case lost != 0:
@@ -83,7 +81,7 @@ func (s *Store) lookOnce(ctx context.Context, looks []*look) (again []*look, err
 	if _, err := s.catchUp(ctx, behind); err != nil {
 		return nil, err
 	}
-	return again, s.messages(ctx, ended, func(messages []stored, bad []unreadable) error {
+	return again, s.messages(ctx, ended, func(messages []stored, bad []*entry) error {
 		s.reportUnreadable(bad)
 		return s.recallEnded(ctx, messages)
 	})
@@ -94,20 +92,18 @@ func (s *Store) lookOnce(ctx context.Context, looks []*look) (again []*look, err
 // time, or zero. late: the ledger lacks the end of the store's job, because the node that made it has
 // not written it yet.
 func (l *look) compare() (ahead *finding, lost int64, late bool) {
-	for _, e := range l.rows {
-		if e.open && e.bad != nil && e.uid != l.old.UID { // otherwise the store decides
-			return &finding{entry: e}, 0, false
-		}
+	own, last := pickOwn(l.rows, l.old.UID), pickOwn(l.rows, "")
+	if last != nil && last.open && last.bad != nil && last.uid != l.old.UID { // otherwise the store decides
+		return &finding{entry: last}, 0, false
 	}
-	own, open := pair(l.rows, &l.old)
-	f := differing(l.key, &l.old, own, open)
+	f := compare(l.key, l.old, l.rows)
 	switch {
 	case f.putsForward():
 		return &f, 0, false
-	case l.asks != 0 && !l.old.Exists():
-		return nil, lastEnded(l.rows, l.asks), false
+	case l.asks != 0 && !l.old.Exists() && last != nil && !last.open && last.done >= l.asks:
+		return nil, last.seq, false
 	}
-	return nil, 0, l.old.State.Final() && own != nil && own.version < l.old.Version
+	return nil, 0, l.old.Exists() && l.old.State.Final() && own != nil && own.version < l.old.Version
 }
 
 // since reports whether j is the store's job that was looked at, or what became of it.
@@ -160,12 +156,4 @@ func (s *Store) recallEnded(ctx context.Context, messages []stored) error {
 	n, err := s.restoreSpread(context.WithoutCancel(ctx), ended)
 	s.metrics.add(store.RestoreReport{Restored: n})
 	return err
-}
-
-// lastEnded is the seq of the last job of a key, if that has ended since then.
-func lastEnded(rows []*entry, since job.Instant) (seq int64) {
-	if last := pickOwn(rows, ""); last != nil && !last.open && last.done >= since {
-		return last.seq
-	}
-	return 0
 }

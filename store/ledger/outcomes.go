@@ -26,9 +26,10 @@ type awaited struct {
 	job   *job.Job // the claimed job
 }
 
-// isIn reports whether the ledger has the outcome. e is the message of uid; nil: none. A
-// job that the ledger does not have as open would not be restored.
-func (a *awaited) isIn(e *entry) bool {
+// isIn reports whether the ledger has the outcome, given its messages of the key. A job that the
+// ledger does not have as open would not be restored.
+func (a *awaited) isIn(rows []*entry) bool {
+	e := readable(pickOwn(rows, a.uid))
 	if a.end {
 		return e == nil || !e.open || e.state.Final()
 	}
@@ -86,13 +87,13 @@ func (s *Store) lacking(ctx context.Context, early []awaited) ([]awaited, error)
 	for n := range early {
 		keys[n], standings[n].UID = early[n].key, early[n].uid
 	}
-	own, _, err := s.entries(ctx, keys, standings)
+	rows, err := s.entries(ctx, keys, standings)
 	if err != nil {
 		return early, err
 	}
 	var left []awaited
 	for n := range early {
-		if !early[n].isIn(own[n]) {
+		if !early[n].isIn(rows[n]) {
 			left = append(left, early[n])
 		}
 	}
@@ -118,7 +119,7 @@ func (s *Store) writeOutcomes(ctx context.Context, early []awaited) ([]awaited, 
 	if err != nil {
 		return early, err
 	}
-	own, open, err := s.entries(ctx, keys, standings)
+	rows, err := s.entries(ctx, keys, standings)
 	if err != nil {
 		return early, err
 	}
@@ -138,8 +139,8 @@ func (s *Store) writeOutcomes(ctx context.Context, early []awaited) ([]awaited, 
 		left = append(left, early[i])
 		// A job that the store has no more is in the ledger: the store forgets nothing else.
 		if standings[reported].UID == uids[reported] {
-			d, _ := judged(&standings[reported], own[reported], open[reported])
-			if d == BehindInLedger || d == MissingInLedger {
+			f := compare(keys[reported], standings[reported], rows[reported])
+			if f.difference == BehindInLedger || f.difference == MissingInLedger {
 				which = reported
 			}
 		}

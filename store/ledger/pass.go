@@ -3,7 +3,11 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -19,7 +23,6 @@ type passOptions struct {
 
 // pass compares the ledger and the store once, and repairs the differences.
 type pass struct {
-	progressReport
 	s      *Store
 	o      passOptions
 	began  time.Time
@@ -32,13 +35,18 @@ type pass struct {
 
 	// Of the goroutine.
 	worked time.Time // when work began after the last pause
+
+	// moving are jobs that could not be repaired yet, because they changed.
+	moving atomic.Int64
+	mu     sync.Mutex
+	sum    store.RestoreReport // so far
+	bad    map[int64]*entry    // that cannot be read, by seq
 }
 
 // startPass begins a pass. The caller waits for done, and may cancel.
 func (s *Store) startPass(ctx context.Context, o passOptions) *pass {
 	ctx, cancel := context.WithCancel(ctx)
-	p := &pass{s: s, o: o, began: s.o.Clock.Now(), cancel: cancel, done: make(chan struct{})}
-	p.metrics = s.metrics
+	p := &pass{s: s, o: o, began: s.o.Clock.Now(), cancel: cancel, done: make(chan struct{}), bad: map[int64]*entry{}}
 	go func() {
 		defer close(p.done)
 		defer cancel()
@@ -63,7 +71,6 @@ func (p *pass) compareAll(ctx context.Context) error {
 		compare: p.s.comparer, topic: p.o.Topic, settle: p.settle, pause: p.pause,
 		dead:    p.o.urgent, // otherwise they do not change
 		checked: func(jobs int) { p.add(store.RestoreReport{Checked: int64(jobs)}) },
-		bad:     p.bad.add,
 	}
 	if err := w.ledger(ctx); err != nil {
 		return err
@@ -71,14 +78,15 @@ func (p *pass) compareAll(ctx context.Context) error {
 	return w.store(ctx)
 }
 
-// wanted leaves out overdue jobs if the request does.
+// wanted leaves out what cannot be read, and overdue jobs if the request does.
 func (p *pass) wanted(found []finding) []finding {
-	if !p.o.NotOverdue {
-		return found
-	}
 	now := job.InstantOf(p.s.o.Clock.Now())
 	return slices.DeleteFunc(found, func(f finding) bool {
-		overdue := f.difference == MissingInStore && !f.entry.state.Final() && f.entry.wakeAt <= now
+		if f.difference == UnreadableInLedger {
+			p.addBad(f.entry)
+			return true
+		}
+		overdue := p.o.NotOverdue && f.difference == MissingInStore && !f.entry.state.Final() && f.entry.wakeAt <= now
 		if overdue {
 			p.add(store.RestoreReport{Skipped: 1})
 		}
@@ -95,7 +103,7 @@ func (p *pass) settle(ctx context.Context, found []finding) error {
 		return err
 	}
 	p.worked = p.s.o.Clock.Now()
-	return p.s.repairAll(ctx, &p.progressReport, found)
+	return p.repairAll(ctx, found)
 }
 
 // pause rests after a page. It does not if jobs were lost, or if the pass takes so long
@@ -135,12 +143,12 @@ func (p *pass) run(started job.Instant) store.RestoreRun {
 func (p *pass) log() {
 	took, r := p.ended.Sub(p.began), p.report()
 	if p.whole() {
-		p.metrics.lastPass.Set(float64(p.ended.UnixMilli()) / 1000)
-		p.metrics.passSeconds.Set(took.Seconds())
-		p.metrics.unreadable.Set(float64(len(p.bad.all())))
-		p.metrics.noRoom.Set(float64(r.NoRoom))
+		p.s.metrics.lastPass.Set(float64(p.ended.UnixMilli()) / 1000)
+		p.s.metrics.passSeconds.Set(took.Seconds())
+		p.s.metrics.unreadable.Set(float64(r.Unreadable))
+		p.s.metrics.noRoom.Set(float64(r.NoRoom))
 	}
-	p.s.reportUnreadable(p.bad.all())
+	p.s.reportUnreadable(p.unreadable())
 	level, text := p.s.o.Logger.Debug, "reconciled the ledger and the store"
 	if r.Restored+r.Conflicts > 0 || p.o.requested {
 		level = p.s.o.Logger.Info
@@ -150,4 +158,47 @@ func (p *pass) log() {
 	}
 	level(text, "checked", r.Checked, "restored", r.Restored, "skipped", r.Skipped,
 		"no_room", r.NoRoom, "conflicts", r.Conflicts, "repaired", r.Repaired, "took", took)
+}
+
+// add counts what a step did.
+func (p *pass) add(r store.RestoreReport) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sum.Checked += r.Checked
+	p.sum.Restored += r.Restored
+	p.sum.Skipped += r.Skipped
+	p.sum.NoRoom += r.NoRoom
+	p.sum.Conflicts += r.Conflicts
+	p.sum.Repaired += r.Repaired
+	p.s.metrics.add(r)
+}
+
+// addBad adds messages that cannot be read.
+func (p *pass) addBad(list ...*entry) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range list {
+		p.bad[e.seq] = e
+	}
+}
+
+// unreadable returns the messages that cannot be read, in the order of their registration.
+func (p *pass) unreadable() []*entry {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := slices.Collect(maps.Values(p.bad))
+	sort.Slice(list, func(i, j int) bool { return list[i].seq < list[j].seq })
+	return list
+}
+
+func (p *pass) report() store.RestoreReport {
+	bad := p.unreadable()
+	p.mu.Lock()
+	r := p.sum
+	p.mu.Unlock()
+	r.Unreadable = int64(len(bad))
+	for _, e := range bad[:min(len(bad), store.MaxUnreadableNamed)] {
+		r.UnreadableJobs = append(r.UnreadableJobs, e.key.String())
+	}
+	return r
 }

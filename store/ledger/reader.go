@@ -25,11 +25,12 @@ type reader struct {
 	registering *batch.Batcher[*lookup]
 }
 
-// lookup looks up the messages of keys.
+// lookup looks up the messages of keys: those of the store's jobs, and the last ones.
 type lookup struct {
-	rows  [][]any // for lookupColumns without the index
-	found [][]*entry
-	err   error
+	keys      []job.Key
+	standings []store.Standing
+	found     [][]*entry // in the order of keys
+	err       error
 }
 
 // openReader opens an existing ledger for reading.
@@ -54,7 +55,7 @@ func openReader(ctx context.Context, url, namespace string) (*reader, error) {
 func (r *reader) prepare(ctx context.Context) (err error) {
 	r.lookups, err = prepareBulk(ctx, r.pools.read, r.pools.about(sqlLookup, lookupColumns))
 	r.registering = batch.New(batch.Options[*lookup]{
-		Workers: 1, MaxCount: entryPage, Cost: func(l *lookup) (count, bytes int) { return len(l.rows), 0 },
+		Workers: 1, MaxCount: entryPage, Cost: func(l *lookup) (count, bytes int) { return len(l.keys), 0 },
 	}, r.answer)
 	return err
 }
@@ -62,39 +63,42 @@ func (r *reader) prepare(ctx context.Context) (err error) {
 // answer answers lookups with one query.
 func (r *reader) answer(ctx context.Context, all []*lookup) {
 	var args []any
+	var into []*[]*entry
 	for _, l := range all {
-		for _, row := range l.rows {
-			args = append(append(args, int64(len(args)/len(lookupColumns))), row...)
+		l.found = make([][]*entry, len(l.keys))
+		for i, key := range l.keys {
+			args = append(args, int64(len(into)), key.Topic, key.ID, l.standings[i].UID)
+			into = append(into, &l.found[i])
 		}
 	}
 	found, err := r.lookups.find(ctx, nil, args)
-	first := 0
+	for i := range into {
+		*into[i] = found[i]
+	}
 	for _, l := range all {
-		l.err, l.found = err, make([][]*entry, len(l.rows))
-		for i := range l.found {
-			l.found[i] = found[first+i]
+		if err != nil {
+			l.err = fmt.Errorf("look up messages: %w", unavailable(err))
 		}
-		first += len(l.rows)
 	}
 }
 
-// messagesOf looks up the messages of keys before a call changes their jobs, in the order of keys: those
-// of uids, and the last ones. It does not wait for a server that hangs, not even behind
-// other calls.
-func (r *reader) messagesOf(ctx context.Context, keys []job.Key, uid func(i int) string) ([][]*entry, error) {
-	l := &lookup{rows: make([][]any, len(keys))}
-	for i, key := range keys {
-		l.rows[i] = []any{key.Topic, key.ID, uid(i)}
-	}
+// entries looks up messages, in the order of keys: those of the store's jobs, and the last ones of the keys.
+func (r *reader) entries(ctx context.Context, keys []job.Key, standings []store.Standing) ([][]*entry, error) {
+	l := &lookup{keys: keys, standings: standings}
+	r.answer(ctx, []*lookup{l})
+	return l.found, l.err
+}
+
+// entriesFirst is entries before a call changes the jobs. It does not wait for a server that hangs, not
+// even behind other calls.
+func (r *reader) entriesFirst(ctx context.Context, keys []job.Key, standings []store.Standing) ([][]*entry, error) {
+	l := &lookup{keys: keys, standings: standings}
 	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
 	defer cancel()
 	if err := r.registering.Do(ctx, l); err != nil {
 		return nil, fmt.Errorf("look up messages: %w", unavailable(err))
 	}
-	if l.err != nil {
-		return nil, fmt.Errorf("look up messages: %w", unavailable(l.err))
-	}
-	return l.found, nil
+	return l.found, l.err
 }
 
 func (r *reader) close() error { return r.pools.close() }
@@ -113,11 +117,6 @@ type entry struct {
 	open     bool        // it may be restored
 	done     job.Instant // from when its age counts, or zero
 	bad      error       // why it cannot be read; then only the names are valid
-}
-
-// unreadable is the entry as a job that cannot be read.
-func (e *entry) unreadable() unreadable {
-	return unreadable{seq: e.seq, key: e.key, uid: e.uid, state: e.state, err: e.bad}
 }
 
 const (
@@ -143,35 +142,12 @@ func (e *entry) scan(scan func(...any) error, first ...any) error {
 	return err
 }
 
-// entries looks up the messages of keys, in the order of keys: those of the
-// registrations that the store has, and the open ones.
-func (r *reader) entries(ctx context.Context, keys []job.Key, standings []store.Standing) (own, open []*entry, err error) {
-	args := make([]any, 0, len(lookupColumns)*len(keys))
-	for i := range keys {
-		args = append(args, int64(i), keys[i].Topic, keys[i].ID, standings[i].UID)
+// readable is e, or nil if it cannot be read.
+func readable(e *entry) *entry {
+	if e != nil && e.bad != nil {
+		return nil
 	}
-	found, err := r.lookups.find(ctx, nil, args)
-	if err != nil {
-		return nil, nil, fmt.Errorf("look up messages: %w", unavailable(err))
-	}
-	own, open = make([]*entry, len(keys)), make([]*entry, len(keys))
-	for i := range keys {
-		own[i], open[i] = pair(found[i], &standings[i])
-	}
-	return own, open, nil
-}
-
-// pair returns the message of the store's job, and the one that may be restored.
-func pair(list []*entry, s *store.Standing) (own, open *entry) {
-	for _, e := range list {
-		if e.bad == nil && e.uid == s.UID {
-			own = e
-		}
-		if e.bad == nil && e.open {
-			open = e
-		}
-	}
-	return own, open
+	return e
 }
 
 // find looks up messages for lookupColumns, in a transaction unless tx is nil, by the
@@ -234,39 +210,26 @@ func (r *reader) openEntries(ctx context.Context, topic string, after *entry) ([
 	return page, nil
 }
 
-// allUnreadable reads all open messages, and returns those that cannot be read.
-func (r *reader) allUnreadable(ctx context.Context) ([]unreadable, error) {
-	var all []unreadable
-	for after := (*entry)(nil); ; {
-		page, err := r.openEntries(ctx, "", after)
-		if err != nil {
-			return nil, err
+// decodeAll notes which messages of a page cannot be read with what the client gave, and their attempts.
+func (r *reader) decodeAll(ctx context.Context, page []*entry) error {
+	bySeq := map[int64]*entry{}
+	var seqs []int64
+	for _, e := range page {
+		if bySeq[e.seq] = e; e.bad == nil {
+			seqs = append(seqs, e.seq)
 		}
-		var seqs []int64
-		for _, e := range page {
-			if e.bad != nil {
-				all = append(all, e.unreadable())
-			} else {
-				seqs = append(seqs, e.seq)
-			}
-		}
-		err = r.messages(ctx, seqs, func(_ []stored, bad []unreadable) error {
-			all = append(all, bad...)
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		if len(page) < entryPage {
-			return all, nil
-		}
-		after = page[len(page)-1]
 	}
+	return r.messages(ctx, seqs, func(_ []stored, bad []*entry) error {
+		for _, e := range bad {
+			bySeq[e.seq].bad = e.bad
+		}
+		return nil
+	})
 }
 
 // messages reads messages with their logs and passes them to work in parts, because
 // bodies may be large.
-func (r *reader) messages(ctx context.Context, seqs []int64, work func(messages []stored, bad []unreadable) error) error {
+func (r *reader) messages(ctx context.Context, seqs []int64, work func(messages []stored, bad []*entry) error) error {
 	for len(seqs) > 0 {
 		page := seqs[:min(len(seqs), readPage)]
 		seqs = seqs[len(page):]
@@ -301,7 +264,7 @@ func (r *reader) sizes(ctx context.Context, seqs []int64) (map[int64]int, error)
 	})
 }
 
-func (r *reader) readMessages(ctx context.Context, seqs []int64) ([]stored, []unreadable, error) {
+func (r *reader) readMessages(ctx context.Context, seqs []int64) ([]stored, []*entry, error) {
 	var page []stored
 	err := each(ctx, r.pools.read, sqlStored+"WHERE m.seq"+in(seqs), nil, func(rows *sql.Rows) error {
 		var m stored
@@ -358,14 +321,15 @@ func decodeSpec(s *job.Spec, text []byte) error {
 	return nil
 }
 
-func (m *stored) unreadable(err error) unreadable {
-	return unreadable{seq: m.seq, key: m.Job.Key, uid: m.Job.UID, state: m.Job.State, err: err}
+// unreadable is the message of a job that cannot be read.
+func (m *stored) unreadable(err error) *entry {
+	return &entry{seq: m.seq, key: m.Job.Key, place: place{uid: m.Job.UID}, state: m.Job.State, bad: err}
 }
 
 // decode makes jobs of messages. A job that was running when the process died had no
 // outcome: the attempt is not charged, but its lease counts as expired, so that a job that
 // crashes its process ends. It leaves out unreadable jobs and attempts.
-func (r *reader) decode(ctx context.Context, page []stored) (jobs []stored, bad []unreadable, err error) {
+func (r *reader) decode(ctx context.Context, page []stored) (jobs []stored, bad []*entry, err error) {
 	seqs, counted := make([]int64, len(page)), []int64(nil)
 	for i := range page {
 		seqs[i] = page[i].seq

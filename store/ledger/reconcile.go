@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/documents"
@@ -300,39 +298,4 @@ func (s *Store) change(ctx context.Context, change func(*shared)) error {
 		return nil
 	})
 	return err
-}
-
-// progressReport is a report in progress.
-type progressReport struct {
-	mu  sync.Mutex
-	sum store.RestoreReport
-
-	metrics *metrics
-	// moving are jobs that could not be repaired yet, because they changed.
-	moving atomic.Int64
-	bad    unreadables
-}
-
-func (p *progressReport) add(r store.RestoreReport) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sum.Checked += r.Checked
-	p.sum.Restored += r.Restored
-	p.sum.Skipped += r.Skipped
-	p.sum.NoRoom += r.NoRoom
-	p.sum.Conflicts += r.Conflicts
-	p.sum.Repaired += r.Repaired
-	p.metrics.add(r)
-}
-
-func (p *progressReport) report() store.RestoreReport {
-	p.mu.Lock()
-	r := p.sum
-	p.mu.Unlock()
-	bad := p.bad.all()
-	r.Unreadable = int64(len(bad))
-	for _, u := range bad[:min(len(bad), store.MaxUnreadableNamed)] {
-		r.UnreadableJobs = append(r.UnreadableJobs, u.key.String())
-	}
-	return r
 }

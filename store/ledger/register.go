@@ -27,7 +27,7 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 func (s *Store) registerRound(ctx context.Context, regs []store.Registration, round []int, results []store.Registered) error {
 	intakes, looks, apart := make([]*intake, len(round)), make([]*look, len(round)), make([]store.Registration, len(round))
 	for i, n := range round {
-		intakes[i], apart[i] = &intake{look: look{key: regs[n].Key, uid: regs[n].UID}}, regs[n]
+		intakes[i], apart[i] = &intake{look: look{key: regs[n].Key}}, regs[n]
 		if rules.Repeats(&regs[n]) {
 			intakes[i].asks = s.keptSince()
 		}

@@ -25,18 +25,18 @@ const (
 	rowsPerRepair = 2
 )
 
-// repairAll checks findings a second time and repairs the remaining differences. It adds
-// to the report of p.
-func (s *Store) repairAll(ctx context.Context, p *progressReport, found []finding) error {
+// repairAll checks findings a second time and repairs the remaining differences.
+func (p *pass) repairAll(ctx context.Context, found []finding) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(repairers)
 	for page := range slices.Chunk(found, repairPage) {
-		group.Go(func() error { return s.repair(ctx, p, page) })
+		group.Go(func() error { return p.repair(ctx, page) })
 	}
 	return group.Wait()
 }
 
-func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) error {
+func (p *pass) repair(ctx context.Context, found []finding) error {
+	s := p.s
 	if err := s.begin(ctx, true); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) 
 	}
 	back = p.withRoom(back)
 	done, bad, err := s.putForward(ctx, back)
-	p.bad.add(bad...)
+	p.addBad(bad...)
 	done.Conflicts = conflicts
 	p.add(done)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Store) repair(ctx context.Context, p *progressReport, found []finding) 
 
 // withRoom leaves out missing jobs once the store had no room for some. The next pass tries
 // again.
-func (p *progressReport) withRoom(found []finding) []finding {
+func (p *pass) withRoom(found []finding) []finding {
 	if p.report().NoRoom == 0 {
 		return found
 	}
@@ -101,7 +101,7 @@ func (f *finding) putsForward() bool {
 
 // putForward writes the ledger's version of jobs to the store, without those that cannot be
 // read.
-func (s *Store) putForward(ctx context.Context, found []finding) (done store.RestoreReport, bad []unreadable, err error) {
+func (s *Store) putForward(ctx context.Context, found []finding) (done store.RestoreReport, bad []*entry, err error) {
 	if len(found) == 0 {
 		return done, nil, nil
 	}
@@ -111,7 +111,7 @@ func (s *Store) putForward(ctx context.Context, found []finding) (done store.Res
 		seqs[i] = found[i].entry.seq
 		bySeq[seqs[i]] = &found[i]
 	}
-	err = s.messages(ctx, seqs, func(messages []stored, broken []unreadable) error {
+	err = s.messages(ctx, seqs, func(messages []stored, broken []*entry) error {
 		bad = append(bad, broken...)
 		return s.putPart(ctx, &done, messages, bySeq)
 	})

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
@@ -60,16 +59,10 @@ func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, err
 	case e == nil:
 		return job.Job{}, false, store.ErrNotFound
 	case e.bad != nil:
-		return job.Job{}, false, s.cannotRead(e.unreadable())
+		return job.Job{}, false, s.cannotRead(e)
 	case !e.open:
 		return job.Job{Key: key, UID: e.uid, State: e.state}, false, job.ErrFinished
 	}
 	j, err := s.inner.Get(ctx, key)
 	return j, l.put, err
-}
-
-// cannotRead is the error of a job that the ledger has and cannot decode.
-func (s *Store) cannotRead(u unreadable) error {
-	s.reportUnreadable([]unreadable{u})
-	return fmt.Errorf("%w: %s: %w", store.ErrUnreadable, u.key, u.err)
 }

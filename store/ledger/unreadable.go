@@ -4,73 +4,29 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
-	"sync"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
-// unreadable is a job of the ledger, or an attempt of it, that cannot be read:
-// somebody wrote to the tables, or the server lost something. It is named, and
-// the others are not kept waiting for it.
-type unreadable struct {
-	seq   int64
-	key   job.Key
-	uid   string
-	state job.State
-	err   error
-}
-
-// unreadables collects what could not be read, each job once.
-type unreadables struct {
-	mu    sync.Mutex
-	found map[int64]unreadable
-}
-
-// add adds jobs.
-func (u *unreadables) add(list ...unreadable) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, r := range list {
-		if u.found == nil {
-			u.found = map[int64]unreadable{}
-		}
-		u.found[r.seq] = r
-	}
-}
-
-// has reports whether a message was added.
-func (u *unreadables) has(seq int64) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	_, is := u.found[seq]
-	return is
-}
-
-// all returns the jobs in the order of their registration.
-func (u *unreadables) all() []unreadable {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	list := make([]unreadable, 0, len(u.found))
-	for _, r := range u.found {
-		list = append(list, r)
-	}
-	sort.Slice(list, func(i, j int) bool { return list[i].seq < list[j].seq })
-	return list
-}
-
-// reportUnreadable logs the jobs, naming the first of them.
-func (s *Store) reportUnreadable(list []unreadable) {
+// reportUnreadable logs jobs of the ledger that cannot be read, or attempts of them: somebody wrote to the
+// tables, or the server lost something. The first are named, and the others are not kept waiting for them.
+func (s *Store) reportUnreadable(list []*entry) {
 	if len(list) == 0 {
 		return
 	}
 	named := list[:min(len(list), store.MaxUnreadableNamed)]
 	names := make([]string, len(named))
-	for i := range named {
-		names[i] = fmt.Sprintf("%s (seq %d: %v)", named[i].key, named[i].seq, named[i].err)
+	for i, e := range named {
+		names[i] = fmt.Sprintf("%s (seq %d: %v)", e.key, e.seq, e.bad)
 	}
 	s.o.Logger.Error("jobs of the ledger cannot be read and are skipped", "jobs", len(list), "first", names)
+}
+
+// cannotRead is the error of a job that the ledger has and cannot decode.
+func (s *Store) cannotRead(e *entry) error {
+	s.reportUnreadable([]*entry{e})
+	return fmt.Errorf("%w: %s: %w", store.ErrUnreadable, e.key, e.bad)
 }
 
 var (

@@ -63,23 +63,11 @@ type verification struct {
 	Verified
 	o       VerifyOptions
 	compare comparer
-	bad     unreadables
 }
 
 func (v *verification) run(ctx context.Context) error {
-	bad, err := v.compare.allUnreadable(ctx)
-	if err != nil {
-		return err
-	}
-	v.bad.add(bad...)
-	for _, u := range v.bad.all() {
-		v.report(Disagreement{
-			Difference: UnreadableInLedger, Key: u.key, Ledger: &store.Standing{UID: u.uid, State: u.state}, Err: u.err,
-		})
-	}
 	w := walkers{
-		compare: v.compare, checked: func(n int) { v.Checked += int64(n) }, settle: v.settle,
-		bad:   func(...unreadable) {}, // they are reported
+		compare: v.compare, decode: true, checked: func(n int) { v.Checked += int64(n) }, settle: v.settle,
 		pause: func(context.Context) error { return nil },
 	}
 	if err := w.ledger(ctx); err != nil {
@@ -88,15 +76,26 @@ func (v *verification) run(ctx context.Context) error {
 	return w.store(ctx)
 }
 
-func (v *verification) report(d Disagreement) {
+func (v *verification) report(f finding) {
 	v.Differences++
+	d := Disagreement{Difference: f.difference, Key: f.key, Store: f.standing}
+	if e := f.entry; e != nil {
+		d.Ledger = &store.Standing{UID: e.uid, State: e.state, Version: e.version, Token: e.token, CreatedAt: e.created}
+		d.Err = e.bad
+	}
 	if v.o.Found != nil {
 		v.o.Found(d)
 	}
 }
 
-// settle checks findings again and reports the remaining ones.
+// settle checks findings again and reports the remaining ones. What cannot be read stays so.
 func (v *verification) settle(ctx context.Context, found []finding) error {
+	found = slices.DeleteFunc(found, func(f finding) bool {
+		if f.difference == UnreadableInLedger {
+			v.report(f)
+		}
+		return f.difference == UnreadableInLedger
+	})
 	if len(found) == 0 {
 		return nil
 	}
@@ -109,13 +108,7 @@ func (v *verification) settle(ctx context.Context, found []finding) error {
 			return err
 		}
 		for _, f := range still {
-			d := Disagreement{Difference: f.difference, Key: f.key, Store: f.standing}
-			if e := f.entry; e != nil {
-				d.Ledger = &store.Standing{UID: e.uid, State: e.state, Version: e.version, Token: e.token, CreatedAt: e.created}
-			}
-			if f.entry == nil || !v.bad.has(f.entry.seq) {
-				v.report(d)
-			}
+			v.report(f)
 		}
 	}
 	return nil

@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -18,10 +17,10 @@ type walkers struct {
 	compare comparer
 	topic   string // empty: all
 	dead    bool   // include dead letters of the store
-	// checked counts compared jobs, settle gets the findings of each window, and bad gets
-	// unreadable jobs. pause follows each page.
+	decode  bool   // read what clients gave, too
+	// checked counts compared jobs, and settle gets the findings of each window. pause follows
+	// each page.
 	checked func(jobs int)
-	bad     func(...unreadable)
 	settle  func(ctx context.Context, found []finding) error
 	pause   func(ctx context.Context) error
 }
@@ -61,12 +60,11 @@ func (w *walkers) ledger(ctx context.Context) error {
 		if more = len(page) == entryPage; more {
 			last = page[len(page)-1]
 		}
-		page = slices.DeleteFunc(page, func(e *entry) bool {
-			if e.bad != nil {
-				w.bad(e.unreadable())
+		if w.decode {
+			if err := w.compare.decodeAll(ctx, page); err != nil {
+				return nil, 0, false, err
 			}
-			return e.bad != nil
-		})
+		}
 		found, err = w.compare.fromLedger(ctx, page)
 		return found, len(page), more, err
 	})

@@ -62,7 +62,10 @@ CREATE TABLE IF NOT EXISTS message (
 CREATE TABLE IF NOT EXISTS payload (
     seq  BIGINT PRIMARY KEY, -- of the message
     body LONGBLOB,
-    spec LONGBLOB NOT NULL      -- all but the body, in MessagePack
+    spec LONGBLOB NOT NULL, -- all but the body, in MessagePack
+    -- The dialect of the API that registered the job and what it keeps, as {"name": …}, for people and the
+    -- views below; NULL for duehook's own. The spec has it, too.
+    dialect LONGBLOB
 ) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- The count of a counted job, and the keys that were counted of it.
@@ -110,3 +113,29 @@ FROM flow f
 JOIN message m ON m.seq = f.message
 LEFT JOIN state s ON s.code = f.from_state
 JOIN state t ON t.code = f.to_state;
+
+-- The tables of mykit-delay, for its users: the last registration of each job of its dialect, and the
+-- changes of its jobs. The state running is not one of its statuses.
+CREATE OR REPLACE VIEW mykit_delay_queue_job AS
+SELECT coalesce(JSON_UNQUOTE(JSON_EXTRACT(CONVERT(p.dialect USING utf8mb4), '$.mykit.id')), m.id) AS id,
+       JSON_UNQUOTE(JSON_EXTRACT(CONVERT(p.dialect USING utf8mb4), '$.mykit.bizkey')) AS bizkey, m.topic,
+       JSON_UNQUOTE(JSON_EXTRACT(CONVERT(p.dialect USING utf8mb4), '$.mykit.subtopic')) AS subtopic,
+       CAST(JSON_EXTRACT(CONVERT(p.dialect USING utf8mb4), '$.mykit.delay') AS SIGNED) AS delay,
+       CAST(JSON_EXTRACT(CONVERT(p.dialect USING utf8mb4), '$.mykit.create_time') AS SIGNED) AS create_time,
+       CONVERT(p.body USING utf8mb4) AS body,
+       CASE m.status WHEN 2 THEN 2 WHEN 3 THEN 2 WHEN 4 THEN 3 WHEN 5 THEN 6 WHEN 6 THEN 4 WHEN 7 THEN 4 ELSE 1 END AS status,
+       CAST(JSON_EXTRACT(CONVERT(p.dialect USING utf8mb4), '$.mykit.ttl') AS SIGNED) AS ttl, FROM_UNIXTIME(m.updated / 1000) AS update_time
+FROM message m
+JOIN payload p ON p.seq = m.seq
+WHERE p.dialect LIKE '{"mykit":{%'
+  AND NOT EXISTS (SELECT 1 FROM message n WHERE n.topic = m.topic AND n.id = m.id AND (n.created, n.uid) > (m.created, m.uid));
+
+CREATE OR REPLACE VIEW mykit_delay_queue_job_log AS
+SELECT coalesce(JSON_UNQUOTE(JSON_EXTRACT(CONVERT(p.dialect USING utf8mb4), '$.mykit.id')), m.id) AS id,
+       CASE WHEN f.from_state IS NULL THEN 0 WHEN f.from_state > 3 AND f.to_state < 4 THEN 5
+            ELSE CASE f.to_state WHEN 2 THEN 2 WHEN 4 THEN 3 WHEN 5 THEN 6 WHEN 6 THEN 4 WHEN 7 THEN 4 ELSE 1 END END AS status,
+       f.actor AS thread, FROM_UNIXTIME(f.at / 1000) AS update_time, f.host
+FROM flow f
+JOIN message m ON m.seq = f.message
+JOIN payload p ON p.seq = m.seq
+WHERE p.dialect LIKE '{"mykit":{%' AND f.to_state <> 3;
