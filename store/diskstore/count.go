@@ -77,7 +77,7 @@ func (s *Store) CountKeys(ctx context.Context, j *job.Job) ([]string, error) {
 		return nil, err
 	}
 	defer v.close()
-	rec, err := loadRecord(v.snap, j.Key)
+	rec, err := loadRecord(getterOf(v.snap), j.Key)
 	if rec == nil || rec.UID != j.UID || err != nil {
 		return nil, err
 	}

@@ -69,6 +69,7 @@ type Store struct {
 	dead      btree.Map[string, int64] // dead letters by listing.DeadName
 	endpoints btree.Map[string, *endpoint]
 	flights   map[job.Key]*flight
+	held      int                             // bytes of the records that flights hold
 	notClosed map[*endpoint]struct{}          // their circuits may be open, half-open or ramping up
 	limits    map[string]*rules.Topic         // of topics
 	waiting   map[string]*btree.BTreeG[*lane] // lanes by topic and ticket

@@ -49,13 +49,15 @@ func (s *Store) popReady(ctx context.Context, limit int) (hints []store.Hint, pu
 
 // Claim claims hinted jobs.
 func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	c := claiming{o: o, seen: map[job.Key]struct{}{}}
+	n := len(hints)
+	c := claiming{o: o, seen: make(map[job.Key]struct{}, n), claims: make([]store.Claimed, 0, n), records: make([]*record, 0, n)}
 	var registering *syncing
 	err := s.change(ctx, false, func(t *txn) {
+		t.fetchRecords(hints)
 		for _, h := range hints {
 			c.hint(t, h)
 		}
-		if slices.ContainsFunc(c.records, func(r record) bool { return int64(r.CreatedAt) >= s.synced.Load() }) {
+		if slices.ContainsFunc(c.records, func(r *record) bool { return int64(r.CreatedAt) >= s.synced.Load() }) {
 			registering = s.syncing
 		}
 	})
@@ -78,13 +80,24 @@ func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.Cl
 	return c.claims, nil
 }
 
+// fetchRecords reads the records of hinted jobs, but large ones.
+func (t *txn) fetchRecords(hints []store.Hint) {
+	keys := make([][]byte, 0, len(hints))
+	for i := range hints {
+		if f := t.s.flights[hints[i].Key()]; f != nil && f.record == nil && f.entry.size <= store.SmallRecord {
+			keys = append(keys, f.entry.place.key())
+		}
+	}
+	t.note(t.rows.fetch(keys))
+}
+
 // claiming is one call of Claim. The jobs are decoded without the lock.
 type claiming struct {
 	o       store.ClaimOptions
 	seen    map[job.Key]struct{}
 	bytes   int
 	claims  []store.Claimed
-	records []record
+	records []*record
 	left    []store.Hint
 }
 
@@ -113,7 +126,7 @@ func (c *claiming) hint(t *txn, h store.Hint) {
 		}
 	}
 	rec.flight = &f
-	c.claims, c.records = append(c.claims, claimed), append(c.records, *rec)
+	c.claims, c.records = append(c.claims, claimed), append(c.records, rec)
 	c.bytes += rec.size()
 }
 
@@ -122,6 +135,11 @@ func (t *txn) loadInFlight(key job.Key) *record {
 	f := t.s.flights[key]
 	if f == nil {
 		return t.load(key)
+	}
+	if f.record != nil {
+		rec := *f.record
+		rec.overlay(f)
+		return &rec
 	}
 	value := t.get(f.entry.place.key())
 	if value == nil {
@@ -191,6 +209,7 @@ func (t *txn) claim(rec *record, o store.ClaimOptions) bool {
 	t.extend(f, until, false)
 	f.claimed, f.claim = true, claim{nonce: strings.Clone(o.Nonce), at: t.now, from: from, by: strings.Clone(o.By)}
 	f.remember(rec)
+	t.hold(f, rec)
 	t.writeClaim(f)
 	t.look(f.lane)
 	return true

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/duehook/duehook/store"
 )
 
@@ -26,8 +24,8 @@ func parseDocument(kind, name string, value []byte) store.Document {
 	return d
 }
 
-func readDocument(r pebble.Reader, kind, name string) (store.Document, error) {
-	value, err := get(r, row(famDoc, kind, name))
+func readDocument(get getter, kind, name string) (store.Document, error) {
+	value, err := get(row(famDoc, kind, name))
 	return parseDocument(kind, name, value), err
 }
 
@@ -40,7 +38,7 @@ func (s *Store) ListDocuments(ctx context.Context, q store.DocumentQuery) ([]sto
 	defer v.close()
 	var docs []store.Document
 	if q.Name != "" {
-		d, err := readDocument(v.snap, q.Kind, q.Name)
+		d, err := readDocument(getterOf(v.snap), q.Kind, q.Name)
 		if err == nil && d.Version != 0 {
 			docs = append(docs, d)
 		}
@@ -66,7 +64,7 @@ func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint
 	versions := make([]uint64, len(docs))
 	err := s.change(ctx, true, func(t *txn) {
 		for i, d := range docs {
-			stored, err := readDocument(t.reader(), d.Kind, d.Name)
+			stored, err := readDocument(t.rows.get, d.Kind, d.Name)
 			t.note(err)
 			switch {
 			case stored.Version != d.Version:

@@ -16,7 +16,7 @@ func (s *Store) Figures(ctx context.Context, q store.FigureQuery) (f store.Figur
 		err = s.locked(ctx, func(now job.Instant) { failed = s.gather(&f, &q, now) })
 		return f, errors.Join(err, failed)
 	}
-	t := &txn{s: s}
+	t := s.begin(0)
 	buckets := make([]bucket, len(q.Lanes))
 	v, err := s.viewWith(ctx, func(v *view) {
 		t.now = v.now

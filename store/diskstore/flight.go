@@ -1,6 +1,7 @@
 package diskstore
 
 import (
+	"slices"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -24,6 +25,31 @@ type flight struct {
 	version       uint64
 	updated       job.Instant
 	expiredLeases int
+
+	record *record // as stored; nil if it is not held in memory
+}
+
+// maxHeld bounds the records that flights hold, in bytes of their rows.
+const maxHeld = 16 << 20
+
+// hold holds the record of a claimed job, so that settling need not read it.
+func (t *txn) hold(f *flight, rec *record) {
+	t.unhold(f)
+	if rec.row > store.SmallRecord || t.s.held+rec.row > maxHeld {
+		return
+	}
+	held := *rec
+	held.log = slices.Clip(held.log)
+	f.record = &held
+	t.s.held += rec.row
+}
+
+// unhold forgets the record that a flight holds.
+func (t *txn) unhold(f *flight) {
+	if f.record != nil {
+		t.s.held -= f.record.row
+		f.record = nil
+	}
 }
 
 // claim is the answer to a repeated Claim.
@@ -76,6 +102,7 @@ func (t *txn) remove(f *flight) {
 	if f.claimed {
 		t.delete(row(famClaim, f.key.Topic, f.key.ID))
 	}
+	t.unhold(f)
 	delete(t.s.flights, f.key)
 	f.lane.endpoint.inFlight--
 	t.count(f.lane.Topic, f.lane, f.state(), -1)

@@ -32,7 +32,7 @@ func (t *txn) purge(family byte, retention time.Duration, limit int) int {
 	}
 	var old []*record
 	before := place{family: family, at: t.now.Add(-retention)}.key()
-	t.note(scan(t.reader(), []byte{family}, before, func(key, value []byte) bool {
+	t.scan([]byte{family}, before, func(key, value []byte) bool {
 		rec, err := decodeRecord(append([]byte(nil), value...))
 		if err != nil {
 			t.note(err)
@@ -41,7 +41,7 @@ func (t *txn) purge(family byte, retention time.Duration, limit int) int {
 		rec.place = parsePlace(key)
 		old = append(old, rec)
 		return len(old) < limit
-	}))
+	})
 	if len(old) == 0 || t.err != nil {
 		return 0
 	}
@@ -50,7 +50,7 @@ func (t *txn) purge(family byte, retention time.Duration, limit int) int {
 		t.takeEnded(rec)
 		t.forgetNames(rec)
 	}
-	t.note(t.batch().DeleteRange(old[0].place.key(), past(old[len(old)-1].place.key()), nil))
+	t.deleteRange(old[0].place.key(), past(old[len(old)-1].place.key()))
 	return len(old)
 }
 

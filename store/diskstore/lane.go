@@ -106,14 +106,14 @@ func (l *lane) refill(t *txn) {
 	if l.cursor.id != "" {
 		from = past(bucketRow(l.name, secDue, l.cursor.at, l.cursor.id))
 	}
-	t.note(scan(t.reader(), from, end(pre), func(key, value []byte) bool {
+	t.scan(from, end(pre), func(key, value []byte) bool {
 		e := parseEntry(key, value, len(pre))
 		l.cursor = e
 		if _, flies := t.s.flights[job.Key{Topic: l.Topic, ID: e.id}]; !flies {
 			l.near.Set(e)
 		}
 		return l.near.Len() < nearChunk && (l.near.Len() == 0 || e.at <= t.now)
-	}))
+	})
 	if l.near.Len() == 0 {
 		t.note(errLost)
 	}

@@ -30,7 +30,7 @@ func (s *Store) Names(ctx context.Context, q store.NameQuery) (names []string, e
 		case store.DeadNames:
 			s.dead.Ascend(max(pre, q.From), func(name string, _ int64) bool { return of(name) && add(name) })
 		case store.DueNames:
-			t := &txn{s: s, now: now}
+			t := s.begin(now)
 			s.lanes.Ascend(max(pre, q.From), func(name string, l *lane) bool {
 				e, ok := l.first(t)
 				return of(name) && (!ok || e.at >= q.Before || add(name))

@@ -163,7 +163,7 @@ func (t *txn) forgetNames(rec *record) {
 	t.delete(row(famKey, rec.Topic, rec.ID))
 	if rec.countKeys > 0 {
 		p := prefix(famCount, rec.UID)
-		t.note(t.batch().DeleteRange(p, end(p), nil))
+		t.deleteRange(p, end(p))
 	}
 }
 

@@ -28,6 +28,7 @@ type record struct {
 	log       [][]byte // encoded attempts, the oldest first
 
 	place  place // where it is stored; the zero value: nowhere
+	row    int   // the size of its row when it was read
 	parked bool  // its entry is
 	flight *flight
 }
@@ -210,7 +211,7 @@ func decodeRecord(b []byte) (*record, error) {
 	if form := in.uint(); form != recordForm {
 		return nil, fmt.Errorf("%w: it has the form %d", store.ErrUnreadable, form)
 	}
-	r := &record{}
+	r := &record{row: len(b)}
 	flags := in.uint()
 	r.CancelRequested, r.Fired, r.keepsEnd, r.grouped = flags&hasCancel != 0, flags&hasFired != 0, flags&hasKeepsEnd != 0, flags&hasGroup != 0
 	r.byID = flags&hasIndexedID != 0

@@ -18,7 +18,7 @@ var errNewer = errors.New("the data was written by another version of duehook, a
 // recover reads what is kept in memory: the counts, the first job of each lane, and the
 // jobs that were running.
 func (s *Store) recover() error {
-	t := &txn{s: s, now: job.InstantOf(s.clock.Now())}
+	t := s.begin(job.InstantOf(s.clock.Now()))
 	if err := s.checkForm(); err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (s *Store) recover() error {
 		}
 	}
 	s.lanes.Scan(func(_ string, l *lane) bool { t.look(l); return true })
-	if t.b != nil {
+	if len(t.rows.changes) > 0 {
 		return errors.Join(t.err, errLost) // nothing here writes
 	}
 	return t.err

@@ -19,6 +19,7 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 		return results, ctx.Err()
 	}
 	err := s.change(ctx, true, func(t *txn) {
+		t.fetchKeys(regs)
 		for i := range regs {
 			results[i] = t.register(&regs[i])
 		}
@@ -27,6 +28,15 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 		return nil, err
 	}
 	return results, nil
+}
+
+// fetchKeys reads where the records of the keys are.
+func (t *txn) fetchKeys(regs []store.Registration) {
+	keys := make([][]byte, len(regs))
+	for i := range regs {
+		keys[i] = row(famKey, regs[i].Key.Topic, regs[i].Key.ID)
+	}
+	t.note(t.rows.fetch(keys))
 }
 
 func (t *txn) register(r *store.Registration) store.Registered {
@@ -192,6 +202,7 @@ func (t *txn) reindex(old, fresh *record) {
 func (t *txn) rewrite(rec *record) {
 	t.set(rec.place.key(), rec.encode())
 	if f := rec.flight; f != nil && f.claimed {
+		t.unhold(f)
 		f.remember(rec)
 		t.writeClaim(f)
 	}

@@ -204,12 +204,10 @@ func (t *txn) park(rec *record) {
 func (t *txn) next(order string, h *head) (turn, id string) {
 	p := prefix(famQueue, order)
 	from := append(append([]byte(nil), p...), h.floor...)
-	if t.err == nil {
-		t.note(scan(t.reader(), from, end(p), func(key, value []byte) bool {
-			turn, id = string(key[len(p):]), string(value)
-			return false
-		}))
-	}
+	t.scan(from, end(p), func(key, value []byte) bool {
+		turn, id = string(key[len(p):]), string(value)
+		return false
+	})
 	return turn, id
 }
 

@@ -16,7 +16,7 @@ import (
 type txn struct {
 	s       *Store
 	now     job.Instant
-	b       *pebble.Batch // nil until something is written
+	rows    rows
 	err     error
 	changed bool // what is in memory
 
@@ -37,9 +37,9 @@ func (s *Store) change(ctx context.Context, d durable, call func(t *txn)) error 
 		return err
 	}
 	defer s.active.Done()
-	t := &txn{s: s, now: now}
+	t := s.begin(now)
 	call(t)
-	err = t.commit(d)
+	b, err := t.commit(d)
 	waits := err == nil && bool(d)
 	var own *syncing
 	if waits {
@@ -47,11 +47,11 @@ func (s *Store) change(ctx context.Context, d durable, call func(t *txn)) error 
 		s.syncing = own
 	}
 	s.leave()
-	if t.b == nil {
+	if b == nil {
 		return err
 	}
 	if waits {
-		if err = t.b.SyncWait(); err != nil {
+		if err = b.SyncWait(); err != nil {
 			s.engineFailed(err)
 		} else {
 			s.onDisk(now)
@@ -61,11 +61,14 @@ func (s *Store) change(ctx context.Context, d durable, call func(t *txn)) error 
 	if err != nil {
 		return unavailable(err)
 	}
-	if err := t.b.Close(); err != nil {
+	if err := b.Close(); err != nil {
 		return unavailable(err)
 	}
 	return s.Failure()
 }
+
+// begin begins a call at now.
+func (s *Store) begin(now job.Instant) *txn { return &txn{s: s, now: now, rows: rows{db: s.db}} }
 
 // onDisk notes that the calls before now are on the disk.
 func (s *Store) onDisk(now job.Instant) {
@@ -90,35 +93,37 @@ func (s *Store) await(ctx context.Context, c *syncing) error {
 	}
 }
 
-// commit writes the rows. Without an error, the batch is applied.
-func (t *txn) commit(d durable) error {
+// commit writes the rows. Without an error, the batch is applied; it is nil if there are no rows and
+// nobody waits.
+func (t *txn) commit(d durable) (b *pebble.Batch, err error) {
 	s := t.s
 	if t.err == nil {
 		t.writeCounts()
+	}
+	t.note(t.rows.close())
+	if t.err == nil && (bool(d) || len(t.rows.changes) > 0) {
+		b, err = t.rows.batch()
+		t.note(err)
 	}
 	if t.err != nil {
 		if t.changed { // what is in memory is ahead of the rows
 			s.fail(t.err)
 		}
-		b := t.b
-		t.b = nil
-		if b != nil {
-			return errors.Join(unavailable(t.err), b.Close())
-		}
-		return unavailable(t.err)
+		return nil, unavailable(t.err)
 	}
-	if d {
-		if t.batch().Empty() {
-			t.note(t.b.LogData(nil, nil)) // what others wrote before must be on the disk
+	switch {
+	case bool(d):
+		if b.Empty() {
+			t.note(b.LogData(nil, nil)) // what others wrote before must be on the disk
 		}
-		t.note(s.apply(func() error { return s.db.ApplyNoSyncWait(t.b, pebble.Sync) }))
-	} else if t.b != nil {
-		t.note(s.apply(func() error { return s.db.Apply(t.b, pebble.NoSync) }))
+		t.note(s.apply(func() error { return s.db.ApplyNoSyncWait(b, pebble.Sync) }))
+	case b != nil:
+		t.note(s.apply(func() error { return s.db.Apply(b, pebble.NoSync) }))
 	}
 	if t.err != nil {
 		s.engineFailed(t.err)
 	}
-	return t.err
+	return b, t.err
 }
 
 // apply writes a batch. The engine panics once its log cannot be written.
@@ -132,38 +137,40 @@ func (s *Store) apply(write func() error) (err error) {
 	return write()
 }
 
-func (t *txn) batch() *pebble.Batch {
-	if t.b == nil {
-		t.b = t.s.db.NewIndexedBatch()
-	}
-	return t.b
-}
-
 func (t *txn) note(err error) {
 	if t.err == nil {
 		t.err = err
 	}
 }
 
-func (t *txn) set(key, value []byte) { t.note(t.batch().Set(key, value, nil)) }
-func (t *txn) delete(key []byte)     { t.note(t.batch().Delete(key, nil)) }
+// set and the like take key and value over.
+func (t *txn) set(key, value []byte) { t.rows.add(pebble.InternalKeyKindSet, key, value) }
+func (t *txn) delete(key []byte)     { t.rows.add(pebble.InternalKeyKindDelete, key, nil) }
 
-// reader sees what the call wrote.
-func (t *txn) reader() pebble.Reader {
-	if t.b == nil || t.b.Empty() {
-		return t.s.db
-	}
-	return t.b
+func (t *txn) deleteRange(from, to []byte) {
+	t.rows.add(pebble.InternalKeyKindRangeDelete, from, to)
 }
 
-// get returns a copy of a row, nil if there is none.
+// get returns a row, which the caller must not alter; nil if there is none.
 func (t *txn) get(key []byte) []byte {
 	if t.err != nil {
 		return nil
 	}
-	value, err := get(t.reader(), key)
+	value, err := t.rows.get(key)
 	t.note(err)
 	return value
+}
+
+// scan visits rows in order until visit returns false. It must not keep key or value.
+func (t *txn) scan(from, to []byte, visit func(key, value []byte) bool) {
+	if t.err != nil {
+		return
+	}
+	r, err := t.rows.reader()
+	if err == nil {
+		err = scan(r, from, to, visit)
+	}
+	t.note(err)
 }
 
 // get returns a copy of a row, nil if there is none. A row that is there is not nil.
@@ -176,6 +183,13 @@ func get(r pebble.Reader, key []byte) ([]byte, error) {
 		return nil, fmt.Errorf("read a row: %w", err)
 	}
 	return append(make([]byte, 0, len(value)), value...), closer.Close()
+}
+
+// getter is get of some rows.
+type getter func(key []byte) ([]byte, error)
+
+func getterOf(r pebble.Reader) getter {
+	return func(key []byte) ([]byte, error) { return get(r, key) }
 }
 
 // scan visits rows in order until visit returns false. It must not keep key or value.
@@ -205,7 +219,7 @@ func (t *txn) load(key job.Key) *record {
 	if t.err != nil {
 		return nil
 	}
-	rec, err := loadRecord(t.reader(), key)
+	rec, err := loadRecord(t.rows.get, key)
 	if err != nil {
 		t.note(err)
 		return nil
@@ -225,12 +239,13 @@ func keyRow(rec *record) []byte {
 	return rec.place.append([]byte{byte(bit(1, rec.parked))})
 }
 
-func loadRecord(r pebble.Reader, key job.Key) (*record, error) {
-	at, err := get(r, row(famKey, key.Topic, key.ID))
+// loadRecord reads the record of a key with get, nil if there is none.
+func loadRecord(get getter, key job.Key) (*record, error) {
+	at, err := get(row(famKey, key.Topic, key.ID))
 	if at == nil || err != nil {
 		return nil, err
 	}
-	value, err := get(r, at[1:])
+	value, err := get(at[1:])
 	if err != nil {
 		return nil, err
 	}

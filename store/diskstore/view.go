@@ -55,7 +55,7 @@ func (v *view) close() {
 
 // load returns the record of a key, or ErrNotFound.
 func (v *view) load(key job.Key) (*record, error) {
-	rec, err := loadRecord(v.snap, key)
+	rec, err := loadRecord(getterOf(v.snap), key)
 	switch {
 	case err != nil:
 		return nil, err
@@ -164,7 +164,7 @@ func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing
 	defer v.close()
 	all := make([]store.Standing, len(keys))
 	for i, key := range keys {
-		rec, err := loadRecord(v.snap, key)
+		rec, err := loadRecord(getterOf(v.snap), key)
 		if err != nil {
 			return nil, err
 		}
