@@ -59,7 +59,7 @@ help: ## this list
 
 .PHONY: demo
 demo: ## watch jobs come due, fail, retry and arrive, in under a minute
-	go run . demo
+	$(plain) go run . demo
 
 .PHONY: build
 build: ## bin/duehook, static
