@@ -19,7 +19,7 @@ import (
 type reader struct {
 	pools   *pools
 	clock   job.Clock
-	lookups bulk // sqlLookup
+	lookups bulk // words.lookup
 	// registering looks up for registrations. One query at a time serves all of them: claims wait
 	// half a second for a connection at most.
 	registering *batch.Batcher[*lookup]
@@ -53,7 +53,7 @@ func openReader(ctx context.Context, url, namespace string) (*reader, error) {
 }
 
 func (r *reader) prepare(ctx context.Context) (err error) {
-	r.lookups, err = prepareBulk(ctx, r.pools.read, r.pools.about(sqlLookup, lookupColumns))
+	r.lookups, err = prepareBulk(ctx, r.pools.read, r.pools.lookup())
 	r.registering = batch.New(batch.Options[*lookup]{
 		Workers: 1, MaxCount: entryPage, Cost: func(l *lookup) (count, bytes int) { return len(l.keys), 0 },
 	}, r.answer)
@@ -125,9 +125,11 @@ const (
 		m.place, m.replaced, CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END, coalesce(m.done_at, 0)`
 )
 
-// sqlLookup finds messages of keys: that of the uid, and the last one. v.i is the index of the key.
-const sqlLookup = "SELECT v.i, " + entryColumns + ` FROM {rows} JOIN message m ON m.topic = v.topic AND m.id = v.id
-	WHERE m.uid = v.uid OR m.replaced = 0`
+// lookup finds messages of keys: that of the uid, and the last one. v.i is the index of the key.
+func (w *words) lookup() shape {
+	return w.about("SELECT v.i, "+entryColumns+" FROM {rows} "+w.messages+` ON m.topic = v.topic AND m.id = v.id
+		WHERE m.uid = v.uid OR m.replaced = 0`, lookupColumns)
+}
 
 func (e *entry) scan(scan func(...any) error, first ...any) error {
 	var next, expires job.Instant

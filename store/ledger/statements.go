@@ -102,7 +102,7 @@ func prepare(ctx context.Context, p *pools) (*statements, error) {
 		into  *bulk
 		shape shape
 	}{
-		{&st.lookup, w.about(sqlLookup, lookupColumns)},
+		{&st.lookup, w.lookup()},
 		{&st.put, w.putting("message", messageColumns, messageColumns)},
 		{&st.payload, w.putting("payload", payloadColumns, payloadColumns)},
 		{&st.progress, w.putting("message", messageColumns, progressColumns)},

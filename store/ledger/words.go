@@ -15,6 +15,7 @@ type words struct {
 	upsert   string // ends an insert that changes rows whose seq is taken; assignments follow
 	added    string // what the row to be added has in the column {}
 	keep     string // ends an insert that leaves rows that exist; {} is a column
+	messages string // joins the messages m by their keys
 	byKey    bool   // the index of open messages is by topic and id, not by seq
 	relaxed  string // an expression that makes a commit return before it is durable; empty: there is none
 
@@ -29,6 +30,7 @@ var postgresWords = &words{
 	upsert:   " ON CONFLICT (seq) DO UPDATE SET ",
 	added:    "excluded.{}",
 	keep:     " ON CONFLICT DO NOTHING",
+	messages: "JOIN message m",
 	byKey:    true,
 	relaxed:  "set_config('synchronous_commit', 'off', true)",
 
@@ -43,6 +45,8 @@ var mariadbWords = &words{
 	upsert: " ON DUPLICATE KEY UPDATE ",
 	added:  "VALUES({})",
 	keep:   " ON DUPLICATE KEY UPDATE {} = {}",
+	// While its statistics are old, the server would rather read all messages.
+	messages: "STRAIGHT_JOIN message m FORCE INDEX (message_key)",
 
 	migrations: "migrations/mysql",
 	goose:      goose.DialectMySQL,
