@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/duehook/duehook/job"
@@ -134,6 +135,7 @@ func (f *facts) addEndpoints(answers []any) {
 // waiting job that is not due yet is due; 0: never.
 func (f *facts) onlyDue() (next job.Instant) {
 	due := 0
+	f.names = slices.Clone(f.names) // another plan needs them all
 	for i, has := range f.lanes {
 		if has.next != 0 && (next == 0 || has.next < next) {
 			next = has.next

@@ -122,6 +122,33 @@ func (p *planned) limit(l store.Limits) {
 	ok(p, "SetLimits", p.b.SetLimits(p.Context(), p.lane.Topic, l))
 }
 
+// A plan that follows an old one sees all lanes of a pull queue.
+func TestOldPlanOfAPullQueue(t *testing.T) {
+	t.Parallel()
+	p := newPlanned(t)
+	pulled := func(n, priority int) {
+		p.register(n, func(r *store.Registration) {
+			r.Key.Topic, r.Spec.Destination, r.Spec.Priority = "fetched", job.PullQueue, job.PriorityOf(priority)
+		})
+	}
+	pulled(20, 5)
+	p.between = func() {
+		ok(p, "SetLimits", p.b.SetLimits(p.Context(), "fetched", store.Limits{Concurrency: 1000}))
+		for priority := range job.MaxPriority {
+			pulled(21+priority, priority+1)
+		}
+	}
+	r, err := p.a.Carry(t.Context(), 0, store.CarryOptions{Cap: 100, Visibility: time.Hour, HalfOpenLimit: 1, Pull: []string{"fetched"}})
+	ok(t, "Carry", err)
+	ids := map[string]bool{}
+	for i := range r.Carried {
+		ids[r.Carried[i].Hint.ID] = true
+	}
+	if want := 1 + job.MaxPriority; len(r.Carried) != want || len(ids) != want || p.between != nil {
+		t.Errorf("carried %d, %d different ones; want all %d", len(r.Carried), len(ids), want)
+	}
+}
+
 // Two nodes share a store. Each obeys the latest change of the other.
 func TestPlansOfTwoNodes(t *testing.T) {
 	t.Parallel()
