@@ -280,12 +280,15 @@ func (l *listener) show(j *client.LeasedJob, f *forwarding, result string) {
 	if f.status != 0 {
 		answer = fmt.Sprint(f.status)
 	}
+	if f.status != 0 || f.lasted > 0 { // not if the lease was lost before
+		answer += fmt.Sprintf(" in %v", f.lasted.Round(time.Millisecond))
+	}
 	reason := strings.Join(strings.Fields(f.reason), " ") // in one line
 	if f.delay != nil {
 		reason += ", again in " + job.FormatDuration(time.Duration(*f.delay))
 	}
-	l.a.printf("%s\n", strings.TrimSpace(fmt.Sprintf("%s  %-9s %s/%s  attempt %d  %s in %v  %s",
-		now.Local().Format(time.TimeOnly), result, j.Job.Topic, j.Job.ID, j.Attempt, answer, f.lasted.Round(time.Millisecond), reason)))
+	l.a.printf("%s\n", strings.TrimSpace(fmt.Sprintf("%s  %-9s %s/%s  attempt %d  %s  %s",
+		now.Local().Format(time.TimeOnly), result, j.Job.Topic, j.Job.ID, j.Attempt, answer, reason)))
 }
 
 // readKeys replays the last request when r is entered.
