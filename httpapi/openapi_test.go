@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write openapi.json.gz anew")
 
-// What is served was made from openapi.yaml, which is written for people.
+// The embedded document has the content of openapi.yaml.
 func TestOpenAPI(t *testing.T) {
 	source, err := os.ReadFile("openapi.yaml")
 	if err != nil {

@@ -253,7 +253,7 @@ type capture struct {
 	mu    sync.Mutex
 	last  []byte
 	count int
-	ahead time.Duration // the server's clock, as far as a header tells
+	ahead time.Duration // the server's clock minus ours, by the header Date of its last answer
 }
 
 // now is the time of the server, whose clock duehook dev may have turned, once it has answered.

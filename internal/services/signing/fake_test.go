@@ -155,7 +155,7 @@ func open(t testing.TB, o signing.Options) *signing.Keyring {
 	return k
 }
 
-// node is a keyring as one of several nodes has it, with the default secret of the nodes.
+// node is the keyring of one of several nodes, with the default secret that they share.
 type node struct {
 	*signing.Keyring
 	t    testing.TB

@@ -27,8 +27,8 @@ func parsed(t testing.TB, text string) signing.Secret {
 	return s
 }
 
-// Nodes that start at the same time store one default, which follows from their master key. Each hands
-// it out before the store has it.
+// Nodes that start at the same time store one default, which follows from their master key. Each
+// passes it to HandOut before the store gets it.
 func TestConcurrentStartsAgreeOnTheDefault(t *testing.T) {
 	docs, c, key := newDocuments(), newClock(), masterKey(t)
 	const n = 16
