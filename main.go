@@ -193,6 +193,10 @@ func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command
 	ledger.AddCommand(out.takes(withSettings("verify", "Print the differences between ledger and store", environ, stdout, func(ctx context.Context, c *config.Config) error {
 		return verifyLedger(ctx, c, out)
 	})))
+	apikey := &cobra.Command{Use: "apikey", Short: "Create an API key for the settings of a server", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return &cli.UsageError{Message: "apikey has one command: duehook apikey new --scope read|write|admin|consume [flags]"}
+	}}
+	apikey.AddCommand(out.takes(newKey(out)))
 	all := []*cobra.Command{
 		withSettings("serve", "Run the server", environ, stdout, func(ctx context.Context, c *config.Config) error { return serve(ctx, c, stderr) }),
 		{Use: "demo", Short: "Run two stories with real deliveries on a fast clock", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
@@ -200,9 +204,7 @@ func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command
 		}},
 		devServer(stdout, stderr),
 		showConfig(environ, stdout),
-		{Use: "apikey new", Short: "Create an API key for the settings of a server", DisableFlagParsing: true, RunE: func(_ *cobra.Command, args []string) error {
-			return apikey(args, stdout)
-		}},
+		apikey,
 		ledger,
 		out.takes(backup(environ, stdout, out)),
 		doctor(environ, stdout),
@@ -324,12 +326,44 @@ func verifyLedger(ctx context.Context, c *config.Config, out *printer) error {
 	return nil
 }
 
-func apikey(args []string, stdout io.Writer) error {
-	err := access.Command(args, job.SystemClock(), stdout)
-	if wrong, ok := errors.AsType[*access.UsageError](err); ok {
-		return &config.UsageError{Message: wrong.Message}
-	}
-	return err
+// madeKey is what newKey prints. Each line begins with a word for scripts.
+type madeKey struct {
+	Token string `json:"token"`
+	Line  string `json:"line"`
+}
+
+func (k madeKey) String() string { return "token " + k.Token + "\nline  " + k.Line }
+
+// newKey makes an API key, and stores it nowhere.
+func newKey(out *printer) *cobra.Command {
+	var d access.Draft
+	namespace := access.DefaultNamespace
+	cmd := &cobra.Command{Use: "new", Short: "Print a token for a client, and the line of its key for --api-keys", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		now := job.InstantOf(job.SystemClock().Now())
+		if after, err := job.ParseDuration(d.ExpiresAt); err == nil {
+			d.ExpiresAt = now.Add(after).RFC3339()
+		}
+		if err := job.CheckName(namespace); err != nil {
+			return &config.UsageError{Message: "--namespace " + err.Error()}
+		}
+		token, key, err := d.Key(namespace, now)
+		if wrong, ok := errors.AsType[*job.ValidationError](err); ok {
+			var lines []string
+			for _, f := range wrong.Fields {
+				lines = append(lines, "--"+strings.TrimSuffix(string(f.Field), "_at")+" "+f.Message)
+			}
+			return &config.UsageError{Message: strings.Join(lines, "\n")}
+		}
+		return out.show(madeKey{token.Reveal(), key.Line()})
+	}}
+	flags := cmd.Flags()
+	flags.StringVar(&d.Scope, "scope", "", "read, write or admin, each of which includes the ones before it; or consume, to fetch jobs from pull queues")
+	flags.StringVar(&d.Name, "name", "", "a label for the key")
+	flags.StringVar(&namespace, "namespace", namespace, "namespace of the servers that accept the key")
+	flags.StringVar(&d.ExpiresAt, "expires", "", "a time such as 2027-01-31T00:00:00Z, or a duration from now such as 90d; by default never")
+	flags.StringSliceVar(&d.Topics, "topics", nil, "topics to which the key is restricted, such as orders-*,payments; by default all")
+	flags.StringVar(&d.Rate, "rate", "", "rate limit, such as 100/1s; by default that of the server")
+	return cmd
 }
 
 // withSettings is a command that takes the settings of a server.

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/duehook/duehook/internal/cli"
-	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/node/config"
 )
 
@@ -154,11 +153,11 @@ var foreign = []string{
 	"--no-create-home", "--from-literal", "--now", "--set", "--shell", "--system", // useradd, systemctl
 	"--dbname", "--encoding", "--exit-on-error", "--file", "--format", "--rdb", "--single-transaction", "--template", // copies of databases
 	"--add-host", "--build", "--build-arg", "--name", "--network", "--no-deps", "--platform", "--profile", "--push", "--restart", "--rm", "--scale", "--stop-timeout", "--volumes", // docker
-	"--frozen", // duehook dev, in main.go
+	"--frozen", "--expires", "--rate", "--scope", "--topics", // duehook dev and apikey new, in main.go
 }
 
 func TestSettingsExist(t *testing.T) {
-	flags := flag.FindAllString(config.Usage()+access.CommandUsage, -1)
+	flags := flag.FindAllString(config.Usage(), -1)
 	flags = append(append(flags, foreign...), "--help")
 	for _, command := range cli.New(cli.Options{}) {
 		flags = append(flags, flagsOf(command)...)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node"
 	"github.com/duehook/duehook/node/config"
 )
@@ -94,13 +93,12 @@ func startPostgres(t *testing.T) (url string) {
 // startNode runs a node on Redis with a ledger, which every example needs, until the test ends.
 func startNode(t *testing.T) *running {
 	t.Helper()
-	var key bytes.Buffer
-	if err := access.Command([]string{"new", "--scope", "admin"}, job.SystemClock(), &key); err != nil {
+	token, key, err := access.Draft{Scope: "admin"}.Key(access.DefaultNamespace, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	token, line, _ := strings.Cut(strings.TrimPrefix(key.String(), "token "), "\nline  ")
 	c, err := config.Load([]string{
-		"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--api-keys", strings.TrimSpace(line), "--allow-cidrs=127.0.0.0/8",
+		"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--api-keys", key.Line(), "--allow-cidrs=127.0.0.0/8",
 		"--redis-url", testenv.StartRedis(t).URL(), "--ledger-url", startPostgres(t),
 	}, nil)
 	if err != nil {
@@ -122,7 +120,7 @@ func startNode(t *testing.T) *running {
 				t.Error(err)
 			}
 		})
-		return &running{t: t, base: base, token: token}
+		return &running{t: t, base: base, token: token.Reveal()}
 	case err := <-done:
 		stop()
 		t.Fatalf("duehook did not start: %v", err)

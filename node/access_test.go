@@ -30,18 +30,15 @@ import (
 // keyLine is a key whose token nobody has.
 const keyLine = "id=abcdefgh scope=admin sha256=2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
 
-// newKey makes a key: its token, and its line for --api-keys.
-func newKey(t *testing.T, flags ...string) (token, line string) {
+// newKey makes a key, in the default namespace unless another one is given: its token, and its line
+// for --api-keys.
+func newKey(t *testing.T, d access.Draft, namespace ...string) (token, line string) {
 	t.Helper()
-	var out bytes.Buffer
-	if err := access.Command(append([]string{"new"}, flags...), job.SystemClock(), &out); err != nil {
+	made, key, err := d.Key(append(namespace, access.DefaultNamespace)[0], job.InstantOf(time.Now()))
+	if err != nil {
 		t.Fatal(err)
 	}
-	token, line, ok := strings.Cut(strings.TrimSpace(out.String()), "\nline  ")
-	if !ok {
-		t.Fatalf("got %s", &out)
-	}
-	return strings.TrimPrefix(token, "token "), line
+	return made.Reveal(), key.Line()
 }
 
 func (r *running) status(client *http.Client, path, token string, change ...func(*http.Request)) int {
@@ -68,7 +65,7 @@ func (r *running) status(client *http.Client, path, token string, change ...func
 // A key that is made on one node is known to the others, and so is its end.
 func TestKeysAreSharedByTheNodes(t *testing.T) {
 	redis := testenv.StartRedis(t)
-	token, line := newKey(t, "--scope=admin")
+	token, line := newKey(t, access.Draft{Scope: "admin"})
 	settings := []string{"--addr=127.0.0.1:0", "--workers=8", "--data-dir", t.TempDir(), "--redis-url", redis.URL(), "--api-keys", line}
 	a, b := start(t, load(t, settings...)), start(t, load(t, settings...))
 
@@ -115,8 +112,8 @@ func TestKeysAreSharedByTheNodes(t *testing.T) {
 }
 
 func TestAccessSettingsReachTheAPI(t *testing.T) {
-	token, line := newKey(t, "--scope=read")
-	foreign, foreignLine := newKey(t, "--scope=read", "--namespace=other")
+	token, line := newKey(t, access.Draft{Scope: "read"})
+	foreign, foreignLine := newKey(t, access.Draft{Scope: "read"}, "other")
 	r := start(t, load(t, "--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--api-keys", line, "--api-keys", foreignLine, "--api-rate=2/1d"))
 	for _, tc := range []struct {
 		path, token string
@@ -141,7 +138,7 @@ func TestAccessSettingsReachTheAPI(t *testing.T) {
 // Without keys, pages that bring their own name are kept out, unless the
 // operator answers for who comes.
 func TestForeignHosts(t *testing.T) {
-	_, line := newKey(t, "--scope=read")
+	_, line := newKey(t, access.Draft{Scope: "read"})
 	for flag, want := range map[string]int{
 		"--namespace=default": http.StatusForbidden, "--insecure-no-api-keys": http.StatusOK, "--api-keys=" + line: http.StatusUnauthorized,
 	} {

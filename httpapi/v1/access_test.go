@@ -18,6 +18,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -32,7 +33,7 @@ func newKeyedAPI(t testing.TB, change ...func(*testOptions)) *keyedAPI {
 	t.Helper()
 	keys := &switchedAccess{}
 	a := &keyedAPI{keys: keys, api: newAPI(t, append(change, func(o *testOptions) { o.serverOptions.Access, o.Options.Access = keys, keys })...)}
-	a.token, a.admin = a.newKey("--scope=admin", "--name=ops")
+	a.token, a.admin = a.newKey(access.Draft{Scope: "admin", Name: "ops"})
 	ring := a.keyring(a.admin)
 	if _, err := ring.List(t.Context()); err != nil { // from now on it knows the stored keys too
 		t.Fatal(err)
@@ -41,22 +42,14 @@ func newKeyedAPI(t testing.TB, change ...func(*testOptions)) *keyedAPI {
 	return a
 }
 
-// newKey makes a key as "duehook apikey new" does.
-func (a *keyedAPI) newKey(flags ...string) (string, access.Key) {
+// newKey makes a key, in the default namespace unless another one is given.
+func (a *keyedAPI) newKey(d access.Draft, namespace ...string) (string, access.Key) {
 	a.t.Helper()
-	var out bytes.Buffer
-	if err := access.Command(append([]string{"new"}, flags...), a.clock, &out); err != nil {
-		a.t.Fatal(err)
-	}
-	token, line, ok := strings.Cut(out.String(), "\nline")
-	if !ok {
-		a.t.Fatalf("got %s", &out)
-	}
-	keys, err := access.ParseKeys(line)
+	token, key, err := d.Key(append(namespace, access.DefaultNamespace)[0], job.InstantOf(a.clock.Now()))
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return strings.TrimPrefix(token, "token "), keys[0]
+	return token.Reveal(), key
 }
 
 // keyring has the keys in its settings.
@@ -109,12 +102,12 @@ func (rt *route) example(topic, id string) string {
 // except to probes. A call that is added without a scope fails here.
 func TestEveryRouteAsksForAKey(t *testing.T) {
 	a := newKeyedAPI(t)
-	read, readKey := a.newKey("--scope=read")
-	write, writeKey := a.newKey("--scope=write")
-	consume, consumeKey := a.newKey("--scope=consume")
-	foreign, foreignKey := a.newKey("--scope=admin", "--namespace=other")
-	late, lateKey := a.newKey("--scope=admin", "--expires=1h")
-	wrong, _ := a.newKey("--scope=admin")
+	read, readKey := a.newKey(access.Draft{Scope: "read"})
+	write, writeKey := a.newKey(access.Draft{Scope: "write"})
+	consume, consumeKey := a.newKey(access.Draft{Scope: "consume"})
+	foreign, foreignKey := a.newKey(access.Draft{Scope: "admin"}, "other")
+	late, lateKey := a.newKey(access.Draft{Scope: "admin", ExpiresAt: a.clock.Now().Add(time.Hour).Format(time.RFC3339)})
+	wrong, _ := a.newKey(access.Draft{Scope: "admin"})
 	ring := a.keyring(a.admin, readKey, writeKey, consumeKey, foreignKey, lateKey)
 	if _, err := ring.List(t.Context()); err != nil {
 		t.Fatal(err)
@@ -279,8 +272,8 @@ func TestUnknownPathsAskForNoKey(t *testing.T) {
 
 func TestRefusalsSayWhatIsNeeded(t *testing.T) {
 	a := newKeyedAPI(t)
-	read, readKey := a.newKey("--scope=read")
-	foreign, foreignKey := a.newKey("--scope=admin", "--namespace=other")
+	read, readKey := a.newKey(access.Draft{Scope: "read"})
+	foreign, foreignKey := a.newKey(access.Draft{Scope: "admin"}, "other")
 	ring := a.keyring(readKey, foreignKey)
 	if _, err := ring.List(t.Context()); err != nil {
 		t.Fatal(err)
@@ -394,7 +387,7 @@ func TestOpenServersManageNoKeys(t *testing.T) {
 
 func TestRateLimits(t *testing.T) {
 	a := newKeyedAPI(t)
-	token, key := a.newKey("--scope=read", "--rate=2/10s")
+	token, key := a.newKey(access.Draft{Scope: "read", Rate: "2/10s"})
 	a.keys.Keyring = a.keyring(a.admin, key)
 	call := func(method, path string) http.Header {
 		return a.call(method, path, "", "Authorization", "Bearer "+token).Header()
@@ -431,7 +424,7 @@ func TestRateLimits(t *testing.T) {
 func TestChangesLeaveAuditLines(t *testing.T) {
 	var log bytes.Buffer
 	a := newKeyedAPI(t, func(o *testOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
-	read, readKey := a.newKey("--scope=read", "--name=viewer")
+	read, readKey := a.newKey(access.Draft{Scope: "read", Name: "viewer"})
 	a.keys.Keyring = a.keyring(a.admin, readKey)
 	const registration = `{"url":"https://shop.example/hook?secret=1","topic":"t","id":"a","delay":60,"body":"secret"}`
 	id, name := a.admin.ID, "ops"

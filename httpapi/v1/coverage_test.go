@@ -165,9 +165,9 @@ func coverKeys(a *keyedAPI) {
 		a.wantProblem(httpapi.CodeTooManyKeys, "POST", "/v1/keys", `{"scope":"read"}`)
 	})
 
-	limited, key := a.newKey("--scope=admin", "--rate=1/1d")
-	unlimited, _ := a.newKey("--scope=admin")
-	narrow, narrowKey := a.newKey("--scope=read", "--namespace=other")
+	limited, key := a.newKey(access.Draft{Scope: "admin", Rate: "1/1d"})
+	unlimited, _ := a.newKey(access.Draft{Scope: "admin"})
+	narrow, narrowKey := a.newKey(access.Draft{Scope: "read"}, "other")
 	for _, rt := range allRoutes {
 		if rt.scope == access.Public {
 			continue

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/store"
@@ -79,7 +80,7 @@ func TestGroups(t *testing.T) {
 	if again := a.want(200, "PUT", "/v1/groups/paid", twoMembers); again["version"] != 1767258000002.0 {
 		t.Errorf("version %v after two changes", again["version"])
 	}
-	reader, key := a.newKey("--scope=read")
+	reader, key := a.newKey(access.Draft{Scope: "read"})
 	ring := a.keyring(a.admin, key)
 	if _, err := ring.List(t.Context()); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/operations"
 )
@@ -230,8 +231,8 @@ func TestOperationsAreStoppedAndResumed(t *testing.T) {
 // A key that may only read can try an operation out, and cannot begin one.
 func TestOperationsNeedTheirScope(t *testing.T) {
 	a := newKeyedAPI(t)
-	read, readKey := a.newKey("--scope=read")
-	write, writeKey := a.newKey("--scope=write")
+	read, readKey := a.newKey(access.Draft{Scope: "read"})
+	write, writeKey := a.newKey(access.Draft{Scope: "write"})
 	a.keys.Keyring = a.keyring(readKey, writeKey)
 	const request = `{"action":"run","all":true`
 	bearer := []string{"Authorization", "Bearer " + read}

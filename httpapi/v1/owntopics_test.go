@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/job"
 )
@@ -19,7 +20,7 @@ const foreign = "foreign"
 // topics own-*.
 func restricted(t *testing.T) (*keyedAPI, string) {
 	a := newKeyedAPI(t)
-	token, key := a.newKey("--scope=admin", "--topics=own-*,mine")
+	token, key := a.newKey(access.Draft{Scope: "admin", Topics: []string{"own-*", "mine"}})
 	ring := a.keyring(a.admin, key)
 	if _, err := ring.List(t.Context()); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler/pulls"
@@ -174,8 +175,8 @@ func TestPullRefusals(t *testing.T) {
 // Consumers may fetch and answer, within their topics, and nothing else.
 func TestConsumeScope(t *testing.T) {
 	a := newKeyedAPI(t)
-	token, key := a.newKey("--scope=consume", "--topics=mine")
-	reader, other := a.newKey("--scope=read")
+	token, key := a.newKey(access.Draft{Scope: "consume", Topics: []string{"mine"}})
+	reader, other := a.newKey(access.Draft{Scope: "read"})
 	a.keys.Keyring = a.keyring(a.admin, key, other)
 	for _, topic := range []string{"mine", "theirs"} {
 		a.want(201, "POST", "/v1/jobs", `{"topic":"`+topic+`","id":"a","pull":true,"body_text":"secret","callbacks":{"delivered":{"url":"https://shop.example/?token=secret"}}}`)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 )
 
@@ -196,7 +197,7 @@ func TestDetails(t *testing.T) {
 			t.Errorf("explained, %s (-want +got):\n%s", name, diff)
 		}
 	}
-	read, key := a.newKey("--scope=read")
+	read, key := a.newKey(access.Draft{Scope: "read"})
 	a.withAccess(a.keyring(key, a.admin), func() {
 		got := a.call("GET", "/v1/jobs/t/a", "", "Authorization", "Bearer "+read)
 		var j map[string]any

@@ -42,7 +42,7 @@ func (a *api) withSecrets(topic, name string) {
 func TestSecretsAreMasked(t *testing.T) {
 	a := newKeyedAPI(t)
 	a.withSecrets("t", "n")
-	read, key := a.newKey("--scope=read")
+	read, key := a.newKey(access.Draft{Scope: "read"})
 	ring := a.keyring(key, a.admin)
 	shown := map[string]bool{}
 	a.withAccess(ring, func() {

@@ -29,8 +29,8 @@ type Draft struct {
 	Topics []string
 }
 
-// make creates a key. The error is a *job.ValidationError.
-func (d Draft) make(namespace string, now job.Instant) (Token, Key, error) {
+// Key makes a key and its token. The error is a *job.ValidationError.
+func (d Draft) Key(namespace string, now job.Instant) (Token, Key, error) {
 	k := Key{Namespace: namespace}
 	var f job.Findings
 	read := func(field job.Field, name, value string) { f.Check(field, keyFields[name](&k, value)) }
@@ -76,7 +76,7 @@ func (k *Keyring) Create(ctx context.Context, d Draft) (Token, Key, error) {
 	if k.opts.Store == nil {
 		return Token{}, Key{}, errNoStore
 	}
-	token, key, err := d.make(k.opts.Namespace, job.InstantOf(k.opts.Clock.Now()))
+	token, key, err := d.Key(k.opts.Namespace, job.InstantOf(k.opts.Clock.Now()))
 	if err != nil {
 		return Token{}, Key{}, err
 	}

@@ -3,7 +3,6 @@
 package fronts
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -65,13 +64,14 @@ func Start(t *testing.T, dialect, topics string, flags ...string) *Server {
 	t.Cleanup(func() { close(end) })
 
 	var keys []string
-	for scope, token := range map[string]*string{"admin": &s.Token, "read": &s.Reader, "consume": &s.Consumer, "write --topics=" + topics: &s.Restricted} {
-		var out bytes.Buffer
-		if err := access.Command(append([]string{"new"}, strings.Fields("--scope="+scope)...), job.SystemClock(), &out); err != nil {
+	for token, d := range map[*string]access.Draft{
+		&s.Token: {Scope: "admin"}, &s.Reader: {Scope: "read"}, &s.Consumer: {Scope: "consume"}, &s.Restricted: {Scope: "write", Topics: []string{topics}},
+	} {
+		made, key, err := d.Key(access.DefaultNamespace, 0)
+		if err != nil {
 			t.Fatal(err)
 		}
-		text, line, _ := strings.Cut(out.String(), "\nline")
-		*token, keys = strings.TrimPrefix(text, "token "), append(keys, strings.TrimSpace(line))
+		*token, keys = made.Reveal(), append(keys, key.Line())
 	}
 	c, err := config.Load(append([]string{
 		"--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=16", "--data-dir", t.TempDir(), "--dialects=" + dialect,
