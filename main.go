@@ -436,6 +436,9 @@ func logger(c *config.Config, stderr io.Writer) *slog.Logger {
 
 func serve(ctx context.Context, c *config.Config, stderr io.Writer) error {
 	node.KeepHeapFloor()
+	if c.Embedded() {
+		node.AddProcessor()
+	}
 	log := logger(c, stderr)
 	v := node.Version(version)
 	return node.Run(ctx, node.Options{
