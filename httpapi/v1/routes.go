@@ -121,7 +121,7 @@ var routes = []route{
 	{http.MethodDelete, "/v1/topics/{topic}", access.Write, obeys, bodyRefused, nil, (*API).deleteTopic},
 	{http.MethodPost, "/v1/topics/{topic}/pause", access.Write, obeys, bodyOptionalJSON, nil, setState(topics.Paused, pauseFields)},
 	{http.MethodPost, "/v1/topics/{topic}/drain", access.Write, obeys, bodyOptionalJSON, nil, setState(topics.Draining, drainFields)},
-	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, obeys, bodyEmptyJSON, nil, setState(topics.Active, wire.FieldSet[job.Pause]{})},
+	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, obeys, bodyOptionalJSON, nil, setState(topics.Active, wire.FieldSet[job.Pause]{})},
 	{http.MethodPost, "/v1/topics/{topic}/pull", access.Consume, safe | streams, bodyOptionalJSON, nil, (*API).pullTopic},
 	{http.MethodPost, pullPath, access.Consume, ownTopics | safe | streams, bodyJSON, nil, (*API).pullTopics},
 	{http.MethodPost, pullPath + "/ack", access.Consume, ownTopics | safe, bodyJSON, nil, (*API).ackPulled},
