@@ -128,11 +128,15 @@ func TestRefusedGroups(t *testing.T) {
 		{`{"members":[{"name":"a:b","url":"ftp://x"},{"name":"","url":"https://a.example/"}]}`, "/members/0/name /members/0/url /members/1/name"},
 		{`{"members":[{"name":"a","url":"https://a.example/"},{"name":"a","url":"https://b.example/"}]}`, "/members/1/name"},
 		{`{"members":[{"name":"a","url":"https://a.example/","headers":{"Host":"b"},"filter_label":""}]}`, "/members/0/headers/Host /members/0/filter_label"},
+		{`{"members":[{"name":"a","pull":true,"headers":{"Host":"b"}}]}`, "/members/0/pull /members/0/url /members/0/headers/Host"},
 		{`{"members":[{"name":"a","url":"https://a.example/","colour":"blue"}],"x":1}`, "/members/0/colour /x"},
 	} {
 		var pointers []string
 		for _, e := range a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/groups/g", c.request).Errors {
 			pointers = append(pointers, e.Pointer)
+			if strings.Contains(e.Message, `"pull": true`) {
+				t.Errorf("%.200s: %s recommends what a member refuses: %s", c.request, e.Pointer, e.Message)
+			}
 		}
 		if got := strings.Join(pointers, " "); got != c.want {
 			t.Errorf("%.200s: %s, want %s", c.request, got, c.want)
@@ -292,6 +296,9 @@ func TestRefusedFanOuts(t *testing.T) {
 		var pointers []string
 		for _, e := range a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs"+c.path, c.request).Errors {
 			pointers = append(pointers, e.Pointer)
+			if strings.Contains(e.Message, `"pull": true`) {
+				t.Errorf("%.200s: %s recommends what a member refuses: %s", c.request, e.Pointer, e.Message)
+			}
 		}
 		if got := strings.Join(pointers, " "); got != c.want {
 			t.Errorf("%.200s: %s, want %s", c.request, got, c.want)

@@ -76,8 +76,13 @@ func (d *MemberDraft) member(f *job.Findings, at job.Field) Member {
 	} else if f.Check(at.In("name"), job.CheckMember(*d.Name)) {
 		m.Name = *d.Name
 	}
-	// Its jobs obey the rules of all jobs.
-	request, err := (&job.Draft{Destination: d.URL, Headers: d.Headers}).Registration(job.Bounds{}, 0)
+	// Its jobs obey the rules of all jobs, but consumers fetch none of them.
+	draft := job.Draft{Destination: d.URL, Headers: d.Headers}
+	if d.URL == nil {
+		f.Add(at.In("url"), "is required: the jobs of a group are delivered, not pulled")
+		draft.Pull = new(true) // to check the headers
+	}
+	request, err := draft.Registration(job.Bounds{}, 0)
 	_ = f.Take(at, err) // there is no body that could be too large
 	m.URL, m.Headers = request.Spec.Destination, request.Spec.Headers
 	if d.FilterLabel != nil {
