@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/internal/testing/testenv"
+	"github.com/duehook/duehook/job"
 )
 
 // want makes a call that must have a status, and decodes its answer.
@@ -265,6 +266,15 @@ func TestRetry(t *testing.T) {
 		t.Errorf("got %+v", changed)
 	}
 	s.want(404, "POST", "/v2/dlq/retry/"+id, "", "")
+}
+
+// A queue whose topic no job could have is not kept.
+func TestLongQueueNames(t *testing.T) {
+	s := newServer(t)
+	long := strings.Repeat("q", job.MaxName)
+	s.want(400, "POST", "/v2/queues/"+long+"/pause", "", "")
+	s.want(400, "POST", "/v2/queues", "", `{"queueName":"`+long+`","paused":true}`)
+	s.want(404, "GET", "/v2/queues/"+long, "", "")
 }
 
 // The server refuses to cancel in the background: no call reports its progress.

@@ -94,6 +94,8 @@ func refuseMissing(h http.Header) error {
 		switch rest := strings.TrimPrefix(name, settingsPrefix); {
 		case strings.HasPrefix(rest, "Workflow-"), rest == "Redact-Fields", rest == "Header-Forward" && isTrue(values[0]):
 			return refused("%s is not supported here; see docs/migrate/qstash.md.", name)
+		case rest == "Cron", rest == "Schedule-Id", rest == "Queue-Name": // createSchedule has taken its own
+			return refused("%s belongs to schedules: POST /v2/schedules/{destination}", name)
 		}
 	}
 	return nil

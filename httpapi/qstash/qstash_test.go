@@ -147,6 +147,9 @@ func TestSettingsRefused(t *testing.T) {
 		{"g", "Upstash-Callback: https://h|Upstash-Failure-Callback: https://h|Upstash-Callback-Retries: 1", "same Retries"},
 		{"g", "Upstash-Redact-Fields: body", "Upstash-Redact-Fields is not supported"},
 		{"g", "Upstash-Workflow-Runid: 1", "Upstash-Workflow-Runid is not supported"},
+		{"g", "Upstash-Cron: * * * * *", "Upstash-Cron belongs to schedules"},
+		{"g", "Upstash-Schedule-Id: nightly", "Upstash-Schedule-Id belongs to schedules"},
+		{"g", "Upstash-Queue-Name: q", "Upstash-Queue-Name belongs to schedules"},
 		{"g", "Upstash-Header-Forward: true", "Upstash-Header-Forward is not supported"},
 	} {
 		h, queue := http.Header{}, ""

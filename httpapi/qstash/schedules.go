@@ -28,7 +28,13 @@ func (a *api) createSchedule(c *httpapi.Call) error {
 			return refused("%s is not possible for a schedule here", name)
 		}
 	}
-	m, err := readMessage(h, destination, bytes.Clone(body.Bytes()), h.Get("Upstash-Queue-Name"), c.ClientIP())
+	take := func(name string) string {
+		value := h.Get(name)
+		h.Del(name)
+		return value
+	}
+	cron, id := take("Upstash-Cron"), take("Upstash-Schedule-Id")
+	m, err := readMessage(h, destination, bytes.Clone(body.Bytes()), take("Upstash-Queue-Name"), c.ClientIP())
 	if err != nil {
 		return err
 	}
@@ -39,11 +45,11 @@ func (a *api) createSchedule(c *httpapi.Call) error {
 	if isTrue(h.Get(pausedHeader)) {
 		d.Paused = new(true)
 	}
-	if err := readCron(h.Get("Upstash-Cron"), &d); err != nil {
+	if err := readCron(cron, &d); err != nil {
 		return err
 	}
 	once := m.ID != ""
-	id := cmp.Or(m.ID, h.Get("Upstash-Schedule-Id"), "scd_"+rand.Text())
+	id = cmp.Or(m.ID, id, "scd_"+rand.Text())
 	m.ID, m.draft.ID, m.draft.OnConflict = "", nil, nil // those of the schedule, not of its messages
 	m.draft.Dialect = m.dialect()
 	if err := checkName("schedule", id); err != nil {

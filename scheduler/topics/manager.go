@@ -249,6 +249,10 @@ func (m *Manager) resumeDue(ctx context.Context) error {
 // change applies alter by compare-and-swap, then has the limits obeyed. It may be
 // repeated after an error.
 func (m *Manager) change(ctx context.Context, topic string, allow []documents.Allow, alter func(t *Topic) error) (Topic, error) {
+	var f job.Findings
+	if !f.Check("topic", job.CheckName(topic)) {
+		return Topic{}, f.Err()
+	}
 	d, err := m.docs.Update(ctx, topic, func(d *documents.Document[Topic]) error { return alter(&d.Value) }, allow...)
 	if err != nil {
 		return Topic{}, err

@@ -213,6 +213,25 @@ func TestSettingsAreObeyed(t *testing.T) {
 	})
 }
 
+func TestNamesAreChecked(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		m := r.node()
+		long := strings.Repeat("x", job.MaxName+1)
+		for what, change := range map[string]func() error{
+			"put": func() error { _, _, err := m.Put(t.Context(), long, Settings{Rate: 1}); return err },
+			"alter": func() error {
+				_, err := m.Alter(t.Context(), long, func(s *Settings) bool { s.Rate = 1; return true })
+				return err
+			},
+			"pause": func() error { _, err := m.SetState(t.Context(), long, Paused, job.Pause{}); return err },
+		} {
+			if _, ok := errors.AsType[*job.ValidationError](change()); !ok {
+				t.Errorf("%s: a topic with a name that no job can have was kept", what)
+			}
+		}
+	})
+}
+
 func TestStatus(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		var told []events.Type
