@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sony/gobreaker/v2"
+
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 )
 
 const (
@@ -24,33 +25,33 @@ const (
 	outageFailures = 5
 )
 
-// circuits keeps a circuit for each endpoint. It is safe for concurrent use. A nil *circuits
-// allows everything.
+// circuits keeps a circuit breaker for each endpoint. It is safe for concurrent
+// use. A nil *circuits allows everything.
 type circuits struct {
 	clock    job.Clock
-	failures int // in a row that open a circuit
+	failures uint32
 	openFor  time.Duration
-	probes   int
+	probes   uint32
 	limit    int
-	// changed reports each opening, with its end, and each closing, with zero. recovered reports
-	// the first success after an outage, with the beginning of the outage. Both are called under
-	// mu, so that reports are in order, and must not block.
-	changed, recovered func(endpoint string, at time.Time)
+	// changed reports each opening, with its end, and each closing, with zero. It
+	// must not block.
+	changed func(endpoint string, openUntil time.Time)
+	// recovered reports the first success after an outage, with the beginning of
+	// the outage. It must not block.
+	recovered func(endpoint string, since time.Time)
 
-	mu    sync.Mutex
+	mu    sync.Mutex // taken by the breakers' callbacks; no breaker is called under it
 	known map[string]*circuit
 	uses  uint64
 }
 
-// circuit is that of one endpoint. circuits.mu guards it.
+// circuit is the breaker of one endpoint. circuits.mu guards its fields.
 type circuit struct {
 	endpoint  string
-	state     store.CircuitState
-	round     int // counts changes of the state: a request of an earlier round changes it no more
+	breaker   *gobreaker.TwoStepCircuitBreaker[struct{}]
+	state     gobreaker.State // the last one; to ask the breaker could change it
 	openUntil time.Time
-	tried     bool      // closed before its time, by Try: the next request decides
-	asked     int       // requests of a half-open round, without those that are no evidence
-	worked    int       // of them
+	tried     bool      // before its time, by Try: the next request decides
 	used      uint64    // circuits.uses of the last request
 	busy      int       // requests in progress
 	failures  int       // in a row
@@ -62,8 +63,9 @@ func newCircuits(o Options, changed, recovered func(endpoint string, at time.Tim
 		return nil
 	}
 	return &circuits{
-		clock: o.Clock, failures: o.BreakerFailures, openFor: o.BreakerOpen, probes: o.BreakerProbes, limit: maxCircuits,
-		changed: changed, recovered: recovered, known: map[string]*circuit{},
+		clock: o.Clock, failures: uint32(o.BreakerFailures), openFor: o.BreakerOpen,
+		probes: uint32(o.BreakerProbes), limit: maxCircuits, changed: changed, recovered: recovered,
+		known: map[string]*circuit{},
 	}
 }
 
@@ -74,70 +76,89 @@ func (s *circuits) allow(endpoint string) (done func(health error), wait time.Du
 	if s == nil {
 		return func(error) {}, 0
 	}
+	c, allowed := s.acquire(endpoint)
+	if c == nil {
+		return func(error) {}, 0
+	}
+	if !allowed {
+		return nil, s.untilHalfOpen(c)
+	}
+	report, err := c.breaker.Allow()
+	if err != nil {
+		return nil, s.refuse(c, err)
+	}
+	return func(health error) {
+		report(health)
+		s.finish(c, health)
+	}, 0
+}
+
+// acquire finds or makes the endpoint's circuit, and counts a request unless the circuit is
+// open. It returns nil if there are too many circuits.
+func (s *circuits) acquire(endpoint string) (c *circuit, allowed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, ok := s.known[endpoint]
 	if !ok {
 		if len(s.known) >= s.limit && !s.evict() {
-			return func(error) {}, 0
+			return nil, false
 		}
-		c = &circuit{endpoint: endpoint}
+		c = s.newCircuit(endpoint)
 		s.known[endpoint] = c
 	}
 	s.uses++
 	c.used = s.uses
-	switch {
-	case s.isOpen(c):
-		// A clock that went back must not keep the circuit open for longer.
-		return nil, max(min(c.openUntil.Sub(s.clock.Now()), s.openFor), minOpenPause)
-	case c.state == store.CircuitOpen:
-		c.turn(store.CircuitHalfOpen) // needs no report: the store counts the time itself
-	case c.state == store.CircuitHalfOpen && c.asked >= s.probes:
-		return nil, halfOpenPause
+	if s.isOpen(c) {
+		return c, false
 	}
-	c.asked++
+	if c.state == gobreaker.StateOpen { // its time has passed
+		c.state = gobreaker.StateHalfOpen
+	}
 	c.busy++
-	round := c.round
-	return func(health error) { s.finish(c, round, health) }, 0
+	return c, true
 }
 
-// turn begins a round in another state.
-func (c *circuit) turn(to store.CircuitState) {
-	c.state, c.tried, c.asked, c.worked = to, false, 0, 0
-	c.round++
+// refuse ends a request that the breaker did not allow, and returns how long to
+// wait.
+func (s *circuits) refuse(c *circuit, err error) time.Duration {
+	s.mu.Lock()
+	c.busy--
+	s.mu.Unlock()
+	if !errors.Is(err, gobreaker.ErrOpenState) {
+		return halfOpenPause
+	}
+	return s.untilHalfOpen(c) // another request has just opened it
 }
 
-// finish ends a request of a round, and reports its result to the circuit.
-func (s *circuits) finish(c *circuit, round int, health error) {
+// untilHalfOpen is how long a request waits for an open circuit.
+func (s *circuits) untilHalfOpen(c *circuit) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// A clock that went back must not keep the circuit open for longer.
+	return max(min(c.openUntil.Sub(s.clock.Now()), s.openFor), minOpenPause)
+}
+
+// finish ends a request, and reports its result to the circuit.
+func (s *circuits) finish(c *circuit, health error) {
+	s.mu.Lock()
 	c.busy--
-	current := round == c.round
+	over, closed, since := false, false, c.failing
 	switch {
 	case health == nil:
-		over := c.failures >= outageFailures
-		c.failures = 0
-		if current {
-			if c.worked++; c.tried || c.state == store.CircuitHalfOpen && c.worked >= s.probes {
-				c.turn(store.CircuitClosed)
-				s.changed(c.endpoint, time.Time{})
-			}
-		}
-		if over {
-			s.recovered(c.endpoint, c.failing)
-		}
+		over, closed = c.failures >= outageFailures, c.tried
+		c.failures, c.tried = 0, false
 	case errors.Is(health, errEndpoint):
 		if c.failures == 0 {
 			c.failing = s.clock.Now()
 		}
 		c.failures++
-		if current && (c.tried || c.state == store.CircuitHalfOpen || c.failures >= s.failures) {
-			c.turn(store.CircuitOpen)
-			c.openUntil = s.clock.Now().Add(s.openFor)
-			s.changed(c.endpoint, c.openUntil)
-		}
-	case current:
-		c.asked-- // another request may take its place
+	}
+	s.mu.Unlock()
+	if closed {
+		s.changed(c.endpoint, time.Time{})
+	}
+	if over {
+		s.recovered(c.endpoint, since)
 	}
 }
 
@@ -149,9 +170,12 @@ func (s *circuits) try(endpoint string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c, ok := s.known[endpoint]; ok && s.isOpen(c) {
-		c.turn(store.CircuitClosed)
-		c.tried = true
+	if old, ok := s.known[endpoint]; ok && s.isOpen(old) {
+		// A breaker cannot be closed from outside, so another takes its place. The
+		// requests in progress report to the old one.
+		c := s.newCircuit(endpoint)
+		c.failures, c.failing, c.used, c.tried = old.failures, old.failing, old.used, true
+		s.known[endpoint] = c
 	}
 }
 
@@ -172,8 +196,8 @@ func (s *circuits) steady(endpoint string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c, ok := s.known[endpoint]
-	few := min(outageFailures, (s.failures+1)/2)
-	return !ok || c.state == store.CircuitClosed && !c.tried && c.failures < few
+	few := min(outageFailures, (int(s.failures)+1)/2)
+	return !ok || c.state == gobreaker.StateClosed && !c.tried && c.failures < few
 }
 
 // evict drops the least used of some circuits that nobody needs: not open, and
@@ -199,12 +223,52 @@ func (s *circuits) evict() bool {
 // isOpen reports whether a circuit is open and its time has not passed. s.mu is
 // held.
 func (s *circuits) isOpen(c *circuit) bool {
-	return c.state == store.CircuitOpen && s.clock.Now().Before(c.openUntil)
+	return c.state == gobreaker.StateOpen && s.clock.Now().Before(c.openUntil)
+}
+
+func (s *circuits) newCircuit(endpoint string) *circuit {
+	c := &circuit{endpoint: endpoint}
+	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		Name:        endpoint,
+		MaxRequests: s.probes,
+		// Failures in a row need no window, and one shorter than they take would
+		// never trip.
+		Interval: 0,
+		// The breaker knows only the machine's clock. So it half-opens at once, and acquire
+		// holds requests back until openFor has passed by the injected clock.
+		Timeout: time.Nanosecond,
+		// This callback and the last one run under the breaker's lock.
+		ReadyToTrip: func(n gobreaker.Counts) bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return c.tried || n.ConsecutiveFailures >= s.failures
+		},
+		IsExcluded:    func(err error) bool { return errors.Is(err, errExcluded) },
+		OnStateChange: func(_ string, _, to gobreaker.State) { s.note(c, to) },
+	})
+	return c
+}
+
+// note keeps and reports the new state of a circuit. A half-open one needs no
+// report: acquire and the store count the time themselves.
+func (s *circuits) note(c *circuit, to gobreaker.State) {
+	if to == gobreaker.StateHalfOpen {
+		return
+	}
+	s.mu.Lock()
+	c.state = to
+	until := time.Time{}
+	if to == gobreaker.StateOpen {
+		until = s.clock.Now().Add(s.openFor)
+		c.tried, c.openUntil = false, until
+	}
+	s.mu.Unlock()
+	s.changed(c.endpoint, until)
 }
 
 // count counts circuits by their state.
-func (s *circuits) count() map[store.CircuitState]int {
-	n := map[store.CircuitState]int{}
+func (s *circuits) count() map[gobreaker.State]int {
+	n := map[gobreaker.State]int{}
 	if s == nil {
 		return n
 	}

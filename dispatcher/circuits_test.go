@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/sony/gobreaker/v2"
 
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 )
 
 const shop = "http://shop.example:80"
@@ -132,39 +132,6 @@ func TestCircuitOpensAgainWhenAProbeFails(t *testing.T) {
 	})
 }
 
-func TestAnEarlierRequestChangesNoLaterRound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var c changes
-		s := testCircuits(&c)
-		var early []func(health error)
-		for range 5 {
-			done, _ := s.allow(shop)
-			early = append(early, done)
-		}
-		for range 3 {
-			try(s, shop, errEndpoint)
-		}
-		pass(t, 10*time.Second)
-		probe, _ := s.allow(shop)
-		for _, health := range []error{nil, nil, errExcluded, errEndpoint} {
-			early[0](health)
-			early = early[1:]
-		}
-		if !try(s, shop, nil) || try(s, shop, nil) {
-			t.Error("want the second of two probes, and no third")
-		}
-		probe(nil)
-		early[0](errEndpoint)
-		if !try(s, shop, nil) {
-			t.Error("refused by a closed circuit")
-		}
-		want := []string{"open " + shop + " 10s", "closed " + shop}
-		if diff := cmp.Diff(want, c.list); diff != "" {
-			t.Errorf("changes (-want +got):\n%s", diff)
-		}
-	})
-}
-
 func TestSlowFailuresTripToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c changes
@@ -226,7 +193,7 @@ func TestCircuitsAreBounded(t *testing.T) {
 			t.Error("an endpoint without a circuit was refused")
 		}
 	}
-	if n := s.count(); len(s.known) != s.limit || n[store.CircuitOpen] != s.limit {
+	if n := s.count(); len(s.known) != s.limit || n[gobreaker.StateOpen] != s.limit {
 		t.Errorf("%d known, by state %v", len(s.known), n)
 	}
 }

@@ -2,10 +2,10 @@ package dispatcher
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sony/gobreaker/v2"
 
 	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 )
 
 // outcomeNames are the values of the label "outcome".
@@ -45,7 +45,7 @@ type metrics struct {
 }
 
 // newMetrics returns the metrics, registered with r unless that is nil.
-func newMetrics(r prometheus.Registerer, circuits func() map[store.CircuitState]int) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, circuits func() map[gobreaker.State]int) (*metrics, error) {
 	topics, err := metered.NewTopics(r, outcomeNames[:])
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func newMetrics(r prometheus.Registerer, circuits func() map[store.CircuitState]
 }
 
 // circuitStates counts circuits by state when metrics are read.
-type circuitStates func() map[store.CircuitState]int
+type circuitStates func() map[gobreaker.State]int
 
 var circuitsDesc = prometheus.NewDesc("duehook_breakers",
 	"Endpoints by the state of their circuit breaker.", []string{"state"}, nil)
@@ -103,7 +103,7 @@ func (circuitStates) Describe(ch chan<- *prometheus.Desc) { ch <- circuitsDesc }
 
 func (count circuitStates) Collect(ch chan<- prometheus.Metric) {
 	n := count()
-	for _, state := range []store.CircuitState{store.CircuitClosed, store.CircuitHalfOpen, store.CircuitOpen} {
+	for _, state := range []gobreaker.State{gobreaker.StateClosed, gobreaker.StateHalfOpen, gobreaker.StateOpen} {
 		ch <- prometheus.MustNewConstMetric(circuitsDesc, prometheus.GaugeValue, float64(n[state]), state.String())
 	}
 }

@@ -604,7 +604,7 @@ duehook_attempts_total{outcome="snoozed",topic="other"} 0
 # HELP duehook_breakers Endpoints by the state of their circuit breaker.
 # TYPE duehook_breakers gauge
 duehook_breakers{state="closed"} 1
-duehook_breakers{state="half_open"} 0
+duehook_breakers{state="half-open"} 0
 duehook_breakers{state="open"} 0
 # HELP duehook_in_flight Deliveries in flight.
 # TYPE duehook_in_flight gauge
