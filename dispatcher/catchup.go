@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/duehook/duehook/internal/kit/fanout"
 	"github.com/duehook/duehook/internal/kit/mailbox"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
@@ -24,8 +24,6 @@ const (
 	catchUpPause = 250 * time.Millisecond
 	// catchUpPages bounds the pages that one batch searches.
 	catchUpPages = 4
-	// catchUpAtOnce is the number of concurrent changes.
-	catchUpAtOnce = 16
 	// outageSlack allows for the difference of two clocks.
 	outageSlack = time.Second
 )
@@ -141,16 +139,7 @@ func (c *catchUp) serve(ctx context.Context, endpoint string, r *recovery) (done
 
 // bring advances the jobs that the outage delayed, and counts them.
 func (c *catchUp) bring(ctx context.Context, jobs []job.Job, since time.Time) (n int, err error) {
-	var group errgroup.Group
-	group.SetLimit(catchUpAtOnce)
-	changed := make([]bool, len(jobs))
-	for i := range jobs {
-		group.Go(func() (err error) {
-			changed[i], err = c.bringOne(ctx, jobs[i].Key, since)
-			return err
-		})
-	}
-	err = group.Wait()
+	changed, err := fanout.Gather(ctx, len(jobs), func(ctx context.Context, i int) (bool, error) { return c.bringOne(ctx, jobs[i].Key, since) })
 	for _, did := range changed {
 		if did {
 			n++

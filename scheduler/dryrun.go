@@ -2,13 +2,11 @@ package scheduler
 
 import (
 	"context"
-	"errors"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 	"github.com/duehook/duehook/store/rules"
 )
 
@@ -19,9 +17,6 @@ func (s *Scheduler) RegisterUnless(ctx context.Context, dryRun bool, jobs ...Pre
 	}
 	return s.Register(ctx, jobs...)
 }
-
-// dryRuns is how many jobs of a dry run are read at a time.
-const dryRuns = 16
 
 // DryRun returns what Register would, as things stand, and changes nothing. A job that would be
 // made has a uid of its own in each call.
@@ -52,26 +47,17 @@ func (s *Scheduler) DryRun(ctx context.Context, jobs ...Prepared) ([]store.Regis
 
 // held are the jobs that have the keys of registrations.
 func (s *Scheduler) held(ctx context.Context, jobs []Prepared) (map[job.Key]*job.Job, error) {
-	found := make([]*job.Job, len(jobs))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(dryRuns)
+	keys := make([]job.Key, len(jobs))
 	for i := range jobs {
-		group.Go(func() error {
-			j, err := s.o.Store.Get(ctx, jobs[i].reg.Key)
-			if err == nil {
-				found[i] = &j
-			} else if !errors.Is(err, store.ErrNotFound) {
-				return err
-			}
-			return nil
-		})
+		keys[i] = jobs[i].reg.Key
 	}
-	if err := group.Wait(); err != nil {
+	found, err := listing.Jobs(ctx, s.o.Store, keys)
+	if err != nil {
 		return nil, err
 	}
 	held := make(map[job.Key]*job.Job, len(jobs))
-	for i := range jobs {
-		held[jobs[i].reg.Key] = found[i]
+	for i, key := range keys {
+		held[key] = found[i]
 	}
 	return held, nil
 }

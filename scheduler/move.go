@@ -5,8 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/duehook/duehook/internal/kit/fanout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
@@ -42,29 +41,21 @@ func register(ctx context.Context, s registrar, regs []store.Registration) ([]st
 	return out, nil
 }
 
-// movers is how many due times are moved at a time.
-const movers = 16
-
 // registerAndMove registers jobs. Their keys differ if any of them is to be moved.
 func registerAndMove(ctx context.Context, s registrar, regs []store.Registration) ([]store.Registered, error) {
 	out, err := s.Register(ctx, regs)
 	if err != nil {
 		return nil, err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(movers)
-	for i := range out {
+	if !slices.ContainsFunc(out, func(r store.Registered) bool { return r.Outcome == store.Moves }) {
+		return out, nil
+	}
+	return fanout.Gather(ctx, len(out), func(ctx context.Context, i int) (store.Registered, error) {
 		if out[i].Outcome == store.Moves {
-			group.Go(func() (err error) {
-				out[i], err = move(ctx, s, &regs[i])
-				return err
-			})
+			return move(ctx, s, &regs[i])
 		}
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	return out, nil
+		return out[i], nil
+	})
 }
 
 // moveTries bounds how often a registration starts over because the job that holds its

@@ -6,19 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/duehook/duehook/internal/kit/fanout"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
 )
 
-const (
-	// fanOutCalls is how many jobs of a fan-out are read or cancelled at a time.
-	fanOutCalls = 16
-	// withdrawTimeout bounds the cancelling of a fan-out's jobs, also if the client has gone.
-	withdrawTimeout = 10 * time.Second
-)
+// withdrawTimeout bounds the cancelling of a fan-out's jobs, also if the client has gone.
+const withdrawTimeout = 10 * time.Second
 
 // refuseTaken refuses a fan-out if jobs that are not of it hold its keys. The kept jobs
 // are of it.
@@ -30,45 +25,23 @@ func (s *Scheduler) refuseTaken(ctx context.Context, f *FanOut, kept []job.Job) 
 	for i := range kept {
 		of[kept[i].ID] = true
 	}
-	taken := make([]*store.Registered, len(f.Jobs))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(fanOutCalls)
-	for i := range f.Jobs {
-		if reg := &f.Jobs[i].reg; !of[reg.Key.ID] {
-			group.Go(func() (err error) {
-				taken[i], err = s.refusing(ctx, reg)
-				return err
-			})
-		}
-	}
-	if err := group.Wait(); err != nil {
+	others := slices.DeleteFunc(slices.Clone(f.Jobs), func(p Prepared) bool { return of[p.reg.Key.ID] })
+	held, err := s.held(ctx, others)
+	if err != nil {
 		return err
 	}
-	for _, t := range taken {
-		if t != nil {
-			f.Refused = append(f.Refused, *t)
+	for i := range others {
+		reg := &others[i].reg
+		if old := held[reg.Key]; old != nil {
+			if r := (store.Registered{Outcome: rules.Against(reg, old), Job: *old}); conflicts(r) {
+				f.Refused = append(f.Refused, r)
+			}
 		}
 	}
 	if len(f.Refused) > 0 {
 		f.Jobs = nil
 	}
 	return nil
-}
-
-// refusing is the job that refuses a registration of its key, or nil.
-func (s *Scheduler) refusing(ctx context.Context, reg *store.Registration) (*store.Registered, error) {
-	old, err := s.o.Store.Get(ctx, reg.Key)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	r := store.Registered{Outcome: rules.Against(reg, &old), Job: old}
-	if !conflicts(r) {
-		return nil, nil
-	}
-	return &r, nil
 }
 
 // conflicts reports whether the answer to the registration is 409.
@@ -102,14 +75,12 @@ func (s *Scheduler) withdraw(ctx context.Context, jobs []Prepared, registered []
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(fanOutCalls)
-	for i := range jobs {
+	return fanout.Do(ctx, len(jobs), func(ctx context.Context, i int) error {
 		if failed[jobs[i].fan] && registered[i].Outcome == store.Created {
-			group.Go(func() error { return s.cancelNew(ctx, &registered[i]) })
+			return s.cancelNew(ctx, &registered[i])
 		}
-	}
-	return group.Wait()
+		return nil
+	})
 }
 
 var errOther = errors.New("another job has the key")

@@ -7,12 +7,11 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/job/contract"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 	"github.com/duehook/duehook/store/successors"
 )
 
@@ -172,9 +171,6 @@ func (q *Queue) attempt(leased job.Instant, j *job.Job) *job.Attempt {
 	return &job.Attempt{Number: j.Attempts + 1, StartedAt: leased, Duration: max(0, q.lines.now().Sub(leased)), Version: j.Version}
 }
 
-// findsAtOnce bounds the concurrent reads of a call.
-const findsAtOnce = 16
-
 // find reads receipts, and returns their jobs, nil for no job. It reads what this node has not leased
 // itself, or what has callbacks: they need the whole job.
 func (q *Queue) find(ctx context.Context, may May, receipts []string) ([]receipt, []*job.Job, error) {
@@ -192,25 +188,18 @@ func (q *Queue) find(ctx context.Context, may May, receipts []string) ([]receipt
 			unknown = append(unknown, i)
 		}
 	}
-	read := func(i int) error {
-		j, err := q.o.Store.Get(ctx, parsed[i].key)
-		switch {
-		case err == nil:
-			jobs[i] = &j
-		case !errors.Is(err, store.ErrNotFound):
-			return fmt.Errorf("find the job of a receipt: %w", err)
-		}
-		return nil
+	keys := make([]job.Key, len(unknown))
+	for n, i := range unknown {
+		keys[n] = parsed[i].key
 	}
-	if len(unknown) == 1 {
-		return parsed, jobs, read(unknown[0])
+	found, err := listing.Jobs(ctx, q.o.Store, keys)
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the jobs of receipts: %w", err)
 	}
-	var group errgroup.Group
-	group.SetLimit(findsAtOnce)
-	for _, i := range unknown {
-		group.Go(func() error { return read(i) })
+	for n, i := range unknown {
+		jobs[i] = found[n]
 	}
-	return parsed, jobs, group.Wait()
+	return parsed, jobs, nil
 }
 
 // maxLeased bounds the leased jobs that a node remembers. What it has forgotten, it reads.

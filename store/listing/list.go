@@ -79,6 +79,24 @@ func List(ctx context.Context, src store.Reader, query store.Query) (store.Page,
 	return w.page()
 }
 
+// getting is the part of store.Reader that Jobs needs.
+type getting interface {
+	Get(ctx context.Context, key job.Key) (job.Job, error)
+}
+
+// Jobs returns the jobs of keys, nil for those that the store does not have.
+func Jobs(ctx context.Context, src getting, keys []job.Key) ([]*job.Job, error) {
+	return fanout.Gather(ctx, len(keys), func(ctx context.Context, i int) (found *job.Job, err error) {
+		j, err := src.Get(ctx, keys[i])
+		if err == nil {
+			found = &j
+		} else if errors.Is(err, store.ErrNotFound) {
+			err = nil
+		}
+		return found, err
+	})
+}
+
 // lookUp reads a page of the listing by uid, which holds one job at most.
 func lookUp(ctx context.Context, src store.Reader, q filter, from place) (store.Page, error) {
 	uid := store.Index{Kind: store.IndexUID, Name: q.UID}
