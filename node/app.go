@@ -64,6 +64,7 @@ type node struct {
 	store   store.Store
 	disk    *diskstore.Store // the embedded store; nil on Redis
 	ledger  *ledger.Store    // nil: there is none
+	restore store.Restoring  // the ledger, or nil
 	jobs    *scheduler.Scheduler
 	events  *events.Hub
 	counts  *alerts.Counts

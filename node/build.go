@@ -55,15 +55,11 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	guard := scheduler.Guard(n.guard.CheckURL)
 	members := groups.New(n.store, guard.Check, nil)
 	jobBounds := job.Bounds{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout}
-	o := scheduler.Options{
+	jobs, err := scheduler.New(scheduler.Options{
 		Store: n.store, Clock: n.clock, Pace: job.SystemClock(), Metrics: n.metrics, Recent: n.recent, Topics: limits, Groups: members, Endpoints: dispatch,
 		Bounds: jobBounds, Policy: n.policy, Guard: guard,
-		Carry: n.carrying(),
-	}
-	if n.ledger != nil {
-		o.Ledger = n.ledger
-	}
-	jobs, err := scheduler.New(o)
+		Carry: n.carrying(), Ledger: n.restore,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +98,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	registry := n.newRegistry()
-	calls := v1.Options{Scheduler: jobs, Nodes: registry, Operations: bulk, Schedules: recurring, Groups: members, Calendars: dates, Pulls: fetch, Alerts: watch, Events: n.events}
+	calls := v1.Options{Scheduler: jobs, Nodes: registry, Operations: bulk, Schedules: recurring, Groups: members, Calendars: dates, Pulls: fetch, Alerts: watch, Events: n.events, Restoring: n.restore}
 	if keyring == nil {
 		close(n.signs)
 	} else {
@@ -111,12 +107,9 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 			return nil, err
 		}
 	}
-	if n.ledger != nil {
-		calls.Restoring = n.ledger
-	}
 	dialects := n.dialects(map[string]httpapi.Dialect{
 		camellia.Name: camellia.New(camellia.Options{Scheduler: jobs, Pulls: fetch, Monitor: n.monitor, Clock: n.clock}),
-		mykit.Name:    mykit.New(mykit.Options{Scheduler: jobs, Operations: bulk, Restoring: calls.Restoring, Clock: n.clock}),
+		mykit.Name:    mykit.New(mykit.Options{Scheduler: jobs, Operations: bulk, Restoring: n.restore, Clock: n.clock}),
 		qstash.Name: qstash.New(qstash.Options{
 			Scheduler: jobs, Schedules: recurring, Groups: members, Topics: limits, Keys: keys, Clock: n.clock,
 		}),
@@ -236,13 +229,9 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispa
 }
 
 func (n *node) newSchedules(jobs *scheduler.Scheduler, dates schedules.Calendars) (*schedules.Manager, error) {
-	o := schedules.Options{
-		Store: n.store, Jobs: jobs, Calendars: dates, RunLog: n.runs, ID: n.id, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
-	}
-	if n.ledger != nil {
-		o.Ledger = n.ledger
-	}
-	return schedules.New(o)
+	return schedules.New(schedules.Options{
+		Store: n.store, Jobs: jobs, Calendars: dates, Ledger: n.restore, RunLog: n.runs, ID: n.id, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
+	})
 }
 
 func (n *node) comingHerds(ctx context.Context, now job.Instant) ([]herds.Herd, bool, error) {
@@ -254,15 +243,11 @@ func (n *node) comingHerds(ctx context.Context, now job.Instant) ([]herds.Herd, 
 }
 
 func (n *node) newAlerts(jobs *scheduler.Scheduler, limits *topics.Manager) (*alerts.Manager, error) {
-	o := alerts.Options{
-		Store: n.store, Jobs: jobs, Counts: n.counts, Topics: limits, ID: n.id, Alone: n.Config.Embedded(),
+	return alerts.New(alerts.Options{
+		Store: n.store, Jobs: jobs, Ledger: n.restore, Counts: n.counts, Topics: limits, ID: n.id, Alone: n.Config.Embedded(),
 		Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Every: alerts.DefaultEvery,
 		Herds: n.comingHerds,
-	}
-	if n.ledger != nil {
-		o.Ledger = n.ledger
-	}
-	return alerts.New(o)
+	})
 }
 
 // newAPI returns the server, and the parts for its keys and certificate.

@@ -74,7 +74,7 @@ func (n *node) openLedger(ctx context.Context, inner store.Restorable) (store.St
 	if err != nil {
 		return nil, err
 	}
-	n.ledger = s
+	n.ledger, n.restore = s, s
 	return s, nil
 }
 
