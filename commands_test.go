@@ -302,28 +302,36 @@ func TestImportAndExport(t *testing.T) {
 // An import that is interrupted says so and how it continues, and doesn't blame the server.
 func TestInterruptedImport(t *testing.T) {
 	t.Parallel()
-	asked := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		close(asked)
-		<-r.Context().Done()
-	}))
-	t.Cleanup(server.Close)
-	cmd := program(t, []string{"DUEHOOK_URL=" + server.URL}, "import")
-	cmd.Stdin = strings.NewReader(`{"topic":"t","id":"a"}`)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	<-asked
-	if err := cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	const want = "duehook: line 1: interrupt signal received\ncontinue with --skip 0\n"
-	if code := cmd.ProcessState.ExitCode(); code != cli.ExitRefused || stderr.String() != want {
-		t.Errorf("exit code %d, %q, want %q", code, stderr.String(), want)
+	for args, want := range map[string]string{
+		"import":               "duehook: line 1: interrupt signal received\ncontinue with --skip 0\n",
+		"import --from qstash": "duehook: interrupt signal received\n0 jobs are done; run the command again to continue: nothing is registered twice\n",
+	} {
+		t.Run(args, func(t *testing.T) {
+			t.Parallel()
+			asked := make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				close(asked)
+				<-r.Context().Done()
+			}))
+			t.Cleanup(server.Close)
+			environ := []string{"DUEHOOK_URL=" + server.URL, "DUEHOOK_SOURCE=" + server.URL, "DUEHOOK_SOURCE_TOKEN=x"}
+			cmd := program(t, environ, strings.Fields(args)...)
+			cmd.Stdin = strings.NewReader(`{"topic":"t","id":"a"}`)
+			var stderr bytes.Buffer
+			cmd.Stderr = &stderr
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			<-asked
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != cli.ExitRefused || stderr.String() != want {
+				t.Errorf("exit code %d, %q, want %q", code, stderr.String(), want)
+			}
+		})
 	}
 }
 

@@ -83,10 +83,11 @@ type outcomeError struct{ message string }
 
 func (e *outcomeError) Error() string { return e.message }
 
-// brokenOffError is the end of a command that flags continue.
+// brokenOffError is the end of a command that can be continued.
 type brokenOffError struct {
 	cause error
-	flags string
+	flags string // that continue it; empty: the same command does
+	done  int    // jobs
 }
 
 func (e *brokenOffError) Error() string { return e.cause.Error() }
@@ -352,8 +353,11 @@ func ExitCode(err error, jsonOutput bool, w io.Writer) int {
 	case isRefusal && refused.Status == http.StatusNotFound:
 		exit = ExitMissing
 	}
+	if isBroken && broken.flags == "" {
+		message += fmt.Sprintf("\n%d jobs are done; run the command again to continue: nothing is registered twice", broken.done)
+	}
 	if !jsonOutput {
-		if isBroken {
+		if isBroken && broken.flags != "" {
 			message += "\ncontinue with " + broken.flags
 		}
 		_, _ = fmt.Fprintln(w, "duehook: "+message)
@@ -368,7 +372,7 @@ func ExitCode(err error, jsonOutput bool, w io.Writer) int {
 	}
 	var line bytes.Buffer
 	_ = json.Compact(&line, document)
-	if isBroken { // one more member
+	if isBroken && broken.flags != "" { // one more member
 		flags, _ := json.Marshal(broken.flags) // a string
 		line.Truncate(line.Len() - 1)
 		_, _ = fmt.Fprintf(&line, `,"continue":%s}`, flags)

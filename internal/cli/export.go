@@ -67,7 +67,7 @@ func (a *app) exportTo(ctx context.Context, f client.JobFilter, cursor string) e
 		if err != nil {
 			bar.end()
 			if cursor != "" {
-				err = &brokenOffError{err, "--cursor " + cursor}
+				err = &brokenOffError{cause: err, flags: "--cursor " + cursor}
 			}
 			return err
 		}

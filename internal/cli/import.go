@@ -98,10 +98,10 @@ func (a *app) importFrom(ctx context.Context, d *importing, args []string) error
 	l.server = moving.NewServer(address, token)
 	l.progress = func() int64 { return int64(l.done) }
 	return l.load(ctx, source.Jobs, func(err error) error {
-		if err = ofSource(err); l.done == 0 {
+		if err = ofSource(err); l.done == 0 && ctx.Err() == nil {
 			return err
 		}
-		return fmt.Errorf("%w\n%d jobs are done; run the command again to continue: nothing is registered twice", err, l.done)
+		return &brokenOffError{cause: err, done: l.done}
 	})
 }
 
@@ -125,7 +125,7 @@ func (a *app) importLines(ctx context.Context, d *importing, in io.Reader) error
 	}
 	return l.load(ctx, lines(counted, d.skip), func(err error) error {
 		done := d.skip + l.done
-		return &brokenOffError{fmt.Errorf("line %d: %w", done+1, err), fmt.Sprintf("--skip %d", done)}
+		return &brokenOffError{cause: fmt.Errorf("line %d: %w", done+1, err), flags: fmt.Sprintf("--skip %d", done)}
 	})
 }
 

@@ -1,7 +1,9 @@
 package moving_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/client"
 	"github.com/duehook/duehook/internal/moving"
 	"github.com/duehook/duehook/internal/testing/fronts"
 )
@@ -257,6 +260,16 @@ func TestQStashToDuehook(t *testing.T) {
 		t.Errorf("%d %s", status, data)
 	}
 	check(false, 0, 5)
+}
+
+// A server that is away is not taken for the source.
+func TestServerIsAway(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // or the call is repeated for a while
+	_, err := moving.NewServer("http://127.0.0.1:1", "").Register(ctx, []moving.Job{{Call: &moving.Call{Path: "/v2/publish/http://a.example"}}})
+	if !errors.Is(err, client.ErrUnreachable) || errors.Is(err, moving.ErrUnreachable) {
+		t.Errorf("got %v", err)
+	}
 }
 
 // The calls of a queue are made in its order.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/hashicorp/go-retryablehttp"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/duehook/duehook/client"
 )
 
 // Call is a POST that registers a job by a dialect of duehook. It names Duehook-Result in its answer.
@@ -103,12 +105,12 @@ func (s *Server) call(ctx context.Context, k *Call) (Result, error) {
 	}
 	resp, err := s.http.Do(r)
 	if err != nil {
-		return Result{}, failf(ErrUnreachable, "duehook cannot be reached: %v", err)
+		return Result{}, failf(client.ErrUnreachable, "duehook cannot be reached: %v", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return Result{}, failf(ErrUnreachable, "duehook cannot be reached: %v", err)
+		return Result{}, failf(client.ErrUnreachable, "duehook cannot be reached: %v", err)
 	}
 	var answer struct {
 		Message, Error, Msg string
