@@ -1,15 +1,18 @@
 /** The clock of `duehook dev`, which people can turn. Other servers have none. */
 import { effect } from '@preact/signals';
 import { api, ApiError, caller, clockAhead, devClock, type DevClock } from './api';
-import { freshness } from './live';
+import { freshness, refresh } from './live';
 
 /** A clock that runs fast is read at this interval. */
 const readMs = 1000;
 
 /** Takes the server's clock for all pages. */
 function follow(clock: DevClock): void {
+  const ahead = Date.parse(clock.now) - Date.now();
+  const turned = Math.abs(ahead - clockAhead.peek()) > readMs;
   devClock.value = clock;
-  clockAhead.value = Date.parse(clock.now) - Date.now();
+  clockAhead.value = ahead;
+  if (turned) refresh(); // searches by relative times have other results
 }
 
 async function read(): Promise<void> {

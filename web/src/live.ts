@@ -19,8 +19,11 @@ const staleMs = 12_000;
 
 export const paused = signal(false);
 
-/** The server's time in ms, updated every second. */
-export const now = signal(Date.now());
+/** The browser's time in ms, updated every second. */
+const local = signal(Date.now());
+
+/** The server's time in ms. It changes each second, and with the clock of `duehook dev`. */
+export const now = computed(() => local.value + clockAhead.value);
 
 const beat = signal(0);
 const answeredAt = signal(Date.now());
@@ -33,7 +36,7 @@ export type Freshness = 'live' | 'paused' | 'stale';
 export const freshness = computed<Freshness>(() => {
   if (paused.value) return 'paused';
   const patience = streaming.value ? pollBesideStreamMs + staleMs : staleMs;
-  return failing.value || now.value - clockAhead.value - answeredAt.value > patience ? 'stale' : 'live';
+  return failing.value || local.value - answeredAt.value > patience ? 'stale' : 'live';
 });
 
 /** The time of the last answer, in ms of the server's time. */
@@ -83,7 +86,7 @@ async function follow(abort: AbortSignal): Promise<void> {
 
 export function start(): void {
   document.addEventListener('visibilitychange', () => (seen.value = document.visibilityState === 'visible'));
-  setInterval(() => (now.value = Date.now() + clockAhead.value), 1000);
+  setInterval(() => (local.value = Date.now()), 1000);
   effect(() => {
     if (!wanted.value) return undefined;
     refresh();

@@ -31,6 +31,17 @@ test('the clock is frozen, turned, and moved to what is due next', async () => {
   await accessible(page, 'a page with the clock');
 });
 
+test('what is overdue is so by the turned clock', async () => {
+  await node.call('POST', '/v1/topics/held/pause');
+  await node.call('POST', '/v1/jobs', { topic: 'held', id: 'c', url: 'http://sink/shop/paid', delay: '30m' });
+  await node.call('POST', '/v1/dev/clock', { frozen: true });
+  await node.call('POST', '/v1/dev/clock', { advance: '1h' });
+  await go('/topics/held');
+  await link('c').waitFor(); // with the reason
+  await go('/jobs?topic=held&due_to=now');
+  await link('c').waitFor();
+});
+
 test('a sink is made, takes deliveries, changes and goes', async () => {
   await choice('Speed').selectOption('1 ×');
   await link('Sinks').click();

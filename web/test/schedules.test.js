@@ -97,6 +97,8 @@ test('a calendar, dates that a schedule leaves out, and skipped occurrences', as
   await dialog.getByRole('button', { name: 'Save' }).click();
   await says('The calendar is saved.');
   await row('feast', '2099-12-25, 2099-12-31/2100-01-01');
+  const lines = (dates) => dates.map((one) => ((one.closest('td').style.width = '1em'), one.getClientRects().length));
+  assert.deepEqual(await page.locator('td .whole').evaluateAll(lines), [1, 1]); // none breaks at a hyphen
   await put('daily', { cron: '0 9 * * *', start_at: '2099-12-24T00:00:00Z', except: { dates: ['2099-12-26'] } });
   await go('/schedules/daily/edit');
   await field('Except calendars').fill('feast');

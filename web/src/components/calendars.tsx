@@ -1,4 +1,5 @@
 /** The calendars whose dates schedules except. */
+import { Fragment } from 'preact';
 import { useState } from 'preact/hooks';
 import { api, mayChange, type Calendar } from '../api';
 import { count, t } from '../text';
@@ -10,6 +11,20 @@ import { Paged } from './page';
 type Draft = Pick<Calendar, 'name' | 'version' | 'dates'>;
 
 const blank: Draft = { name: '', version: 0, dates: [] };
+
+/** Dates, which do not break at their hyphens. */
+export function Dates({ dates }: { dates: string[] }) {
+  return (
+    <>
+      {dates.map((one, i) => (
+        <Fragment key={one}>
+          {i > 0 && ', '}
+          <span class="whole">{one}</span>
+        </Fragment>
+      ))}
+    </>
+  );
+}
 
 /** The most dates named in a row. */
 const mostDates = 6;
@@ -66,7 +81,7 @@ function List({ calendars, edit, remove }: ListProps) {
               {count(one.dates.length)}
             </td>
             <td data-label={t('schedule.dates')}>
-              {one.dates.slice(0, mostDates).join(', ')}
+              <Dates dates={one.dates.slice(0, mostDates)} />
               {one.dates.length > mostDates && ', …'}
             </td>
             {mayChange.value && (

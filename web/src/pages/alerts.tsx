@@ -5,7 +5,7 @@ import { Dialog } from '../components/dialog';
 import { Empty, EndpointLink, Mark, Target, When } from '../components/marks';
 import { Loaded, Paged, Parts } from '../components/page';
 import { SendTest, TestCard } from '../components/send-test';
-import { useBeat, useResource } from '../live';
+import { now, useBeat, useResource } from '../live';
 import { dueBy } from '../search';
 import { count, percent, span, t } from '../text';
 
@@ -266,7 +266,7 @@ function scope({ topic, endpoint, by, metric }: AlertRule): string {
 
 /** An example webhook of the rule. */
 function sample({ name, metric, topic, endpoint, above }: AlertRule) {
-  const at = new Date().toISOString();
+  const at = new Date(now.peek()).toISOString();
   return {
     version: '1',
     alert: 'test',

@@ -2,6 +2,7 @@ import { useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, mayChange, outcomes, type Occurrence, type Run, type Schedule } from '../api';
 import { BackfillDialog } from '../components/backfill-dialog';
+import { Dates } from '../components/calendars';
 import { Dialog } from '../components/dialog';
 import { Input, Moment } from '../components/form';
 import { Result } from '../components/job-table';
@@ -219,7 +220,7 @@ function Settings({ schedule }: { schedule: Schedule }) {
           [t('schedule.jitter'), schedule.jitter],
           [t('schedule.misfire'), t(`misfire.${misfire.policy}`)],
           [t('schedule.overlap'), t(`overlap.${overlap}`)],
-          [t('schedule.dates'), except?.dates?.join(', ')],
+          [t('schedule.dates'), except?.dates?.length && <Dates dates={except.dates} />],
           [t('schedule.calendars'), except?.calendars?.join(', ')],
           [t('schedule.start_at'), start && exact(start)],
           [t('schedule.end_at'), end && exact(end)],

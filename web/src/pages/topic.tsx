@@ -6,7 +6,7 @@ import { Mark, PauseFacts, StateMark, When } from '../components/marks';
 import { act } from '../components/notices';
 import { Crumb, Facts, Loaded, type Fact } from '../components/page';
 import { WhyLine } from '../components/why';
-import { useResource } from '../live';
+import { now, useResource } from '../live';
 import { asked, dueBy } from '../search';
 import { count, t, type Key } from '../text';
 import { CountLink } from './topics';
@@ -59,7 +59,7 @@ function Standing({ topic: { name, state, paused, draining } }: { topic: Topic }
 /** How many jobs are due without being taken, and why one of them waits. */
 function Overdue({ topic: { name, overdue } }: { topic: Topic }) {
   const due: Query = [['topic', name], ...dueBy('now')];
-  const found = useResource(`overdue ${name}`, (abort) => api.jobs([...asked(due, Date.now()), ['limit', '1']], abort));
+  const found = useResource(`overdue ${name}`, (abort) => api.jobs([...asked(due, now.peek()), ['limit', '1']], abort));
   const [job] = found.data?.data ?? [];
   return (
     <section class="card">
