@@ -33,7 +33,7 @@ func TestWrongAnswers(t *testing.T) {
 		return func(cmd []string) bool { return strings.EqualFold(cmd[0], name) }
 	}
 	const noTime = "lacks the time"
-	heads := list(text("0" + strings.Repeat(" ", progressFields-1)))
+	head := text("0" + strings.Repeat(" ", progressFields-1))
 	for _, c := range []struct {
 		call   string
 		of     func(cmd []string) bool
@@ -87,20 +87,21 @@ func TestWrongAnswers(t *testing.T) {
 		{"Carry", script(factsScript), list(now, text("1"), number(0), number(1), list(), list(), list(), list(list())), "0 values for a lane", nil},
 		{"Carry", script(carryScript), list(), noTime, nil},
 		{"Carry", script(carryScript), list(now, number(0)), "carry answered 2 values", nil},
-		{"Carry", script(carryScript), list(now, number(0), list(), text("no hint"), number(0)), `carry answered "no hint"`, nil},
-		{"Carry", script(carryScript), list(now, number(0), list(), text("a|b"), number(0)), `carry answered "a|b"`, nil},
+		{"Carry", script(carryScript), list(now, number(0), list(), text("no lane")), "carry answered 0 values for a lane of 1", nil},
+		{"Carry", script(carryScript), list(now, number(0), list(), list(number(2), number(0), text("id"))), "carry answered 3 values for a lane of 1", nil},
 		{"Carry", script(carryScript), list(now, number(0), list(text("lane"), text("soon"))), `"soon" for a look`, nil},
 		{"Carry", script(readScript), list(), noTime, nil},
 		{"Carry", named("zrange"), text("many"), "", store.ErrUnavailable},
 		{"Pop", named("blpop"), list(text("list")), "blpop answered 1 values", store.ErrUnavailable},
 		{"Pop", named("client"), text("me"), "me", store.ErrUnavailable},
 		{"Claim", script(claimScript), list(now, list()), "claim answered 2 values", nil},
-		{"Claim", script(claimScript), list(now, list(), list(number(2)), list()), "claim left job 2 of 1", nil},
-		{"Claim", script(claimScript), list(now, heads, list(), list(), text("1"), number(2), number(1), text("")), "claim answered for job 0 of 1", nil},
-		{"Claim", script(claimScript), list(now, heads, list(), list(), number(2), number(2), number(1), text("")), "claim answered for job 2 of 1", nil},
-		{"Claim", script(claimScript), list(now, heads, list(), list(), nothing, number(2), number(1), text("")), "claim answered for job 0 of 1", nil},
-		{"Claim", script(claimScript), list(now, heads, list(), list(), number(1), number(2), number(2), text("")), "with head 2 of 1", nil},
-		{"Claim", script(claimScript), list(now, heads, list(), list(number(1), text("short"))), `answered "short" for the job`, nil},
+		{"Claim", script(claimScript), list(now, list(number(2)), list()), "claim left job 2 of 1", nil},
+		{"Claim", script(claimScript), list(now, list(), list(), text("head")), "claim answered 0 values for jobs with the same head", nil},
+		{"Claim", script(claimScript), list(now, list(), list(), list(head, number(2), number(1))), "claim answered 3 values for jobs with the same head", nil},
+		{"Claim", script(claimScript), list(now, list(), list(), list(head, number(2), text("1"), text(""))), "claim answered for job 0 of 1", nil},
+		{"Claim", script(claimScript), list(now, list(), list(), list(head, number(2), number(2), text(""))), "claim answered for job 2 of 1", nil},
+		{"Claim", script(claimScript), list(now, list(), list(), list(head, number(2), nothing, text(""))), "claim answered for job 0 of 1", nil},
+		{"Claim", script(claimScript), list(now, list(), list(number(1), text("short"))), `answered "short" for the job`, nil},
 		{"Settle", script(settleScript), list(now, number(2)), "settle answered 2 values for 1 jobs", nil},
 		{"Settle", script(settleScript), list(now, text("2"), text("0123456789abcdef")), `settle answered 2, "0123456789abcdef" for a job`, nil},
 		{"Settle", script(settleScript), list(now, number(2), text("short")), `settle answered 2, "short" for a job`, nil},

@@ -47,10 +47,10 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(reply) < 4 || len(reply)%4 != 0 {
+	if len(reply) < 3 {
 		return nil, nil, fmt.Errorf("redisstore: claim answered %d values", len(reply))
 	}
-	for _, number := range listOf(reply[2]) {
+	for _, number := range listOf(reply[1]) {
 		at := intOf(number)
 		if at < 1 || at > len(hints) {
 			return nil, nil, fmt.Errorf("redisstore: claim left job %d of %d", at, len(hints))
@@ -64,37 +64,46 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 // decodeClaims appends the claimed jobs in the answer of lua/claim.lua to out.
 func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any, out []store.Claimed) ([]store.Claimed, error) {
 	now := sh.clock.observe(reply[0])
-	var heads []progressHead // which claimed jobs share
-	for _, text := range textsOf(reply[1]) {
-		heads = append(heads, decodeProgressHead(text))
-	}
-	lasts, err := decodeLasts(reply[3])
+	lasts, err := decodeLasts(reply[2])
 	if err != nil {
 		return nil, err
 	}
-	out = slices.Grow(out, len(reply)/4-1)
-	for i := 4; i < len(reply); i += 4 {
-		at, from, head := intOf(reply[i]), intOf(reply[i+1]), intOf(reply[i+2])
-		registration, _ := reply[i+3].(string)
-		if at < 1 || at > len(hints) || head < 1 || head > len(heads) {
-			return nil, fmt.Errorf("redisstore: claim answered for job %d of %d, with head %d of %d", at, len(hints), head, len(heads))
+	claims := make([]store.Claimed, len(hints)) // without a time where none was claimed
+	for _, same := range reply[3:] {
+		jobs := listOf(same)
+		if len(jobs) < 2 || len(jobs)%2 != 0 {
+			return nil, fmt.Errorf("redisstore: claim answered %d values for jobs with the same head", len(jobs))
 		}
-		r, err := decodeRegistration(hints[at-1].Key(), registration)
-		if err == nil {
-			err = r.proceed(heads[head-1])
-		}
-		if err != nil {
-			// One unreadable job must not block the others. It is claimed again and again.
-			s.log.Error("a job's record cannot be read", "error", err)
-			continue
-		}
-		c := store.Claimed{Job: r.Job, Now: now, From: job.State(from)}
-		if last := lasts[at]; last != "" {
-			if uid := ulid.ULID([]byte(last[:uidLen])).String(); uid != r.UID {
-				c.After, c.AfterUID = job.Key{Topic: r.Topic, ID: last[uidLen:]}, uid
+		text, _ := jobs[0].(string)
+		head, from := decodeProgressHead(text), job.State(intOf(jobs[1]))
+		for i := 2; i < len(jobs); i += 2 {
+			at := intOf(jobs[i])
+			registration, _ := jobs[i+1].(string)
+			if at < 1 || at > len(hints) {
+				return nil, fmt.Errorf("redisstore: claim answered for job %d of %d", at, len(hints))
 			}
+			r, err := decodeRegistration(hints[at-1].Key(), registration)
+			if err == nil {
+				err = r.proceed(head)
+			}
+			if err != nil {
+				// One unreadable job must not block the others. It is claimed again and again.
+				s.log.Error("a job's record cannot be read", "error", err)
+				continue
+			}
+			c := store.Claimed{Job: r.Job, Now: now, From: from}
+			if last := lasts[at]; last != "" {
+				if uid := ulid.ULID([]byte(last[:uidLen])).String(); uid != r.UID {
+					c.After, c.AfterUID = job.Key{Topic: r.Topic, ID: last[uidLen:]}, uid
+				}
+			}
+			claims[at-1] = c
 		}
-		out = append(out, c)
+	}
+	for i := range claims {
+		if claims[i].Now != 0 {
+			out = append(out, claims[i])
+		}
 	}
 	return out, nil
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/duehook/duehook/job"
@@ -41,13 +42,13 @@ func (s *Store) carryFrom(ctx context.Context, n int, names []string, o store.Ca
 		if f.ready >= o.Cap {
 			return store.CarryResult{Full: true}, nil
 		}
-		keys, args, _ := sh.moves(f)
-		reply, err := s.eval(ctx, carryScript, keys, args)
+		m := sh.moves(f)
+		reply, err := s.eval(ctx, carryScript, m.keys, m.args)
 		if err != nil {
 			return store.CarryResult{}, err
 		}
 		if len(reply) > 1 {
-			return sh.carried(reply, o)
+			return sh.carried(reply, m)
 		}
 	}
 	return store.CarryResult{}, nil // other nodes keep changing the facts: the next round makes another plan
@@ -57,16 +58,17 @@ func (s *Store) carryFrom(ctx context.Context, n int, names []string, o store.Ca
 func (s *Store) pull(ctx context.Context, sh *shard, f *facts) (r store.CarryResult, ok bool, err error) {
 	later := f.onlyDue()
 	f.ready = 0
-	keys, args, next := sh.moves(f)
-	if len(keys) > len(sh.own[carryScript]) { // something is due
-		reply, err := s.eval(ctx, carryScript, keys, args)
+	m := sh.moves(f)
+	if len(m.visited) > 0 { // something is due
+		reply, err := s.eval(ctx, carryScript, m.keys, m.args)
 		if err != nil || len(reply) <= 1 {
 			return r, false, err
 		}
-		if r, err = sh.carried(reply, f.Options); err != nil {
+		if r, err = sh.carried(reply, m); err != nil {
 			return r, false, err
 		}
 	}
+	next := m.next
 	if next == 0 || later != 0 && later < next {
 		next = later
 	}
@@ -82,6 +84,8 @@ type moves struct {
 	*facts
 	run                             *rules.Run
 	keys                            []string
+	args                            []any
+	visited                         []job.Lane // by their numbers in lanes
 	limited, closed, waiting, lanes []any
 	numbers                         map[int]int // of lanes in lanes, from 1, by their numbers in the facts
 	next                            job.Instant // when consumers may find more in a pull queue; 0: unknown
@@ -101,11 +105,10 @@ const (
 	lookNow      = "0"
 )
 
-// moves makes a plan, and returns the keys and arguments of the script that executes it, and when
-// consumers may find more in a pull queue.
-func (sh *shard) moves(f *facts) ([]string, []any, job.Instant) {
+// moves makes a plan, with the keys and arguments of the script that executes it.
+func (sh *shard) moves(f *facts) *moves {
 	plan := rules.MakePlan(&f.Facts)
-	m := moves{facts: f, run: plan.Run(min(maxBatch, f.Options.Cap-f.ready)), keys: sh.own[carryScript], numbers: map[int]int{}}
+	m := &moves{facts: f, run: plan.Run(min(maxBatch, f.Options.Cap-f.ready)), keys: sh.own[carryScript], numbers: map[int]int{}}
 	for i := range plan.Visits {
 		if m.run.Room() == 0 {
 			m.note(f.Now)
@@ -116,7 +119,8 @@ func (sh *shard) moves(f *facts) ([]string, []any, job.Instant) {
 			m.note(v.PutOff)
 			continue
 		}
-		m.numbers[v.Lane] = len(m.numbers) + 1
+		m.visited = append(m.visited, m.Lanes[v.Lane])
+		m.numbers[v.Lane] = len(m.visited)
 		m.keys = append(m.keys, sh.bucket(f.names[v.Lane]))
 		m.visit(v)
 	}
@@ -135,14 +139,14 @@ func (sh *shard) moves(f *facts) ([]string, []any, job.Instant) {
 	for _, endpoint := range f.closed {
 		m.closed = append(m.closed, endpoint)
 	}
-	args := []any{f.plan, millis(f.Options.Visibility), f.Options.Pull != nil}
+	m.args = []any{f.plan, millis(f.Options.Visibility), f.Options.Pull != nil}
 	for _, list := range []struct {
 		items []any
 		each  int
 	}{{m.limited, 3}, {m.closed, 1}, {m.waiting, 4}, {m.lanes, argsOfLane}} {
-		args = append(append(args, len(list.items)/list.each), list.items...)
+		m.args = append(append(m.args, len(list.items)/list.each), list.items...)
 	}
-	return m.keys, args, m.next
+	return m
 }
 
 // argsOfLane is the number of arguments of a lane. The last is its next visit.
@@ -204,12 +208,12 @@ func (m *moves) await(v *rules.Visit, wait rules.Wait) {
 }
 
 // carried reads the answer to a plan that was executed.
-func (sh *shard) carried(reply []any, o store.CarryOptions) (store.CarryResult, error) {
-	if len(reply) < 3 || len(reply)%2 != 1 {
+func (sh *shard) carried(reply []any, m *moves) (store.CarryResult, error) {
+	if len(reply) < 3 {
 		return store.CarryResult{}, fmt.Errorf("redisstore: carry answered %d values", len(reply))
 	}
 	now := sh.clock.observe(reply[0])
-	r := store.CarryResult{Wait: -1, Carried: make([]store.Carried, 0, len(reply)/2-1)}
+	r := store.CarryResult{Wait: -1}
 	line, err := lineOf(textsOf(reply[2]))
 	if err != nil {
 		return r, err
@@ -217,17 +221,20 @@ func (sh *shard) carried(reply []any, o store.CarryOptions) (store.CarryResult, 
 	if len(line) > 0 {
 		r.Wait = max(0, line[0].look.Sub(now))
 	}
-	if o.Pull == nil {
+	if m.Options.Pull == nil {
 		sh.line.Store(&line)
 	}
-	r.Full = r.Wait == 0 && intOf(reply[1]) >= o.Cap
-	for i := 3; i < len(reply); i += 2 {
-		raw, _ := reply[i].(string)
-		hint, err := parseHint(raw)
-		if err != nil {
-			return r, fmt.Errorf("redisstore: carry answered %q: %w", raw, err)
+	r.Full = r.Wait == 0 && intOf(reply[1]) >= m.Options.Cap
+	for _, of := range reply[3:] {
+		jobs := listOf(of)
+		if len(jobs) < 2 || intOf(jobs[0]) < 1 || intOf(jobs[0]) > len(m.visited) {
+			return r, fmt.Errorf("redisstore: carry answered %d values for a lane of %d", len(jobs), len(m.visited))
 		}
-		r.Carried = append(r.Carried, store.Carried{Hint: hint, From: job.State(intOf(reply[i+1]))})
+		lane, from := m.visited[intOf(jobs[0])-1], job.State(intOf(jobs[1]))
+		r.Carried = slices.Grow(r.Carried, len(jobs)-2)
+		for _, id := range textsOf(jobs[2:]) {
+			r.Carried = append(r.Carried, store.Carried{Hint: store.Hint{Lane: lane, ID: id}, From: from})
+		}
 	}
 	return r, nil
 }

@@ -9,7 +9,8 @@
 --      lanes: name, how many go that are in flight and due again, how many others, look ('': when
 --      the bucket needs one, '-': as it was)
 -- Returns now, and nothing else if the plan is old. Otherwise now, the length of the ready
---   list and the first lanes with their looks, unless pulled, then hint and state of each carried job.
+--   list and the first lanes with their looks, unless pulled, then lists of carried jobs: the
+--   number of their lane, their state, their ids.
 local visibility, pulled, now = tonumber(ARGV[2]), ARGV[3] == '1', now_ms()
 if (redis.call('GET', plan) or '0') ~= ARGV[1] then
   return { now }
@@ -27,23 +28,29 @@ local function list(each)
 end
 local limited, closed, waiting, given = list(3), list(1), list(4), list(4)
 
-local hints, reply = {}, { now, 0, {} }
+local hints, reply, any = {}, { now, 0, {} }, false
 local carried_score = score(READY, now + visibility)
 
--- take carries up to n entries of a bucket with scores from low to below high.
-local function take(lane, key, low, high, n)
-  local found = redis.call('ZRANGE', key, low, '(' .. text(high), 'BYSCORE', 'LIMIT', '0', n, 'WITHSCORES')
-  local rescored = {}
+-- take carries up to most entries of a bucket with scores from low to below high.
+local function take(number, lane, key, low, high, most)
+  local found = redis.call('ZRANGE', key, low, '(' .. text(high), 'BYSCORE', 'LIMIT', '0', most, 'WITHSCORES')
+  local rescored, jobs, n, counts, prefix = {}, nil, 0, counts_of(lane), lane .. '|'
   for i = 1, #found, 2 do
-    local hint, state = lane .. '|' .. found[i], place(tonumber(found[i + 1]))
-    rescored[i], rescored[i + 1] = carried_score, found[i]
-    hints[#hints + 1] = hint
-    reply[#reply + 1] = hint
-    reply[#reply + 1] = state
-    count(lane, state, -1)
-    count(lane, READY, 1)
+    local id, state = found[i], state_of(found[i + 1])
+    rescored[i], rescored[i + 1] = carried_score, id
+    if not jobs or jobs[2] ~= state then
+      jobs, n = { number, state }, 2
+      reply[#reply + 1] = jobs
+    end
+    n = n + 1
+    jobs[n] = id
+    if not pulled then
+      hints[#hints + 1] = prefix .. id
+    end
+    move(counts, state, READY)
   end
   if #found > 0 then
+    any = true
     redis.call('ZADD', key, unpack(rescored))
     if pulled then
       redis.call('ZADD', lanes, 'LT', text(now + visibility), lane)
@@ -61,10 +68,10 @@ for n, l in ipairs(given) do
   local lane, again, fresh, look, key = l[1], l[2], l[3], l[4], KEYS[OWN_KEYS + n]
   visited[n] = lane
   if again ~= '0' then
-    take(lane, key, '-inf', now + 1 - BASE, again)
+    take(n, lane, key, '-inf', now + 1 - BASE, again)
   end
   if fresh ~= '0' then
-    take(lane, key, '0', now + 1, fresh)
+    take(n, lane, key, '0', now + 1, fresh)
   end
   needs[n] = next_look(key, lane)
   if not needs[n] then
@@ -116,7 +123,7 @@ forget_lanes(without_jobs)
 for lane in pairs(earlier) do
   redis.call('ZADD', lanes, 'LT', now, lane)
 end
-if #hints > 0 then
+if any then
   redis.call('INCR', plan)
 end
 if not pulled then

@@ -46,7 +46,7 @@ local forgotten = false
 
 -- leave takes a job out of the index in which it has the state from.
 local function leave(j, from, to)
-  count(j.from.name, from, -1)
+  count(j.from.counts, from, -1)
   if j.at ~= to then
     write('ZREM', j.at, j.id)
   end
@@ -69,14 +69,14 @@ local function change(j)
     return 5
   elseif not part and was == '' then
     -- Any change of a job changes its progress, so the registration counts only without one.
-    part, was, new = redis.call('HGET', j.page, j.name), ARGV[a + 1], progress == '' and registration
+    part, was, new = redis.call('HGET', j.page, name_of(j)), ARGV[a + 1], progress == '' and registration
   end
   if state >= 0 and part and part == new then
     return 2 -- two changes differ at least in their marks
   elseif was == '' and part or was ~= '' and not (part and string.sub(part, 1, #was) == was) then
     return 0
   end
-  local from = j.score and place(j.score)
+  local from = j.score and place(tonumber(j.score))
   if from and j.at ~= j.from.bucket then
     from = from + FINAL
   end
@@ -86,9 +86,9 @@ local function change(j)
     return refused == 'full' and 3 or 4
   end
   if registration ~= '' then
-    write_part(j, j.name, registration)
+    write_part(j, name_of(j), registration)
   elseif state < 0 then
-    forget_part(j, j.name)
+    forget_part(j, name_of(j))
     forgotten = true
   end
   if progress ~= '' then

@@ -3,36 +3,35 @@
 -- KEYS own, then of each lane: bucket
 -- ARGV nonce lease margin channel await_whole (1: jobs with order keys are claimed in a whole
 --      shard only), then for each job nothing more
--- Returns now, the heads of claimed jobs, the numbers (from 1) of jobs that are for another
---   call, the number of each claimed job whose order key had another one before and the uid and
---   id of that (lasts), then for each claimed job: its number, the state that it was claimed
---   from, the number of its head, its registration.
+-- Returns now, the numbers (from 1) of jobs that are for another call, the number of each
+--   claimed job whose order key had another one before and the uid and id of that (lasts), then
+--   lists of claimed jobs with the same head: the head, the state that they were claimed from,
+--   then number and registration of each.
 local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
-local answered = {} -- heads
 local left = {}
 local lasts_of = {}
-local reply = { now, answered, left, lasts_of }
+local reply = { now, left, lasts_of }
 
 -- Two hints may name the same job: it is claimed once.
-local seen = {}
+local SEEN = 0 -- in the place of its progress
 
 local order = nil -- the functions of lib/turns.lua, with order keys only
 
-local numbers = {}
-local function answer(n, j, from, h)
-  seen[j.field] = true
+local answers = {} -- by head, which says from which state its jobs were claimed
+local function answer(n, j, from, h, registration)
+  stored[j.field] = SEEN
   local last = j.order_key and order.last(j.order_key)
   if last then
     lasts_of[#lasts_of + 1], lasts_of[#lasts_of + 2] = n, last
   end
-  local head = numbers[h]
-  if not head then
-    head = #answered + 1
-    numbers[h], answered[head] = head, h.text
+  local jobs = answers[h]
+  if not jobs then
+    jobs = { h.text, from }
+    answers[h], reply[#reply + 1] = jobs, jobs
   end
-  local i = #reply
-  reply[i + 1], reply[i + 2], reply[i + 3], reply[i + 4] = n, from, head, stored[j.name]
+  local i = #jobs
+  jobs[i + 1], jobs[i + 2] = n, registration
 end
 
 -- claimed_before is the state from which an earlier run with the same nonce claimed a job, or
@@ -93,6 +92,14 @@ local function lacks_jobs()
   return lacking
 end
 
+-- is_free reports whether nothing keeps due jobs of a lane from being claimed.
+local function is_free(lane)
+  if lane.free == nil then
+    lane.free = not lane.ordered and not limits_of(lane.topic)
+  end
+  return lane.free
+end
+
 -- delay is how much later a due job is due that is not claimed; nil for one that is. It takes
 -- the turn of its order key.
 local function delay(j, state)
@@ -113,39 +120,59 @@ local function give_back(j, h, state, further)
   local created, due = string.match(stored[j.name], '^(%d+) (%-?%d+)')
   local next = number(h.next, created + due)
   write('ZADD', j.lane.bucket, score(h.state, math.min(next, number(h.expires, next)) + further), j.id)
-  count(j.lane.name, state, -1)
-  count(j.lane.name, h.state, 1)
-  seen[j.field], gave_back = true, true
+  move(j.lane.counts, state, h.state)
+  stored[j.field], gave_back = SEEN, true
 end
 
-for n, j in ipairs(jobs) do
+-- lease_till has the entry of a job end with its lease.
+local entries = {} -- scores by time
+local function lease_till(j, till)
+  local lane = j.lane
+  local entry = entries[till]
+  if not entry then
+    entry = score(RUNNING, till)
+    entries[till] = entry
+  end
+  write('ZADD', lane.bucket, entry, j.id)
+  if not lane.till or till < lane.till then
+    lane.till = till
+    look_at(lane.name, till, true)
+  end
+end
+
+-- ends is when the entry of a job in a bucket needs attention.
+local function ends(j)
+  local _, ms = place(tonumber(j.score))
+  return ms
+end
+
+for n = 1, #jobs do
+  local j = jobs[n]
   local registration, progress = stored[j.name], stored[j.field]
   local h, uid, timeout
   if progress == nil then
     left[#left + 1] = j.score and n or nil
-  elseif not seen[j.field] and j.score then
+  elseif progress ~= SEEN and j.score then
     h, uid, timeout = parse(registration, progress)
   end
   if h then -- one spoiled record must not fail the others
-    local state, deadline = place(j.score)
+    local state = state_of(j.score)
     local before = h.state == RUNNING and claimed_before(h)
-    local is_due = state == READY or deadline <= now
-    local further = is_due and delay(j, state) or nil
+    local is_due = state == READY or ends(j) <= now
+    local further = is_due and not is_free(j.lane) and delay(j, state) or nil
     if is_due and not further then
       local lease_expired = h.state == RUNNING and not before
       local from = before or lease_expired and RUNNING or state
       local till = now + (timeout and timeout + margin or lease)
       local new = claimed(h, from, lease_expired)
-      write_part(j, j.field, new.text .. '\n' .. (progress and string.sub(progress, #h.text + 2) or uid))
-      write('ZADD', j.lane.bucket, score(RUNNING, till), j.id)
-      look_at(j.lane.name, till, true)
-      count(j.lane.name, state, -1)
-      count(j.lane.name, RUNNING, 1)
-      answer(n, j, from, new)
+      write('HSET', j.page, j.field, new.text .. '\n' .. (progress and string.sub(progress, #h.text + 2) or uid))
+      lease_till(j, till)
+      move(j.lane.counts, state, RUNNING)
+      answer(n, j, from, new, registration)
     elseif is_due and h.state < READY and (state == READY or further == PARK) then
       give_back(j, h, state, further)
     elseif before and not is_due then
-      answer(n, j, before, h)
+      answer(n, j, before, h, registration)
     end
   end
 end

@@ -58,7 +58,7 @@ for n, j in ipairs(jobs) do
     end
     write('ZADD', j.lane.bucket, score(WAITING, now + wake), j.id)
     index_job(j, ARGV[a + 4], check)
-    count(j.lane.name, WAITING, 1)
+    count(j.lane.counts, WAITING, 1)
     look_at(j.lane.name, now + wake)
     reply[n + 1] = ''
   end

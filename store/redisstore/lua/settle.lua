@@ -14,9 +14,8 @@ local now = now_ms()
 local reply = { now }
 local emptied = {}
 
-local function answer(version, uid)
-  local i = #reply
-  reply[i + 1], reply[i + 2] = version, uid or ''
+local function answer(n, version, uid)
+  reply[2 * n], reply[2 * n + 1] = version, uid or ''
 end
 
 -- settled is the head that an outcome gives to jobs with the head h at an instant. Some have an
@@ -34,6 +33,7 @@ local function settled(h, outcome, at, logged)
       next = final and '' or text(delay < 0 and math.max(now, -delay) or now + delay), ended = final and text(at) or '',
       logs = logged and text(math.min(number(h.logs, 0) + 1, max_log)) or h.logs,
     })
+    new.number, new.until_next = tonumber(new.version), (final and '0' or new.next) .. ' ' -- for the attempt's log
     successors[key] = new
   end
   return new
@@ -46,7 +46,7 @@ local function rewritten(progress, h, new, attempt)
   if attempt == '' then
     return new.text .. '\n' .. rest, new
   end
-  local kept, from = number(h.logs, 0), UID + 1
+  local kept, from = h.logs == '' and 0 or tonumber(h.logs), UID + 1
   while kept >= max_log or kept > 0 and #rest + 1 - from + #attempt > max_bytes do
     local len, behind = string.match(rest, '^%d+ (%d+)\n()', from)
     if not len then
@@ -59,13 +59,14 @@ local function rewritten(progress, h, new, attempt)
     local logs = text(kept + 1)
     new = logs == new.logs and new or changed(new, { logs = logs })
   end
-  return new.text .. '\n' .. rest .. (new.next == '' and '0' or new.next) .. ' ' .. text(#attempt) .. '\n' .. attempt, new
+  return new.text .. '\n' .. rest .. new.until_next .. text(#attempt) .. '\n' .. attempt, new
 end
 
 local OWN_ARGS, PER_OUTCOME = 5, 6
 local outcomes, last = {}, OWN_ARGS + PER_OUTCOME * ARGV[OWN_ARGS]
-for a = OWN_ARGS, last - 1, PER_OUTCOME do
-  outcomes[#outcomes + 1] = {
+for n = 1, tonumber(ARGV[OWN_ARGS]) do
+  local a = OWN_ARGS + PER_OUTCOME * (n - 1)
+  outcomes[text(n)] = {
     token = ARGV[a + 1], tries = ARGV[a + 2], state = tonumber(ARGV[a + 3]), delay = tonumber(ARGV[a + 4]), reason = ARGV[a + 5],
     group = ARGV[a + 6], successors = {},
   }
@@ -92,38 +93,40 @@ local function pass_turn(j, state, key, uid)
 end
 
 -- extend gives a claim with a current token a new end.
-local function extend(j, h, progress, outcome)
+local function extend(n, j, h, progress, outcome)
   if not h or h.token ~= outcome.token or h.state ~= RUNNING or not j.score then
-    return answer(-2)
+    return answer(n, -2)
   end
   local till = now + outcome.delay
   write('ZADD', j.lane.bucket, score(RUNNING, till), j.id)
   look_at(j.lane.name, till, true)
-  count(j.lane.name, place(j.score), -1)
-  count(j.lane.name, RUNNING, 1)
-  answer(tonumber(h.version), uid_of(h, progress))
+  move(j.lane.counts, state_of(j.score), RUNNING)
+  answer(n, tonumber(h.version), uid_of(h, progress))
 end
 
-for _, j in ipairs(jobs) do
+local now_text = text(now)
+for n = 1, #jobs do
+  local j = jobs[n]
   local a, lane, progress = j.args, j.lane, stored[j.field]
-  local outcome, attempt, created = outcomes[tonumber(ARGV[a + 1])], ARGV[a + 2], ARGV[a + 3]
+  local outcome, attempt, created = outcomes[ARGV[a + 1]], ARGV[a + 2], ARGV[a + 3]
   local order_key
   if lane.ordered then
     created, order_key = string.match(created, '^(%d+) (.*)$')
   end
   local h = progress and head_of(progress)
   if progress == nil then
-    answer(0)
+    answer(n, 0)
   elseif outcome.state == RUNNING then
-    extend(j, h, progress, outcome)
+    extend(n, j, h, progress, outcome)
   elseif not h or h.token ~= outcome.token or h.state ~= RUNNING or h.cancel ~= '' then
-    answer(-1)
+    answer(n, -1)
   else
     local uid, state = uid_of(h, progress), outcome.state
-    -- A job registered later than now, in the place of another, ends then.
-    local new = settled(h, outcome, state >= FINAL and math.max(now, tonumber(created)) or now, attempt ~= '')
+    -- A job registered later than now, in the place of another, ends then. Times have 13 digits.
+    local at = state >= FINAL and created > now_text and tonumber(created) or now
+    local new = settled(h, outcome, at, attempt ~= '')
     progress, new = rewritten(progress, h, new, attempt)
-    count(lane.name, j.score and place(j.score) or RUNNING, -1)
+    count(lane.counts, j.score and state_of(j.score) or RUNNING, -1)
     if state < FINAL then
       local next = tonumber(new.next)
       write_part(j, j.field, progress)
@@ -132,18 +135,18 @@ for _, j in ipairs(jobs) do
       write('ZREM', lane.bucket, j.id)
       emptied[lane.bucket] = lane
       if forget and state ~= DEAD then
-        forget_part(j, j.name)
+        forget_part(j, name_of(j))
         forget_part(j, j.field)
         unindex_job(j, ARGV[a + 4], '')
       else
         write_part(j, j.field, progress)
-        enter(j, others[outcome.group] or lane.ended, state, tonumber(new.ended))
+        enter(j, others[outcome.group] or lane.ended, state, at)
       end
       if order_key then
         pass_turn(j, state, lane.prefix .. order_key, uid)
       end
     end
-    answer(tonumber(new.version), uid)
+    answer(n, new.number, uid)
   end
 end
 if order then

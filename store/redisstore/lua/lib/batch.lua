@@ -29,9 +29,9 @@ local function read_page(page, fields, each)
     local to = math.min(count, from + (room > 0 and READ_AT_ONCE or 1) * each - 1)
     if room > 0 or is_small(page, fields, from, to) then
       local found, bytes = redis.call('HMGET', page, unpack(fields, from, to)), 0
-      for n = 1, to - from + 1 do
-        local part = found[n]
-        stored[fields[from + n - 1]] = part
+      for n = from, to do
+        local part = found[n - from + 1]
+        stored[fields[n]] = part
         if part then
           bytes = bytes + #part
         end
@@ -46,12 +46,15 @@ end
 -- progress of the jobs, and their registrations if wanted. A script has OWN_KEYS and
 -- own_args, lane_keys for each lane and job_args for each job.
 local function batch(own_args, lane_keys, job_args, registrations_too)
-  local lanes, others, jobs, wanted = {}, {}, {}, {}
+  local lanes, others, jobs, wanted, total = {}, {}, {}, {}, 0
   local count = tonumber(ARGV[own_args + 1])
   for n = 1, count do
     local name, at = ARGV[own_args + 1 + n], OWN_KEYS + (n - 1) * lane_keys
     local topic = topic_of(name)
-    lanes[text(n)] = { name = name, topic = topic, prefix = topic .. '/', bucket = KEYS[at + 1], ended = KEYS[at + 2], ordered = ordered(name) }
+    lanes[text(n)] = {
+      name = name, topic = topic, prefix = topic .. '/', bucket = KEYS[at + 1], ended = KEYS[at + 2], ordered = ordered(name),
+      counts = counts_of(name),
+    }
   end
   local last = OWN_KEYS + count * lane_keys
   for n = 1, #KEYS - last do
@@ -60,17 +63,20 @@ local function batch(own_args, lane_keys, job_args, registrations_too)
   by_name = others
   for a = own_args + 2 + count, #ARGV, job_args do
     local lane, page, id = lanes[ARGV[a]], others[ARGV[a + 1]], ARGV[a + 2]
-    local name = lane.prefix .. id
-    local field = progress_field(name)
-    jobs[#jobs + 1] = { id = id, name = name, field = field, lane = lane, page = page, args = a + 2, score = nil }
+    local field = lane.prefix .. id .. PROGRESS
+    local j = { id = id, field = field, lane = lane, page = page, args = a + 2 }
+    total = total + 1
+    jobs[total] = j
     local fields = wanted[page]
     if not fields then
       fields = {}
       wanted[page] = fields
     end
-    fields[#fields + 1] = field
+    local i = #fields
+    fields[i + 1] = field
     if registrations_too then
-      fields[#fields + 1] = name
+      j.name = lane.prefix .. id
+      fields[i + 2] = j.name
     end
   end
   for page, fields in pairs(wanted) do
@@ -79,7 +85,7 @@ local function batch(own_args, lane_keys, job_args, registrations_too)
   return jobs, others, lanes
 end
 
--- read_scores sets each job's score at j.at, its bucket unless set, or nil for none.
+-- read_scores sets each job's score at j.at, its bucket unless set, as text, or nil for none.
 local function read_scores(jobs)
   local buckets = {}
   for _, j in ipairs(jobs) do
@@ -89,18 +95,18 @@ local function read_scores(jobs)
     end
     local of = buckets[at]
     if at and not of then
-      of = { jobs = {}, ids = {} }
+      of = { jobs = {}, ids = {}, n = 0 }
       buckets[at] = of
     end
     if at then
-      local n = #of.ids + 1
-      of.jobs[n], of.ids[n] = j, j.id
+      local n = of.n + 1
+      of.n, of.jobs[n], of.ids[n] = n, j, j.id
     end
   end
   for bucket, of in pairs(buckets) do
     local scores = redis.call('ZMSCORE', bucket, unpack(of.ids))
-    for n, j in ipairs(of.jobs) do
-      j.score = tonumber(scores[n] or nil)
+    for n = 1, of.n do
+      of.jobs[n].score = scores[n] or nil
     end
   end
 end
@@ -116,11 +122,19 @@ local function write(command, key, a, b)
     args = {}
     gathered[command][key] = args
   end
-  args[#args + 1] = a
-  args[#args + 1] = b
+  local i = #args
+  args[i + 1] = a
+  if b then
+    args[i + 2] = b
+  end
 end
 
--- write_part writes the registration (j.name) or the progress (j.field) of a job.
+-- name_of is the field of a job's registration.
+local function name_of(j)
+  return j.name or j.lane.prefix .. j.id
+end
+
+-- write_part writes the registration (its name) or the progress (j.field) of a job.
 local function write_part(j, field, part)
   stored[field] = part
   write('HSET', j.page, field, part)
@@ -139,7 +153,7 @@ local function index_job(j, numbers, before)
       if before then
         before(by_name[number])
       end
-      write('ZADD', by_name[number], '0', j.name)
+      write('ZADD', by_name[number], '0', name_of(j))
     end
   end
 end
@@ -149,7 +163,7 @@ local function unindex_job(j, numbers, stays)
   if numbers ~= '0' then
     for number in string.gmatch(numbers, '%d+') do
       if not string.find(' ' .. stays .. ' ', ' ' .. number .. ' ', 1, true) then
-        write('ZREM', by_name[number], j.name)
+        write('ZREM', by_name[number], name_of(j))
       end
     end
   end

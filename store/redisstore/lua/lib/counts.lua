@@ -2,15 +2,26 @@
 -- =endpoint|state of unfinished jobs. The ZSET busy has the topic|state of which MANY jobs
 -- or more wait. Its score is wrong by up to a factor of two, so it is seldom written.
 
--- count notes jobs that enter (or with n < 0 leave) a state. A batch writes its sums once.
+-- counts_of is by how many a lane's jobs in each state become more. A batch writes the sums once.
 local counted = {}
-local function count(lane, state, n)
-  local states = counted[lane]
-  if not states then
-    states = {}
-    counted[lane] = states
+local function counts_of(lane)
+  local of = counted[lane]
+  if not of then
+    of = {}
+    counted[lane] = of
   end
-  states[state] = (states[state] or 0) + n
+  return of
+end
+
+-- count notes in what counts_of returned that jobs enter (or with n < 0 leave) a state.
+local function count(of, state, n)
+  of[state] = (of[state] or 0) + n
+end
+
+-- move notes that a job goes from one state to another.
+local function move(of, from, to)
+  of[from] = (of[from] or 0) - 1
+  of[to] = (of[to] or 0) + 1
 end
 
 local function add(sums, field, n)

@@ -10,12 +10,14 @@ end
 -- note_end notes for purging when a job ended.
 local ends = {}
 local function note_end(topic, ms)
-  ends[topic] = math.min(ends[topic] or ms, ms)
+  if not ends[topic] or ms < ends[topic] then
+    ends[topic] = ms
+  end
 end
 
 -- enter adds the entry of a job in a state to a ZSET.
 local function enter(j, to, state, ms)
-  count(j.lane.name, state, 1)
+  count(j.lane.counts, state, 1)
   if state < FINAL then
     write('ZADD', to, score(state, ms), j.id)
     look_at(j.lane.name, ms)

@@ -10,7 +10,7 @@
 -- A progress's head has the fields of render. Times are ms since 1970. An empty field is
 -- 0, or 1 for version, or no time. An empty next of an unfinished job is its first due
 -- time. Jobs of a batch mostly share a head, which is parsed and written once for all.
-local PROGRESS = '^(%d+) (%d*) (%d*) (%d*) (%d* %d* %d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%S*) (%S*) (%S*)$'
+local HEAD = '^(%d+) (%d*) (%d*) (%d*) (%d* %d* %d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%d*) (%S*) (%S*) (%S*)$'
 
 -- number is a field as a number.
 local function number(field, usual)
@@ -41,10 +41,10 @@ end
 -- fired. Jobs share heads: never change one.
 local parsed = {}
 local function head_of(progress)
-  local written = string.match(progress, '^[^\n]*')
+  local written = string.sub(progress, 1, (string.find(progress, '\n', 1, true) or 0) - 1)
   local h = parsed[written]
   if h == nil then
-    local state, token, version, cancel, tries, next, ended, expires, logs, total, updated, nonce, reason, mark = string.match(written, PROGRESS)
+    local state, token, version, cancel, tries, next, ended, expires, logs, total, updated, nonce, reason, mark = string.match(written, HEAD)
     h = mark and {
       state = tonumber(state), token = token, version = version, cancel = cancel, tries = tries, next = next, ended = ended,
       expires = expires, logs = logs, count = total, updated = updated, nonce = nonce, reason = reason, mark = mark, text = written,
