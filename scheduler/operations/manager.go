@@ -128,7 +128,7 @@ func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 
 // start stores an admitted operation, which starts it.
 func (m *Manager) start(ctx context.Context, o *Operation) (Operation, error) {
-	d := &stored{Name: o.ID, Value: *o}
+	d := &stored{Head: documents.Head{Name: o.ID}, Value: *o}
 	if err := m.docs.Put(ctx, d); err != nil {
 		return Operation{}, err
 	}

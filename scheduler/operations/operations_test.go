@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -572,7 +573,7 @@ func TestThereAreNotTooMany(t *testing.T) {
 			o := first
 			o.StartedAt = first.StartedAt + job.Instant(n)
 			o.ID = ulid.MustNew(uint64(o.StartedAt), ulid.DefaultEntropy()).String()
-			if err := m.docs.Put(t.Context(), &stored{Name: o.ID, Value: o}); err != nil {
+			if err := m.docs.Put(t.Context(), &stored{Head: documents.Head{Name: o.ID}, Value: o}); err != nil {
 				t.Fatal(err)
 			}
 			ids = append(ids, o.ID)

@@ -356,7 +356,7 @@ const batch = 1000
 
 func (m *Manager) forget(ctx context.Context, n *entry) {
 	if err := m.docs.Delete(ctx, &n.doc); err == nil || errors.Is(err, store.ErrNotFound) {
-		m.engine.known.Keep(&document{Name: n.doc.Name})
+		m.engine.known.Keep(&document{Head: documents.Head{Name: n.doc.Name}})
 	} else {
 		m.engine.heard(n.doc.Name)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/duehook/duehook/store"
 )
@@ -17,18 +18,18 @@ func decode(data []byte, into any, strict bool) error {
 	return decoder.Decode(into)
 }
 
-// encode returns the JSON of value with what old has and a T does not: fields of a newer
+// encode returns the JSON of *value with what old has and its type does not: fields of a newer
 // version, also within other fields, and within members of a list that did not change.
-// newer reports whether there is any. The error wraps store.ErrNewer if old is no JSON of a T.
-func encode[T any](value *T, old []byte) (data []byte, newer bool, err error) {
+// newer reports whether there is any. The error wraps store.ErrNewer if old is no JSON of the type.
+func encode(value any, old []byte) (data []byte, newer bool, err error) {
 	if data, err = json.Marshal(value); err != nil {
 		return nil, false, fmt.Errorf("encode a document: %w", err)
 	}
 	if len(old) == 0 {
 		return data, false, nil
 	}
-	var was T
-	if err := json.Unmarshal(old, &was); err != nil {
+	was := reflect.New(reflect.TypeOf(value).Elem()).Interface()
+	if err := json.Unmarshal(old, was); err != nil {
 		return nil, false, fmt.Errorf("%w: what is replaced cannot be read: %w", store.ErrNewer, err)
 	}
 	data, newer = withUnknown(data, old, encoded(was))

@@ -26,7 +26,7 @@ type note struct {
 
 // shared documents count reads and fail writes with a conflict.
 type shared struct {
-	*diskstore.Store
+	store.Store
 	conflicts    int
 	reads, lists atomic.Int32
 	listed       func() // before a list
@@ -165,12 +165,13 @@ func TestCollectionsAreBounded(t *testing.T) {
 func TestABoundedCollectionIsSeldomCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 1000
-		bounded := func(o *Options[note]) {
-			o.Max, o.MaxBytes, o.Clock = most, 1<<20, job.SystemClock()
-			o.Exists = func(n *note) bool { return n.Text != "deleted" }
-		}
-		one, s := open(t, bounded)
-		two := New(one.o)
+		var o Options[note]
+		one, s := open(t, func(bounded *Options[note]) {
+			bounded.Max, bounded.MaxBytes, bounded.Clock = most, 1<<20, job.SystemClock()
+			bounded.Exists = func(n *note) bool { return n.Text != "deleted" }
+			o = *bounded
+		})
+		two := New(o)
 		put := func(c *Collection[note], name, text string, want error) {
 			t.Helper()
 			if _, err := c.Update(t.Context(), name, write(text)); !errors.Is(err, want) {

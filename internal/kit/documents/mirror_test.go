@@ -140,7 +140,7 @@ func TestMirrorsDecodeWhatChanged(t *testing.T) {
 	if err := m.Read(ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
-	m.Keep(&Document[note]{Name: "b"})
+	m.Keep(&Document[note]{Head: Head{Name: "b"}})
 	want("deleted", map[string]any{}, nil)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

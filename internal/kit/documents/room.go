@@ -83,27 +83,27 @@ func (r *room) found(now time.Time, free amount) {
 // written. So calls and nodes that fill the collection at the same time may pass the bounds,
 // by what they add at once. The bounds keep collections small; nothing depends on the last
 // document. Errors: ErrFull with Options.Full, and the store's.
-func (c *Collection[T]) Reserve(ctx context.Context, documents, bytes int) error {
+func (c *core) Reserve(ctx context.Context, documents, bytes int) error {
 	var more amount
-	if c.o.Max > 0 {
+	if c.bounds.documents > 0 {
 		more.documents = max(documents, 0)
 	}
-	if c.o.MaxBytes > 0 {
+	if c.bounds.bytes > 0 {
 		more.bytes = max(bytes, 0)
 	}
 	if more == (amount{}) {
 		return nil
 	}
-	if ok, known := c.room.take(c.o.Clock.Now(), more, false); known {
+	if ok, known := c.room.take(c.clock.Now(), more, false); known {
 		return c.fullUnless(ok)
 	}
 	select {
 	case c.room.counting <- struct{}{}:
 		defer func() { <-c.room.counting }()
 	case <-ctx.Done():
-		return fmt.Errorf("count the documents %s: %w: %w", c.o.Kind, store.ErrUnavailable, ctx.Err())
+		return fmt.Errorf("count the documents %s: %w: %w", c.kind, store.ErrUnavailable, ctx.Err())
 	}
-	now := c.o.Clock.Now()
+	now := c.clock.Now()
 	if ok, known := c.room.take(now, more, false); known { // another call has counted
 		return c.fullUnless(ok)
 	}
@@ -111,37 +111,41 @@ func (c *Collection[T]) Reserve(ctx context.Context, documents, bytes int) error
 	if err != nil {
 		return err
 	}
-	c.room.found(now, amount{c.o.Max, c.o.MaxBytes}.minus(taken))
+	c.room.found(now, c.bounds.minus(taken))
 	ok, _ := c.room.take(now, more, true)
 	return c.fullUnless(ok)
 }
 
-func (c *Collection[T]) fullUnless(ok bool) error {
+func (c *core) fullUnless(ok bool) error {
 	switch {
 	case ok:
 		return nil
-	case c.o.Full == nil:
+	case c.full == nil:
 		return ErrFull
 	}
-	return fmt.Errorf("%w: %w", c.o.Full, ErrFull)
+	return fmt.Errorf("%w: %w", c.full, ErrFull)
 }
 
-// takes is the room that a value takes.
-func (c *Collection[T]) takes(d *Document[T], plain []byte) amount {
-	if c.o.Exists != nil && !c.o.Exists(&d.Value) {
+// takes is the room that a document takes with its content.
+func (c *core) takes(d document, plain []byte) amount {
+	switch {
+	case c.exists != nil && !c.exists(d.value()):
 		return amount{}
+	case c.size == nil || len(plain) == 0:
+		return amount{1, len(plain)}
 	}
-	return amount{1, c.size(d, plain)}
+	return amount{1, c.size(d.value())}
 }
 
 // count returns the room that documents take.
-func (c *Collection[T]) count(ctx context.Context) (taken amount, err error) {
+func (c *core) count(ctx context.Context) (taken amount, err error) {
+	d := c.empty()
 	for raw, err := range c.From(ctx, "", countPage) {
 		if err != nil {
 			return taken, err
 		}
-		if c.o.Exists != nil && bytes.Contains(raw.Data, []byte(c.o.Tombstone)) {
-			if d := c.Decode(raw); d.Err == nil && !c.exists(&d) {
+		if c.exists != nil && bytes.Contains(raw.Data, c.tombstone) {
+			if c.decode(raw, d); d.head().Err == nil && !c.stands(d) {
 				continue
 			}
 		}

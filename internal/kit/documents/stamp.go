@@ -1,10 +1,6 @@
 package documents
 
-import (
-	"bytes"
-
-	"github.com/duehook/duehook/job"
-)
+import "github.com/duehook/duehook/job"
 
 // Stamp is when a document was made and last changed, and the version of its content. It is a
 // part of the values of a Collection with Options.Stamp, which sets it at each change.
@@ -24,32 +20,4 @@ func (s Stamp) next(now job.Instant) Stamp {
 	}
 	s.UpdatedAt, s.Version = now, max(s.Version+1, uint64(now))
 	return s
-}
-
-// stampOf is the stamp of a value, which has one if the collection says so.
-func (c *Collection[T]) stampOf(v *T) (s Stamp) {
-	if c.o.Stamp != nil {
-		s = *c.o.Stamp(v)
-	}
-	return s
-}
-
-// stamp sets the stamp of a changed value that had another one before. It returns ErrKept if
-// only the stamp differs.
-func (c *Collection[T]) stamp(d *Document[T], before Stamp) error {
-	if c.o.Stamp == nil {
-		return nil
-	}
-	*c.o.Stamp(&d.Value) = before
-	if d.Version != 0 {
-		plain, _, err := encode(&d.Value, d.plain)
-		if err != nil {
-			return err
-		}
-		if bytes.Equal(plain, d.plain) {
-			return ErrKept
-		}
-	}
-	*c.o.Stamp(&d.Value) = before.next(job.InstantOf(c.o.Clock.Now()))
-	return nil
 }

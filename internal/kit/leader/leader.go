@@ -130,7 +130,7 @@ func (l *Leader) Lead(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if d.Err != nil {
-		d = documents.Document[content]{Name: d.Name, Version: d.Version}
+		d = documents.Document[content]{Head: documents.Head{Name: d.Name, Version: d.Version}}
 	}
 	d.Value.Node = l.o.Node
 	err = l.docs.Put(ctx, &d)

@@ -17,7 +17,7 @@ const lasts = 10 * time.Second
 
 // shared documents fail while err is set.
 type shared struct {
-	*diskstore.Store
+	store.Store
 	reading, writing error
 }
 

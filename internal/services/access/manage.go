@@ -173,7 +173,7 @@ func (k *Keyring) Revoke(ctx context.Context, id string, allow ...documents.Allo
 	}
 	err := k.docs.Remove(ctx, id, allow...)
 	if err == nil || errors.Is(err, ErrNoKey) {
-		k.stored.Keep(&documents.Document[Key]{Name: id})
+		k.stored.Keep(&documents.Document[Key]{Head: documents.Head{Name: id}})
 	}
 	return err
 }

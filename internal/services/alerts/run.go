@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -116,7 +117,7 @@ func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*
 		}
 		b := books[rule.Name]
 		if b == nil {
-			b = &storedBook{Name: rule.Name, Value: book{Rule: rule.Name}}
+			b = &storedBook{Head: documents.Head{Name: rule.Name}, Value: book{Rule: rule.Name}}
 			books[rule.Name] = b
 		}
 		if m.o.Ledger != nil && !rule.counts() {

@@ -216,7 +216,7 @@ func (k *Keyring) Delete(ctx context.Context, topic string, allow ...documents.A
 		err = fmt.Errorf("topic %q has %w of its own", topic, ErrNoSecret)
 	}
 	if err == nil || errors.Is(err, ErrNoSecret) {
-		k.known.Keep(&stored{Name: topic})
+		k.known.Keep(&stored{Head: documents.Head{Name: topic}})
 	}
 	return err
 }
