@@ -350,15 +350,15 @@ func TestDocumentHasEveryField(t *testing.T) {
 			t.Errorf("%s: the document has %v, the decoder %v", schema, documented, fields)
 		}
 	}
-	same("Registration", slices.Collect(maps.Keys(draftFields)))
-	same("Retry", slices.Collect(maps.Keys(retryFields)))
-	same("Expect", slices.Collect(maps.Keys(expectFields)))
-	same("KeyDraft", slices.Collect(maps.Keys(keyFields)))
-	same("SecretDraft", slices.Collect(maps.Keys(secretFields)))
-	same("Rotation", slices.Collect(maps.Keys(rotationFields)))
-	same("OperationDraft", slices.Collect(maps.Keys(operationFields)))
-	same("OperationFilter", slices.Collect(maps.Keys(filterFields)))
-	same("Batch", slices.Collect(maps.Keys(batchFields)))
+	same("Registration", slices.Collect(draftFields.Names()))
+	same("Retry", slices.Collect(retryFields.Names()))
+	same("Expect", slices.Collect(expectFields.Names()))
+	same("KeyDraft", slices.Collect(keyFields.Names()))
+	same("SecretDraft", slices.Collect(secretFields.Names()))
+	same("Rotation", slices.Collect(rotationFields.Names()))
+	same("OperationDraft", slices.Collect(operationFields.Names()))
+	same("OperationFilter", slices.Collect(filterFields.Names()))
+	same("Batch", slices.Collect(batchFields.Names()))
 }
 
 func TestDocumentHasEveryMethod(t *testing.T) {

@@ -178,7 +178,7 @@ func TestDetails(t *testing.T) {
 		t.Fatal(err)
 	}
 	want["count"] = map[string]any{"count": 0.0, "target": 2.0, "at_deadline": "fire", "fired": false}
-	for name := range draftFields {
+	for name := range draftFields.Names() {
 		switch _, given := want[name]; {
 		case name == "body" || name == "body_base64" || name == "at" || name == "on_conflict" || name == "group" || name == "pull" || name == "filter_label":
 		case !given:

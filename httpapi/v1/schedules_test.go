@@ -130,7 +130,7 @@ func TestRegistrationOfAScheduleIsWhole(t *testing.T) {
 	}
 	bySchedule := []string{"id", "delay", "at", "on_conflict", "count", "group", "pull", "filter_label", "body_text", "body_base64"}
 	var job []string
-	for name := range draftFields {
+	for name := range draftFields.Names() {
 		if value, ok := given[name]; ok {
 			job = append(job, `"`+name+`":`+value)
 		} else if !slices.Contains(bySchedule, name) {

@@ -277,13 +277,17 @@ func (f Field) Texts() map[string]string {
 
 // FieldSet is how the members of an object become a T. A member that is not
 // in it is an error; one that is null counts as absent, unless it says otherwise.
-type FieldSet[T any] map[string]knownField[T]
+type FieldSet[T any] struct{ known fields }
 
-type knownField[T any] struct {
+// fields is a FieldSet without its type: the compiler makes a copy of each method of a FieldSet for each T.
+type fields map[string]knownField
+
+// knownField sets a part of the value to which into points.
+type knownField struct {
 	name string
 	bit  uint64 // marks the field as seen
-	set  func(*T, Field)
-	null func(*T) // what null means; nil: absent
+	set  func(into any, f Field)
+	null func(into any) // what null means; nil: absent
 }
 
 // MaxKnown is the most fields that an object may know: one for each bit.
@@ -294,31 +298,36 @@ func NewFieldSet[T any](setters map[string]func(*T, Field)) FieldSet[T] {
 	if len(setters) > MaxKnown {
 		panic(fmt.Sprintf("an object with %d fields: a field without a bit could be given twice", len(setters)))
 	}
-	set := FieldSet[T]{}
+	known := fields{}
 	for name, setter := range setters {
-		set[name] = knownField[T]{name: name, bit: 1 << len(set), set: setter}
+		known[name] = knownField{name: name, bit: 1 << len(known), set: func(into any, f Field) { setter(into.(*T), f) }}
 	}
-	return set
+	return FieldSet[T]{known}
 }
 
 // WithNull gives null a meaning where a field must be taken away by it.
 func (s FieldSet[T]) WithNull(meanings map[string]func(*T)) FieldSet[T] {
 	for name, meaning := range meanings {
-		known := s[name]
-		known.null = meaning
-		s[name] = known
+		known := s.known[name]
+		known.null = func(into any) { meaning(into.(*T)) }
+		s.known[name] = known
 	}
 	return s
 }
 
 // Only is the set with some of the fields.
-func (s FieldSet[T]) Only(names ...string) FieldSet[T] {
-	some := FieldSet[T]{}
+func (s FieldSet[T]) Only(names ...string) FieldSet[T] { return FieldSet[T]{s.known.only(names)} }
+
+func (s fields) only(names []string) fields {
+	some := fields{}
 	for _, name := range names {
 		some[name] = s[name]
 	}
 	return some
 }
+
+// Names are the names of the fields.
+func (s FieldSet[T]) Names() iter.Seq[string] { return maps.Keys(s.known) }
 
 // Into fills into from the object of a field.
 func (s FieldSet[T]) Into(into *T, f Field) { s.Decode(f.Raw, f.Pointer(), into, f.Errs) }
@@ -332,6 +341,10 @@ func (s FieldSet[T]) New(f Field) *T {
 
 // Decode fills into from the object raw; at is the pointer to the object.
 func (s FieldSet[T]) Decode(raw []byte, at string, into *T, errs *Errors) {
+	s.known.decode(raw, at, into, errs)
+}
+
+func (s fields) decode(raw []byte, at string, into any, errs *Errors) {
 	if raw[0] != '{' {
 		errs.Add(at, "must be an object, not "+KindOf(raw))
 		return
@@ -357,7 +370,7 @@ func (s FieldSet[T]) Decode(raw []byte, at string, into *T, errs *Errors) {
 }
 
 // find looks a quoted name up. For an unknown one only the name is filled in.
-func (s FieldSet[T]) find(quoted []byte) (knownField[T], bool) {
+func (s fields) find(quoted []byte) (knownField, bool) {
 	inner := quoted[1 : len(quoted)-1]
 	if known, ok := s[string(inner)]; ok { // no copy is made for this
 		return known, true
@@ -369,7 +382,7 @@ func (s FieldSet[T]) find(quoted []byte) (knownField[T], bool) {
 	if known, ok := s[name]; ok { // written with escapes
 		return known, true
 	}
-	return knownField[T]{name: httpapi.Shorten(name)}, false
+	return knownField{name: httpapi.Shorten(name)}, false
 }
 
 // SetText sets a string for which empty means absent. Given as empty, it is
