@@ -63,7 +63,7 @@ func TestWholeWay(t *testing.T) {
 	})
 }
 
-func openRedis(t *testing.T, url string, shards int) *redisstore.Store {
+func openRedis(t *testing.T, url string, shards int) store.Store {
 	t.Helper()
 	s, err := redisstore.Open(t.Context(), redisstore.Options{URL: url, Shards: shards, Retention: time.Hour})
 	if err != nil {

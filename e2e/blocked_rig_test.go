@@ -95,7 +95,7 @@ func (w *watch) checkNothingForbidden(t *testing.T) {
 // here is a node in this process, so that its name server can be ours.
 type here struct {
 	base  string
-	store *diskstore.Store
+	store diskstore.Embedded
 }
 
 // startHere starts a node with the names of targets, until the test ends.

@@ -62,9 +62,9 @@ type node struct {
 	guard   *dispatcher.Guard
 	cert    *certificate // nil: plain HTTP
 	store   store.Store
-	disk    *diskstore.Store // the embedded store; nil on Redis
-	ledger  *ledger.Store    // nil: there is none
-	restore store.Restoring  // the ledger, or nil
+	disk    diskstore.Embedded // the embedded store; nil on Redis
+	ledger  *ledger.Store      // nil: there is none
+	restore store.Restoring    // the ledger, or nil
 	jobs    *scheduler.Scheduler
 	events  *events.Hub
 	counts  *alerts.Counts

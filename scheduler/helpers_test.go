@@ -22,7 +22,7 @@ type rig struct {
 	*Scheduler
 	t      testing.TB
 	clock  *testenv.Clock
-	mem    *diskstore.Store
+	mem    diskstore.Embedded
 	topics *topics.Manager
 }
 

@@ -65,7 +65,7 @@ type testOptions struct {
 type api struct {
 	t      testing.TB
 	clock  *testenv.Clock
-	mem    *diskstore.Store
+	mem    diskstore.Embedded
 	faults *faultyStore
 	server *httpapi.Server
 	v1     *API
@@ -440,7 +440,7 @@ func (a *api) newTopics() *topics.Manager {
 }
 
 type topicsStore struct {
-	*diskstore.Store
+	store.Store
 	documents faultyDocuments
 }
 

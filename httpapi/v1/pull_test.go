@@ -14,7 +14,6 @@ import (
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler/pulls"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/diskstore"
 )
 
 // leased pulls exactly n jobs of a topic.
@@ -230,7 +229,7 @@ func TestPullBytes(t *testing.T) {
 
 // faultyPulls is the store of consumers, which fails with the others.
 type faultyPulls struct {
-	*diskstore.Store
+	store.Store
 	faults *faultyStore
 }
 

@@ -39,7 +39,7 @@ func (a *api) newSigning(documents store.Documents, masterKey, configured string
 }
 
 // emptyStore is a store beside that of the API.
-func (a *api) emptyStore() *diskstore.Store {
+func (a *api) emptyStore() diskstore.Embedded {
 	a.t.Helper()
 	return testenv.Store(a.t, diskstore.Options{Clock: a.clock})
 }

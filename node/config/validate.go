@@ -64,7 +64,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,64}$`)
 func (c *Config) validateStorage(p *problems) {
 	p.check(c.DataDir != "", "--data-dir is empty; name a directory")
 	if c.RedisURL != "" {
-		if _, err := redisstore.ParseURL(c.RedisURL); err != nil {
+		if err := redisstore.CheckURL(c.RedisURL); err != nil {
 			p.check(false, "--redis-url: %w", err)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 // rig is a store with nodes that work on operations, in virtual time.
 type rig struct {
 	*testing.T
-	*diskstore.Store
+	store.Store
 	mu      sync.Mutex
 	changes map[job.Key]int // how often Update changed a job
 	at      []time.Time     // when

@@ -19,7 +19,7 @@ import (
 
 // counting counts the calls that reach the store.
 type counting struct {
-	*diskstore.Store
+	store.Store
 	calls   atomic.Int64  // looks
 	claims  atomic.Int64  // and their claims
 	settles atomic.Int64  // of several calls or one

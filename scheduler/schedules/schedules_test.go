@@ -25,7 +25,7 @@ import (
 type rig struct {
 	t     *testing.T
 	ctx   context.Context
-	store *diskstore.Store
+	store diskstore.Embedded
 	jobs  *recorder
 }
 

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rig is a store with nodes, in virtual time.
 type rig struct {
 	*testing.T
-	*diskstore.Store
+	store.Store
 	mu    sync.Mutex
 	fail  map[string]error // by call
 	sets  int

@@ -54,7 +54,7 @@ func BenchmarkWaiting(b *testing.B) {
 	}
 }
 
-func readers(b *testing.B, s *diskstore.Store) {
+func readers(b *testing.B, s diskstore.Embedded) {
 	now, bounds := time.Now(), []job.Instant(nil)
 	for i := range 97 {
 		bounds = append(bounds, job.InstantOf(now.Add(time.Duration(i)*15*time.Minute)))
@@ -93,19 +93,19 @@ func benchReg(topic string, r *rand.Rand, delay time.Duration) store.Registratio
 	return reg
 }
 
-func fillWaiting(b *testing.B, s *diskstore.Store, n int) {
+func fillWaiting(b *testing.B, s diskstore.Embedded, n int) {
 	r := rand.New(rand.NewPCG(1, 2))
 	fill(b, s, n, func(i int) store.Registration {
 		return benchReg(fmt.Sprint("topic", i%10), r, time.Hour+time.Duration(r.Int64N(int64(24*time.Hour))))
 	})
 }
 
-func fillDue(b *testing.B, s *diskstore.Store, n int) {
+func fillDue(b *testing.B, s diskstore.Embedded, n int) {
 	r := rand.New(rand.NewPCG(rand.Uint64(), 3))
 	fill(b, s, n, func(int) store.Registration { return benchReg("due", r, 0) })
 }
 
-func fill(b *testing.B, s *diskstore.Store, n int, make func(i int) store.Registration) {
+func fill(b *testing.B, s diskstore.Embedded, n int, make func(i int) store.Registration) {
 	b.Helper()
 	for from := 0; from < n; from += benchBatch {
 		var regs []store.Registration
@@ -118,7 +118,7 @@ func fill(b *testing.B, s *diskstore.Store, n int, make func(i int) store.Regist
 	}
 }
 
-func deliverAll(b *testing.B, s *diskstore.Store, n int) {
+func deliverAll(b *testing.B, s diskstore.Embedded, n int) {
 	b.Helper()
 	for done := 0; done < n; {
 		if _, err := s.Carry(b.Context(), 0, store.CarryOptions{Cap: benchBatch, Visibility: time.Hour, HalfOpenLimit: 1}); err != nil {

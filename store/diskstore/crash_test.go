@@ -28,7 +28,7 @@ func newReg(topic, id string, spec job.Spec) store.Registration {
 
 // world is a store on a disk that loses power, and what it acknowledged.
 type world struct {
-	*diskstore.Store
+	store.Store
 	t     *testing.T
 	r     *rand.Rand
 	acked map[job.Key]job.Job

@@ -95,10 +95,25 @@ type Store struct {
 // syncing is a durable call whose rows may not be on the disk yet.
 type syncing struct{ done chan struct{} }
 
-var _ store.Restorable = (*Store)(nil)
+// Embedded is an open Store.
+type Embedded interface {
+	store.Restorable
+	// Backup copies the store as it is into a data directory, which must hold no jobs. A store
+	// opens on the copy. Acknowledged changes are in it, and calls go on meanwhile.
+	Backup(ctx context.Context, dir string) error
+	// Failed is closed when the store cannot serve any more and must be opened anew.
+	Failed() <-chan struct{}
+	// Failure is why, or nil.
+	Failure() error
+	// InFlight counts the jobs in flight, without those that consumers have.
+	InFlight() int
+}
 
 // Open opens the store in a directory, and makes it if necessary.
-func Open(o Options) (*Store, error) {
+//
+// It returns an interface: the compiler makes a copy of the generic code of Pebble and of btree in each
+// package that sees *Store.
+func Open(o Options) (Embedded, error) {
 	if o.Clock == nil {
 		o.Clock = job.SystemClock()
 	}

@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // open opens a store. It fails the test if that fails.
-func open(t testing.TB, o diskstore.Options) *diskstore.Store {
+func open(t testing.TB, o diskstore.Options) diskstore.Embedded {
 	t.Helper()
 	s, err := diskstore.Open(o)
 	if err != nil {

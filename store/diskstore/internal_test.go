@@ -36,7 +36,7 @@ func opened(t *testing.T, o Options) *Store {
 			}
 		}
 	})
-	return s
+	return s.(*Store)
 }
 
 func newReg(id string, spec job.Spec) store.Registration {

@@ -265,7 +265,7 @@ func TestClaimsWaitForRegistrations(t *testing.T) {
 func TestOpenEndsLeasesOfConsumers(t *testing.T) {
 	dir := t.TempDir()
 	pulled := job.Spec{Destination: job.PullQueue, OrderKey: "k"}
-	claim := func(s *diskstore.Store) store.Claimed {
+	claim := func(s diskstore.Embedded) store.Claimed {
 		t.Helper()
 		r, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 1, Visibility: time.Minute, HalfOpenLimit: 1, Pull: []string{"t"}})
 		if err != nil || len(r.Carried) != 1 {

@@ -44,7 +44,7 @@ type rig struct {
 }
 
 // newStore returns an empty store in memory, which is closed when the test ends.
-func newStore(t testing.TB, retention time.Duration) *diskstore.Store {
+func newStore(t testing.TB, retention time.Duration) diskstore.Embedded {
 	t.Helper()
 	s, err := openStore(retention)
 	noError(t, "Open", err)
@@ -53,7 +53,7 @@ func newStore(t testing.TB, retention time.Duration) *diskstore.Store {
 }
 
 // openStore is newStore outside of a test.
-func openStore(retention time.Duration) (*diskstore.Store, error) {
+func openStore(retention time.Duration) (diskstore.Embedded, error) {
 	return diskstore.Open(diskstore.Options{Retention: retention})
 }
 

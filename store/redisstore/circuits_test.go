@@ -18,7 +18,7 @@ import (
 // Circuits of endpoints without jobs, which carrying never looks at, do not stay.
 func TestPurgeForgetsOpenCircuits(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Options{URL: testenv.StartRedis(t).URL()})
+	s, err := prepare(Options{URL: testenv.StartRedis(t).URL()}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

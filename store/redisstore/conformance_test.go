@@ -34,7 +34,7 @@ func open(t testing.TB, url string, o storetest.Options) *Store {
 func openAs(t testing.TB, o Options) *Store {
 	t.Helper()
 	o.Namespace = fmt.Sprintf("test%d", namespaces.Add(1))
-	s, err := Open(context.Background(), o)
+	s, err := prepare(o, true)
 	if err != nil {
 		t.Fatal(err)
 	}

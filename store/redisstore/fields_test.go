@@ -10,7 +10,7 @@ import (
 
 func TestFields(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Options{URL: testenv.StartRedis(t).URL()})
+	s, err := prepare(Options{URL: testenv.StartRedis(t).URL()}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

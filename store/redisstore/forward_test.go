@@ -293,7 +293,7 @@ func TestForwards(t *testing.T) {
 	t.Run("resharding", func(t *testing.T) {
 		t.Parallel()
 		o := Options{URL: redis.URL(), Namespace: "ordered", Shards: 5, Retention: time.Hour}
-		s, err := Open(t.Context(), o)
+		s, err := prepare(o, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +311,7 @@ func TestForwards(t *testing.T) {
 			if err != nil || report.After.Unfinished != 60 {
 				t.Fatalf("to %d shards: %+v, %v", shards, report, err)
 			}
-			s, err := Open(t.Context(), o)
+			s, err := prepare(o, true)
 			if err != nil {
 				t.Fatal(err)
 			}

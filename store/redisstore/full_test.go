@@ -17,7 +17,7 @@ import (
 func TestFullRedis(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartRedis(t, testenv.WithMaxMemory("0"))
-	s, err := Open(t.Context(), Options{URL: server.URL(), Retention: time.Hour})
+	s, err := prepare(Options{URL: server.URL(), Retention: time.Hour}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func outcomes(t *testing.T, s *Store, regs []store.Registration, want ...store.R
 func fullRedis(t *testing.T, fill func(s *Store)) *Store {
 	t.Helper()
 	server := testenv.StartRedis(t, testenv.WithMaxMemory("0"))
-	s, err := Open(t.Context(), Options{URL: server.URL(), Retention: time.Hour})
+	s, err := prepare(Options{URL: server.URL(), Retention: time.Hour}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func inspected(t *testing.T, o Options) (*Store, *said) {
 		}
 		return a
 	}}))
-	s, err := Open(t.Context(), o)
+	s, err := prepare(o, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestInspectionAfterRestart(t *testing.T) {
 func TestOldRedis(t *testing.T) {
 	for version, old := range map[string]bool{"6.2.14": true, "7.0.0": false, "10.1.0": false, "unstable": false} {
 		info := "redis_version:" + version + "\r\nrun_id:1\r\nrole:master\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n"
-		s, err := Open(t.Context(), Options{URL: "redis://" + testenv.PretendRedis(t, info, fmt.Sprintf(`{"layout":%d,"shards":1}`, layoutVersion))})
+		s, err := prepare(Options{URL: "redis://" + testenv.PretendRedis(t, info, fmt.Sprintf(`{"layout":%d,"shards":1}`, layoutVersion))}, true)
 		if err != nil {
 			t.Fatal(err)
 		}

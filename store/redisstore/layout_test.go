@@ -30,7 +30,7 @@ func (n nodes) with(shards int) nodes {
 
 func (n nodes) open() *Store {
 	n.Helper()
-	s, err := Open(context.Background(), n.Options)
+	s, err := prepare(n.Options, true)
 	n.ok(err)
 	n.Cleanup(func() { _ = s.Close() })
 	return s

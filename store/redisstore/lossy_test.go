@@ -29,9 +29,9 @@ func TestLostReplies(t *testing.T) {
 	p := testenv.StartProxy(t, r.Addr())
 	sure := open(t, r.URL(), storetest.Options{Retention: time.Hour})
 	defer sure.Close()
-	lossy, err := Open(t.Context(), Options{
+	lossy, err := prepare(Options{
 		URL: "redis://" + p.Addr(), Namespace: fmt.Sprintf("test%d", namespaces.Load()), Retention: time.Hour,
-	})
+	}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ import (
 type Options struct {
 	// URL is the address of Redis: redis://[user:password@]host:port/db, rediss:// for TLS,
 	// redis-sentinel://[user:password@]master@host:port,host:port/db,
-	// redis-cluster://[user:password@]host:port,host:port. ParseURL documents the options
+	// redis-cluster://[user:password@]host:port,host:port. CheckURL documents the options
 	// behind a question mark.
 	URL string
 	// Namespace keeps several duehooks on one Redis apart. Default "default".
@@ -83,13 +83,29 @@ var (
 // Open prepares a Store. It does not wait for Redis: until Redis answers, calls fail with
 // store.ErrUnavailable. With a Redis that is too old, all calls fail with a VersionError.
 // While the stored layout is not that of o, they fail with a LayoutError.
-func Open(_ context.Context, o Options) (*Store, error) {
-	return prepare(o, true)
+//
+// It returns an interface and is not inlined: the compiler makes a copy of the methods of go-redis's clients
+// in each package that sees *Store.
+//
+//go:noinline
+func Open(_ context.Context, o Options) (store.Restorable, error) {
+	s, err := prepare(o, true)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Inspected is a store for tools.
+type Inspected interface {
+	store.Restorable
+	// ServerVersion is the version of Redis. The error wraps store.ErrUnavailable.
+	ServerVersion(ctx context.Context) (string, error)
 }
 
 // OpenReader opens a store for tools that only read: unlike Open, it connects, and writes no layout.
 // The error wraps store.ErrUnavailable, or is a *VersionError or *LayoutError.
-func OpenReader(ctx context.Context, o Options) (*Store, error) {
+func OpenReader(ctx context.Context, o Options) (Inspected, error) {
 	s, err := prepare(o, false)
 	if err != nil {
 		return nil, err
@@ -119,7 +135,7 @@ func prepare(o Options, guard bool) (*Store, error) {
 		o.ReplicaWait = DefaultReplicaWait
 	}
 	quiet(o.Logger)
-	opts, err := ParseURL(o.URL)
+	opts, err := parseURL(o.URL)
 	if err != nil {
 		return nil, err
 	}

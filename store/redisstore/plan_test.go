@@ -34,7 +34,7 @@ func newPlanned(t testing.TB) *planned {
 	url := testenv.StartRedis(t).URL()
 	p := &planned{TB: t, lane: plannedLane}
 	for _, s := range []**Store{&p.a, &p.b} {
-		opened, err := Open(t.Context(), Options{URL: url, Namespace: namespace})
+		opened, err := prepare(Options{URL: url, Namespace: namespace}, true)
 		ok(t, "Open", err)
 		t.Cleanup(func() { _ = opened.Close() })
 		*s = opened

@@ -273,15 +273,15 @@ func TestParseURL(t *testing.T) {
 		{url: "http://a", wantErr: `redis URL: unknown scheme "http"; use redis, rediss, redis-sentinel or redis-cluster`},
 		{url: "localhost:6379", wantErr: "redis URL: write redis://host:port, rediss://, redis-sentinel:// or redis-cluster://"},
 	} {
-		o, err := ParseURL(c.url)
+		o, err := parseURL(c.url)
 		if c.wantErr != "" {
 			if err == nil || err.Error() != c.wantErr {
-				t.Errorf("ParseURL(%q): error %v, want %q", c.url, err, c.wantErr)
+				t.Errorf("parseURL(%q): error %v, want %q", c.url, err, c.wantErr)
 			}
 			continue
 		}
 		if err != nil {
-			t.Errorf("ParseURL(%q): %v", c.url, err)
+			t.Errorf("parseURL(%q): %v", c.url, err)
 			continue
 		}
 		addr := ""
@@ -292,7 +292,7 @@ func TestParseURL(t *testing.T) {
 			addr += a
 		}
 		if addr != c.addr || o.MasterName != c.master || o.Username != c.user || o.Password != c.password {
-			t.Errorf("ParseURL(%q) = %q master %q user %q password %q", c.url, addr, o.MasterName, o.Username, o.Password)
+			t.Errorf("parseURL(%q) = %q master %q user %q password %q", c.url, addr, o.MasterName, o.Username, o.Password)
 		}
 	}
 }

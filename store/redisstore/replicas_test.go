@@ -32,7 +32,7 @@ func confirmed(t *testing.T, master *testenv.Redis) (safe, plain *Store) {
 	o := Options{URL: master.URL(), Retention: time.Hour, MinReplicas: 1, ReplicaWait: 2 * time.Second}
 	stores := [2]*Store{}
 	for i := range stores {
-		s, err := Open(t.Context(), o)
+		s, err := prepare(o, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestFailoverLosesTheUnconfirmed(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{"safe-1": true, "safe-2": true, "plain": true}, told); diff != "" {
 		t.Fatal("acknowledged:", diff)
 	}
-	successor, err := Open(t.Context(), Options{URL: replica.URL(), Retention: time.Hour})
+	successor, err := prepare(Options{URL: replica.URL(), Retention: time.Hour}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,9 +223,9 @@ func BenchmarkRegisterConfirmed(b *testing.B) {
 		}
 	}
 	for replicas := range 3 {
-		s, err := Open(b.Context(), Options{
+		s, err := prepare(Options{
 			URL: master.URL(), Namespace: fmt.Sprintf("bench%d", namespaces.Add(1)), MinReplicas: replicas,
-		})
+		}, true)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -122,7 +122,7 @@ func newScene(t testing.TB, r *testenv.Redis, url string) *scene {
 // through opens the scene's store by another URL.
 func (sc *scene) through(t testing.TB, url string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), Options{URL: url, Namespace: sc.namespace, Shards: 2, Retention: time.Millisecond})
+	s, err := prepare(Options{URL: url, Namespace: sc.namespace, Shards: 2, Retention: time.Millisecond}, true)
 	ok(t, "Open", err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s

@@ -42,7 +42,7 @@ func TestShardsSpreadOverMasters(t *testing.T) {
 	const masters, shards = 3, 8
 	nodes := testenv.StartRedisCluster(t, masters)
 	for _, namespace := range []string{"default", "prod", "a", "b", "shop-1"} {
-		s, err := Open(t.Context(), Options{URL: "redis-cluster://" + nodes[0].Addr(), Namespace: namespace, Shards: shards})
+		s, err := prepare(Options{URL: "redis-cluster://" + nodes[0].Addr(), Namespace: namespace, Shards: shards}, true)
 		if err != nil {
 			t.Fatal(err)
 		}

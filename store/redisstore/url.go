@@ -12,11 +12,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ParseURL reads the forms of Options.URL. These options may follow behind a question mark:
+// CheckURL returns an error if Options.URL does not have one of its forms. These options may follow behind a question mark:
 // pool_size and min_idle_conns (connections), conn_max_idle_time and conn_max_lifetime
 // (durations such as 5m), client_name, and with rediss skip_verify=true, which accepts any
 // certificate. Others are errors: duehook sets the time limits itself.
-func ParseURL(raw string) (*redis.UniversalOptions, error) {
+//
+//go:noinline // as Open
+func CheckURL(raw string) error {
+	_, err := parseURL(raw)
+	return err
+}
+
+func parseURL(raw string) (*redis.UniversalOptions, error) {
 	raw, query, _ := strings.Cut(raw, "?")
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {

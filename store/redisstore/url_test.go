@@ -29,7 +29,7 @@ func TestParseURLHosts(t *testing.T) {
 		{"redis-sentinel://m@", nil},
 		{"redis-sentinel://m@a:-1", nil},
 	} {
-		o, err := ParseURL(c.url)
+		o, err := parseURL(c.url)
 		switch {
 		case c.want == nil && err == nil:
 			t.Errorf("%s: %q, want an error", c.url, o.Addrs)
@@ -49,11 +49,11 @@ func TestParseURLKeepsSecrets(t *testing.T) {
 		"redis-sentinel://u:/cret@m@h:1", "redis-sentinel://u:cret@m@h/20000",
 		"redis-cluster://u:cret%zz@h:1", "redis-cluster://cret%zz@h:1", "redis-cluster://u:cret@h/1", "redis-cluster://u:/cret@h",
 	} {
-		_, err := ParseURL(url)
+		_, err := parseURL(url)
 		if err == nil || strings.Contains(err.Error(), "cret") || !strings.HasPrefix(err.Error(), "redis URL: ") {
 			t.Errorf("%s: %v", url, err)
 		}
-		if _, err := Open(t.Context(), Options{URL: url}); err == nil {
+		if _, err := prepare(Options{URL: url}, true); err == nil {
 			t.Errorf("Open took %s", url)
 		}
 	}
@@ -64,7 +64,7 @@ func TestParseURLKeepsSecrets(t *testing.T) {
 func TestParseURLOptions(t *testing.T) {
 	const all = "?pool_size=7&min_idle_conns=2&conn_max_idle_time=5m&conn_max_lifetime=1h30m&client_name=a%20b"
 	for _, url := range []string{"rediss://h:1/2", "redis-sentinel://m@h/2", "redis-cluster://h"} {
-		o, err := ParseURL(url + all)
+		o, err := parseURL(url + all)
 		if err != nil || o.PoolSize != 7 || o.MinIdleConns != 2 || o.ConnMaxIdleTime != 5*time.Minute ||
 			o.ConnMaxLifetime != 90*time.Minute || o.ClientName != "a b" || o.ReadTimeout == 0 {
 			t.Errorf("%s: %+v, %v", url, o, err)
@@ -74,7 +74,7 @@ func TestParseURLOptions(t *testing.T) {
 		}
 	}
 	for value, want := range map[string]bool{"true": true, "false": false} {
-		if o, err := ParseURL("rediss://h?skip_verify=" + value); err != nil || o.TLSConfig.InsecureSkipVerify != want {
+		if o, err := parseURL("rediss://h?skip_verify=" + value); err != nil || o.TLSConfig.InsecureSkipVerify != want {
 			t.Errorf("skip_verify=%s: %+v, %v", value, o, err)
 		}
 	}
@@ -82,17 +82,17 @@ func TestParseURLOptions(t *testing.T) {
 		"read_timeout=1s", "db=2", "pool_size=0", "pool_size=many", "pool_size=1&pool_size=2", "min_idle_conns=-1",
 		"conn_max_idle_time=5", "conn_max_lifetime=-1s", "skip_verify=true", "protocol=3", "max_retries=0", "nonsense", "%zz", "a;b",
 	} {
-		if o, err := ParseURL("redis://h:1/2?" + query); err == nil || !strings.HasPrefix(err.Error(), "redis URL: ") {
+		if o, err := parseURL("redis://h:1/2?" + query); err == nil || !strings.HasPrefix(err.Error(), "redis URL: ") {
 			t.Errorf("%s: %+v, %v", query, o, err)
 		}
 	}
-	if _, err := ParseURL("rediss://h?skip_verify=1"); err == nil {
+	if _, err := parseURL("rediss://h?skip_verify=1"); err == nil {
 		t.Error("skip_verify=1 was taken")
 	}
 }
 
 func TestOpenDefaults(t *testing.T) {
-	s, err := Open(t.Context(), Options{URL: "redis://127.0.0.1:1"})
+	s, err := prepare(Options{URL: "redis://127.0.0.1:1"}, true)
 	ok(t, "Open", err)
 	defer s.Close()
 	if s.Shards() != 1 || !strings.HasPrefix(s.shards[0].prefix, "duehook:{default:0") {

@@ -34,7 +34,7 @@ const (
 // rig is a store that nodes share, in virtual time.
 type rig struct {
 	*testing.T
-	*diskstore.Store
+	store.Store
 	mu   sync.Mutex
 	fail func(call string) error
 	next int

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // rig is two nodes on one store, in a bubble.
 type rig struct {
 	*testing.T
-	mem  *diskstore.Store
+	mem  diskstore.Embedded
 	hubs []*Hub
 }
 

@@ -34,7 +34,7 @@ type Parts struct {
 	Pulls     *pulls.Queue
 
 	tb      testing.TB
-	store   *diskstore.Store
+	store   diskstore.Embedded
 	handler http.Handler
 }
 

@@ -33,7 +33,7 @@ func number(variable string, fallback uint64) uint64 {
 
 // memory is a diskstore in memory that all nodes share, with a clock that can be set.
 type memory struct {
-	*diskstore.Store
+	store.Store
 	ahead *atomic.Int64
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Store opens a store in memory, which closes when the test ends. It serves in a bubble of
 // virtual time, too.
-func Store(t testing.TB, o diskstore.Options) *diskstore.Store {
+func Store(t testing.TB, o diskstore.Options) diskstore.Embedded {
 	t.Helper()
 	s, err := diskstore.Open(o)
 	if err != nil {
