@@ -49,25 +49,29 @@ func (fs *patientFS) try(write func() error) error {
 }
 
 // file makes a file whose writes wait.
-func (fs *patientFS) file(open func() (vfs.File, error)) (vfs.File, error) {
+func (fs *patientFS) file(c vfs.DiskWriteCategory, open func() (vfs.File, error)) (vfs.File, error) {
 	var f vfs.File
 	err := fs.try(func() (err error) { f, err = open(); return err })
 	if err != nil {
 		return nil, err
 	}
-	return &patientFile{f, fs}, nil
+	f = &patientFile{f, fs}
+	if c == logCategory {
+		return writeAhead(f)
+	}
+	return f, nil
 }
 
 func (fs *patientFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return fs.file(func() (vfs.File, error) { return fs.FS.Create(name, c) })
+	return fs.file(c, func() (vfs.File, error) { return fs.FS.Create(name, c) })
 }
 
 func (fs *patientFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
-	return fs.file(func() (vfs.File, error) { return fs.FS.OpenReadWrite(name, c, o...) })
+	return fs.file(c, func() (vfs.File, error) { return fs.FS.OpenReadWrite(name, c, o...) })
 }
 
 func (fs *patientFS) ReuseForWrite(before, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return fs.file(func() (vfs.File, error) { return fs.FS.ReuseForWrite(before, name, c) })
+	return fs.file(c, func() (vfs.File, error) { return fs.FS.ReuseForWrite(before, name, c) })
 }
 
 // Unwrap is for the engine, which looks for the file system of the machine.
