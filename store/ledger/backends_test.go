@@ -41,8 +41,6 @@ type backend struct {
 	copied func(t testing.TB, ledger string) (to string)
 	// readOnly returns the statement that makes writes of a connection fail, or work again.
 	readOnly func(on bool) string
-	// rowsRead is the sum of the rows that the server has read for a connection, or for all.
-	rowsRead func(t testing.TB, db *sql.DB) int
 }
 
 // The kinds of servers.
@@ -82,14 +80,6 @@ func initPostgres(b *backend) {
 	}
 	b.readOnly = func(on bool) string { return fmt.Sprint("SET default_transaction_read_only = ", on) }
 	b.Hex = func(digits string) string { return `'\x` + digits + "'" }
-	b.rowsRead = func(t testing.TB, db *sql.DB) (sum int) {
-		t.Helper()
-		_, err := db.ExecContext(t.Context(), "SELECT pg_stat_force_next_flush()")
-		noError(t, "flush statistics", err)
-		noError(t, "read statistics", db.QueryRowContext(t.Context(),
-			"SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables WHERE schemaname = current_schema()").Scan(&sum))
-		return sum
-	}
 }
 
 func initMariaDB(b *backend) {
@@ -128,12 +118,6 @@ func initMariaDB(b *backend) {
 		return "SET SESSION TRANSACTION " + map[bool]string{true: "READ ONLY", false: "READ WRITE"}[on]
 	}
 	b.Hex = func(digits string) string { return "x'" + digits + "'" }
-	b.rowsRead = func(t testing.TB, db *sql.DB) (sum int) {
-		t.Helper()
-		noError(t, "read statistics", db.QueryRowContext(t.Context(),
-			"SELECT CAST(sum(variable_value) AS SIGNED) FROM information_schema.session_status WHERE variable_name LIKE 'handler_read%'").Scan(&sum))
-		return sum
-	}
 }
 
 func schemaOf(t testing.TB, ledger string) string {

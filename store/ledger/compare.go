@@ -51,7 +51,7 @@ func compare(key job.Key, s store.Standing, rows []*entry) finding {
 	own, last := readable(pickOwn(rows, s.UID)), readable(pickOwn(rows, ""))
 	f := finding{key: key, entry: own, standing: s}
 	switch {
-	case last != nil && last.open():
+	case last != nil && last.open:
 		f.entry, f.difference = last, against(last, own, &s)
 	case !s.Exists() || s.State.Final() && s.State != job.Dead: // only what is unfinished needs a message
 	case own == nil:
@@ -129,7 +129,7 @@ func (s comparer) fromStore(ctx context.Context, jobs []job.Job) (found []findin
 	}
 	for i, key := range keys {
 		f := compare(key, standings[i], rows[i])
-		if f.difference != DifferentNot && (f.entry == nil || !f.entry.open()) {
+		if f.difference != DifferentNot && (f.entry == nil || !f.entry.open) {
 			found = append(found, f)
 		}
 	}

@@ -47,8 +47,6 @@ type explorer struct {
 	tx   *sql.Tx
 	seen map[string]bool
 	path []string
-	// created is when each job was registered, by seq.
-	created map[int64]job.Instant
 }
 
 func newExplorer(t *testing.T) *explorer {
@@ -69,7 +67,7 @@ func newExplorer(t *testing.T) *explorer {
 		_ = tx.Rollback() // nothing is to be kept
 		_ = s.Close()
 	})
-	return &explorer{t: t, s: s, tx: tx, seen: map[string]bool{}, created: map[int64]job.Instant{}}
+	return &explorer{t: t, s: s, tx: tx, seen: map[string]bool{}}
 }
 
 // commit writes a group, as the committer of some node does.
@@ -126,11 +124,12 @@ func (x *explorer) fail(format string, args ...any) {
 func (x *explorer) entries() []entry {
 	x.t.Helper()
 	var all []entry
-	rows, err := x.tx.QueryContext(context.Background(), "SELECT "+entryColumns+"m.created FROM message m ORDER BY m.seq")
-	if err == nil {
-		var created job.Instant
-		err = scanEntries(rows, func(e entry) { all = append(all, e); x.created[e.seq] = created }, &created)
-	}
+	err := each(context.Background(), x.tx, "SELECT "+entryColumns+" FROM message m ORDER BY m.seq", nil, func(rows *sql.Rows) error {
+		var e entry
+		err := e.scan(rows.Scan)
+		all = append(all, e)
+		return err
+	})
 	if err != nil {
 		x.t.Fatal(err)
 	}
@@ -151,10 +150,10 @@ func (x *explorer) check(w *world, entries []entry) {
 	var own, open *entry
 	for i := range entries {
 		e := &entries[i]
-		if e.open() && open != nil {
+		if e.open && open != nil {
 			x.fail("two messages may be restored: %+v", entries)
 		}
-		if e.open() {
+		if e.open {
 			open = e
 		}
 		if w.job != nil && e.uid == w.job.UID {
@@ -179,7 +178,7 @@ func (x *explorer) check(w *world, entries []entry) {
 	case live && (open == nil || open != own):
 		x.fail("the store has %s, and the ledger %+v", describe(w.job), entries)
 	case w.job != nil && (own == nil || own.state != w.job.State || own.version != w.job.Version ||
-		own.token != w.job.Token || x.created[own.seq] != w.job.CreatedAt || own.replaced):
+		own.token != w.job.Token || own.created != w.job.CreatedAt || own.replaced):
 		x.fail("the store has %s, and the ledger has it as %+v", describe(w.job), own)
 	}
 }

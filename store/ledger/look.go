@@ -93,14 +93,14 @@ func (s *Store) lookOnce(ctx context.Context, looks []*look) (again []*look, err
 // not written it yet.
 func (l *look) compare() (ahead *finding, lost int64, late bool) {
 	own, last := pickOwn(l.rows, l.old.UID), pickOwn(l.rows, "")
-	if last != nil && last.open() && last.bad != nil && last.uid != l.old.UID { // otherwise the store decides
+	if last != nil && last.open && last.bad != nil && last.uid != l.old.UID { // otherwise the store decides
 		return &finding{entry: last}, 0, false
 	}
 	f := compare(l.key, l.old, l.rows)
 	switch {
 	case f.putsForward():
 		return &f, 0, false
-	case l.asks != 0 && !l.old.Exists() && last != nil && !last.open() && last.done >= l.asks:
+	case l.asks != 0 && !l.old.Exists() && last != nil && !last.open && last.done >= l.asks:
 		return nil, last.seq, false
 	}
 	return nil, 0, l.old.Exists() && l.old.State.Final() && own != nil && own.version < l.old.Version

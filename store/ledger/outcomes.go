@@ -31,7 +31,7 @@ type awaited struct {
 func (a *awaited) isIn(rows []*entry) bool {
 	e := readable(pickOwn(rows, a.uid))
 	if a.end {
-		return e == nil || !e.open() || e.state.Final()
+		return e == nil || !e.open || e.state.Final()
 	}
 	return e != nil
 }

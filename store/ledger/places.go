@@ -21,7 +21,7 @@ func (p place) compare(o place) int {
 
 // resolve decides what is written. rows[i] are the ledger's messages of changes[i]: its own, and the
 // last of its key. It returns the messages, by seq, that a registration of the group replaces.
-func (g *group) resolve(rows [][]*entry) (replaced map[int64]*entry) {
+func (g *group) resolve(rows map[int][]*entry) (replaced map[int64]*entry) {
 	for i, c := range g.changes {
 		if c.own = pickOwn(rows[i], c.uid); c.own != nil {
 			c.seq = c.own.seq
@@ -84,7 +84,7 @@ func (c *change) resolve() {
 	case own.replaced:
 		c.writes = c.last || final && own.version < c.job.job.Version
 	case c.whole && own.version == c.job.job.Version:
-		c.writes = own.open() || final
+		c.writes = own.open || final
 	default:
 		c.writes = own.version < c.job.job.Version
 		c.overtaken = !c.writes && c.last

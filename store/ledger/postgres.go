@@ -36,8 +36,8 @@ func openPostgres(url string) (open func(ctx context.Context) (*pools, error), e
 // postgresMigrating is the lock of who migrates, by the schema.
 const postgresMigrating = "(1685414241, hashtext(current_schema()))"
 
-// Settings of the server. Timeouts are in milliseconds; zero is none.
-var postgresSettings = []struct{ name, value string }{
+// Timeouts of the server, in milliseconds; zero is none.
+var postgresLimits = []struct{ name, value string }{
 	// A node that freezes within a transaction must not keep the others from
 	// writing for long.
 	{"lock_timeout", "3000"},
@@ -46,16 +46,12 @@ var postgresSettings = []struct{ name, value string }{
 	// may be idle. PostgreSQL 12 lacks the last one.
 	{"statement_timeout", "0"},
 	{"idle_session_timeout", "0"},
-	// The server keeps the plan of a prepared statement until it has new statistics. A plan made for a
-	// small table would read all messages in each look-up.
-	{"enable_hashjoin", "off"},
-	{"enable_mergejoin", "off"},
 }
 
-// set sets what the URL does not set. The settings are no parameters of the
+// limit sets the limits that the URL does not set. They are no parameters of the
 // connection, because poolers refuse those.
-func (d *postgres) set(ctx context.Context, conn *pgx.Conn) error {
-	for _, l := range postgresSettings {
+func (d *postgres) limit(ctx context.Context, conn *pgx.Conn) error {
+	for _, l := range postgresLimits {
 		if _, set := d.config.RuntimeParams[l.name]; set {
 			continue
 		}
@@ -74,8 +70,8 @@ func (d *postgres) open(ctx context.Context) (*pools, error) {
 	}
 	s := &silence{}
 	config.DialFunc = s.dial
-	ready := stdlib.OptionAfterConnect(d.set)
-	p := servers(postgresWords, stdlib.OpenDB(*config, ready), stdlib.OpenDB(*config, ready), s)
+	limited := stdlib.OptionAfterConnect(d.limit)
+	p := servers(postgresWords, stdlib.OpenDB(*config, limited), stdlib.OpenDB(*config, limited), s)
 	if err := checkEncoding(ctx, p.read); err != nil {
 		return nil, errors.Join(s.why(err), p.close())
 	}

@@ -63,14 +63,19 @@ func (r *reader) prepare(ctx context.Context) (err error) {
 // answer answers lookups with one query.
 func (r *reader) answer(ctx context.Context, all []*lookup) {
 	var args []any
+	var into []*[]*entry
 	for _, l := range all {
+		l.found = make([][]*entry, len(l.keys))
 		for i, key := range l.keys {
-			args = append(args, int64(len(args)/len(lookupColumns)), key.Topic, key.ID, l.standings[i].UID)
+			args = append(args, int64(len(into)), key.Topic, key.ID, l.standings[i].UID)
+			into = append(into, &l.found[i])
 		}
 	}
 	found, err := r.lookups.find(ctx, nil, args)
+	for i := range into {
+		*into[i] = found[i]
+	}
 	for _, l := range all {
-		l.found, found = found[:len(l.keys)], found[len(l.keys):]
 		if err != nil {
 			l.err = fmt.Errorf("look up messages: %w", unavailable(err))
 		}
@@ -103,43 +108,40 @@ type entry struct {
 	seq      int64
 	key      job.Key
 	place    // with the uid
+	created  job.Instant
 	state    job.State
 	version  uint64
 	token    uint64
-	wakeAt   job.Instant // when an unfinished job needs attention; look-ups leave it out
+	wakeAt   job.Instant // when an unfinished job needs attention
 	replaced bool        // it is not the last registration of its key
-	done     job.Instant // from when its age counts; zero: it is open
+	open     bool        // it may be restored
+	done     job.Instant // from when its age counts, or zero
 	bad      error       // why it cannot be read; then only the names are valid
 }
 
-// open reports whether the message may be restored.
-func (e *entry) open() bool { return e.done == 0 }
-
-// What scanEntries reads first.
-const entryColumns = "m.seq, m.uid, m.status, m.version, m.token, m.place, m.replaced, coalesce(m.done_at, 0), "
+const (
+	// What entry.scan reads.
+	entryColumns = `m.seq, m.topic, m.id, m.uid, m.created, m.status, m.version, m.token, m.next_at, m.expires,
+		m.place, m.replaced, CASE WHEN m.done_at IS NULL THEN 1 ELSE 0 END, coalesce(m.done_at, 0)`
+)
 
 // lookup finds messages of keys: that of the uid, and the last one. v.i is the index of the key.
 func (w *words) lookup() shape {
-	return w.about("SELECT "+entryColumns+"v.i FROM {rows} "+w.messages+` ON m.topic = v.topic AND m.id = v.id
+	return w.about("SELECT v.i, "+entryColumns+" FROM {rows} "+w.messages+` ON m.topic = v.topic AND m.id = v.id
 		WHERE m.uid = v.uid OR m.replaced = 0`, lookupColumns)
 }
 
-// scanEntries reads entryColumns of all rows, with more columns into more.
-func scanEntries(rows *sql.Rows, got func(e entry), more ...any) error {
-	defer rows.Close() //nolint:errcheck // rows.Err reports it
-	var e entry
+func (e *entry) scan(scan func(...any) error, first ...any) error {
+	var next, expires job.Instant
 	var state, version, token int64
-	columns := append([]any{&e.seq, &e.uid, &state, &version, &token, &e.at, &e.replaced, &e.done}, more...)
-	for rows.Next() {
-		if err := rows.Scan(columns...); err != nil {
-			return err
-		}
-		if e.bad = checkRow(state, version, token); e.bad == nil {
-			e.state, e.version, e.token = job.State(state), uint64(version), uint64(token)
-		}
-		got(e)
+	err := scan(append(first, &e.seq, &e.key.Topic, &e.key.ID, &e.uid, &e.created, &state, &version, &token,
+		&next, &expires, &e.at, &e.replaced, &e.open, &e.done)...)
+	if e.bad = checkRow(state, version, token); e.bad == nil {
+		e.state, e.version, e.token = job.State(state), uint64(version), uint64(token)
 	}
-	return rows.Err()
+	j := job.Job{NextAt: next, ExpiresAt: expires}
+	e.wakeAt = j.WakeAt()
+	return err
 }
 
 // readable is e, or nil if it cannot be read.
@@ -150,11 +152,10 @@ func readable(e *entry) *entry {
 	return e
 }
 
-// find looks up messages for rows of lookupColumns, in a transaction unless tx is nil. The first column
-// counts the rows.
-func (b *bulk) find(ctx context.Context, tx *sql.Tx, args []any) ([][]*entry, error) {
-	of := slices.Collect(slices.Chunk(args, len(b.cols)))
-	found := make([][]*entry, len(of))
+// find looks up messages for lookupColumns, in a transaction unless tx is nil, by the
+// first column.
+func (b *bulk) find(ctx context.Context, tx *sql.Tx, args []any) (map[int][]*entry, error) {
+	found := map[int][]*entry{}
 	err := b.each(args, func(stmt *sql.Stmt, args []any) error {
 		if tx != nil {
 			stmt = tx.StmtContext(ctx, stmt)
@@ -163,12 +164,16 @@ func (b *bulk) find(ctx context.Context, tx *sql.Tx, args []any) ([][]*entry, er
 		if err != nil {
 			return err
 		}
-		var i int
-		return scanEntries(rows, func(e entry) {
-			e.key.Topic, _ = of[i][1].(string)
-			e.key.ID, _ = of[i][2].(string)
-			found[i] = append(found[i], &e)
-		}, &i)
+		defer rows.Close() //nolint:errcheck // rows.Err reports it
+		for rows.Next() {
+			var i int
+			e := &entry{}
+			if err := e.scan(rows.Scan, &i); err != nil {
+				return err
+			}
+			found[i] = append(found[i], e)
+		}
+		return rows.Err()
 	})
 	return found, err
 }
@@ -194,17 +199,13 @@ func (r *reader) openEntries(ctx context.Context, topic string, after *entry) ([
 		condition += " AND m.topic = ?"
 		args = append(args, topic)
 	}
-	text := r.pools.bind("SELECT " + entryColumns + "m.topic, m.id, m.next_at, m.expires FROM message m WHERE m.done_at IS NULL" +
-		condition + " ORDER BY " + order + " LIMIT ?")
+	text := r.pools.bind("SELECT " + entryColumns + " FROM message m WHERE m.done_at IS NULL" + condition + " ORDER BY " + order + " LIMIT ?")
 	var page []*entry
-	var of job.Job
-	rows, err := r.pools.read.QueryContext(ctx, text, append(args, entryPage)...)
-	if err == nil {
-		err = scanEntries(rows, func(e entry) {
-			e.key, e.wakeAt = of.Key, of.WakeAt()
-			page = append(page, &e)
-		}, &of.Topic, &of.ID, &of.NextAt, &of.ExpiresAt)
-	}
+	err := each(ctx, r.pools.read, text, append(args, entryPage), func(rows *sql.Rows) error {
+		e := &entry{}
+		page = append(page, e)
+		return e.scan(rows.Scan)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger: %w", unavailable(err))
 	}

@@ -60,7 +60,7 @@ func (s *Store) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, err
 		return job.Job{}, false, store.ErrNotFound
 	case e.bad != nil:
 		return job.Job{}, false, s.cannotRead(e)
-	case !e.open():
+	case !e.open:
 		return job.Job{Key: key, UID: e.uid, State: e.state}, false, job.ErrFinished
 	}
 	j, err := s.inner.Get(ctx, key)

@@ -38,7 +38,7 @@ func (b *bulk) each(args []any, do func(stmt *sql.Stmt, args []any) error) error
 	for len(args) > 0 {
 		rows, stmt := len(args)/cols, b.stmts[0]
 		if b.arrays {
-			// PostgreSQL ends a session that does not send its next statement within 5 s (see postgresSettings),
+			// PostgreSQL ends a session that does not send its next statement within 5 s (see postgresLimits),
 			// and a slow client needs that for a few large bodies.
 			rows = store.Batch(rows, rows, func(i int) int { return bytesOf(args[i*cols : (i+1)*cols]) })
 		} else {

@@ -80,7 +80,7 @@ func (v *verification) report(f finding) {
 	v.Differences++
 	d := Disagreement{Difference: f.difference, Key: f.key, Store: f.standing}
 	if e := f.entry; e != nil {
-		d.Ledger = &store.Standing{UID: e.uid, State: e.state, Version: e.version, Token: e.token, CreatedAt: e.at}
+		d.Ledger = &store.Standing{UID: e.uid, State: e.state, Version: e.version, Token: e.token, CreatedAt: e.created}
 		d.Err = e.bad
 	}
 	if v.o.Found != nil {

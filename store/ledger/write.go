@@ -84,7 +84,7 @@ func (w *writing) writeMessages() error {
 			f.of = c
 			w.flows = append(w.flows, f)
 		}
-		if c.own != nil && c.own.open() && !c.put {
+		if c.own != nil && c.own.open && !c.put {
 			progress = m.row(progress, c.seq, c.place.at)
 			continue
 		}
