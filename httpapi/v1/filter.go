@@ -32,7 +32,7 @@ var filterParts = map[string]filterPart{
 	"uid":          textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.UID = asUID(e, at, v) }),
 	"order_key":    textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.OrderKey = asName(e, at, v) }),
 	"biz_key":      textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.BizKey = asName(e, at, v) }),
-	"endpoint":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Endpoint = asEndpoint(e, at, v) }),
+	"endpoint":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Endpoint = asJobEndpoint(e, at, v) }),
 	"group_id":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.GroupID = asName(e, at, v) }),
 	"schedule":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Schedule = asName(e, at, v) }),
 	"dialect":      textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Dialect = asName(e, at, v) }),
@@ -208,7 +208,15 @@ func asState(e *wire.Errors, pointer, value string) job.State {
 	return state
 }
 
-// endpoint takes any URL of the endpoint.
+// asJobEndpoint takes any URL of the endpoint, or the name of pull queues.
+func asJobEndpoint(e *wire.Errors, pointer, value string) string {
+	if job.Destination(value).Pulled() {
+		return value
+	}
+	return asEndpoint(e, pointer, value)
+}
+
+// asEndpoint takes any URL of the endpoint.
 func asEndpoint(e *wire.Errors, pointer, value string) string {
 	endpoint, err := "", job.Destination(value).Check()
 	if err == nil {

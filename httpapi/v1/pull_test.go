@@ -100,6 +100,11 @@ func TestNack(t *testing.T) {
 			t.Errorf("%s: %s, want %s", id, got, want)
 		}
 	}
+	group := a.want(200, "GET", "/v1/dead", "")["data"].([]any)[0].(map[string]any)
+	letters := a.want(200, "GET", fmt.Sprintf("/v1/jobs?state=dead&topic=dead&reason=%v&endpoint=%v", group["reason"], group["endpoint"]), "")
+	if found := letters["data"].([]any); group["endpoint"] != "pull:" || len(found) != 1 {
+		t.Errorf("the group %v has the dead letters %v", group, found)
+	}
 	if got := a.leased("now", 1, "")[0]; got["attempt"] != 2.0 {
 		t.Errorf("leased again as attempt %v", got["attempt"])
 	}

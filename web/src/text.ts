@@ -133,6 +133,9 @@ export const weekday = (local: string): string =>
 export const exact = (iso: string): string =>
   new Intl.DateTimeFormat(locale(), { dateStyle: 'full', timeStyle: 'long' }).format(new Date(iso));
 
+/** The endpoint of jobs that consumers fetch. */
+export const pullQueue = 'pull:';
+
 /** Scheme, host and port of a URL. */
 export function endpointOf(url: string): string {
   return URL.canParse(url) ? new URL(url).origin : url;

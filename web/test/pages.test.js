@@ -17,6 +17,9 @@ before(async () => {
     { topic: 'payment-notify', id: 'paid-3', url: `${receiver.url}/hostile`, retry: { limit: 0 } },
   ];
   await node.call('POST', '/v1/jobs/batch', { jobs });
+  await node.call('POST', '/v1/jobs', { topic: 'prints', id: 'print-1', pull: true });
+  const { jobs: [leased] } = await node.call('POST', '/v1/topics/prints/pull');
+  await node.call('POST', '/v1/pull/nack', { receipts: [{ receipt: leased.receipt, error: 'no paper', dead: true }] });
   await node.call('PUT', '/v1/alerts/rules/down', { metric: 'open_circuits', url: `${receiver.url}/ok` });
   await node.call('PUT', '/v1/topics/payment-notify', { rate: 50, alerts: { dead_letters: 0, for: 0, url: `${receiver.url}/ok` } });
   await node.call('POST', '/v1/operations', { action: 'reschedule', delay: '2h', filter: { topic: 'order-timeout' } });
@@ -61,7 +64,10 @@ const pages = [
   ['/nodes', 'embedded'],
   ['/endpoints?state=open', 'en:No endpoints', 'zh:没有端点'],
   ['/dead', 'payment-notify'],
+  ['/dead', 'en:fetched by consumers', 'zh:由消费者拉取'],
   ['/dead?topic=payment-notify', 'paid-3'],
+  ['/dead?topic=prints&endpoint=pull:&reason=rejected', 'print-1'],
+  ['/jobs/prints/print-1', 'no paper'],
   ['/alerts', 'en:set with its topic', 'zh:随主题设置'],
   ['/alerts?new', 'en:Who is notified', 'zh:通知对象'],
   ['/alerts/down', 'en:Who is notified', 'zh:通知对象'],

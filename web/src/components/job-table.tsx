@@ -104,5 +104,5 @@ export function Result({ attempt }: { attempt: Pick<Attempt, 'status' | 'error' 
     return <span class={attempt.error === null ? 'result good' : 'result bad'}>HTTP {attempt.status}</span>;
   }
   if (attempt.reason === 'delivered') return <span class="result good">{t('attempt.acknowledged')}</span>;
-  return <span class="result bad">{attempt.error ? word('error', attempt.error) : t('attempt.noAnswer')}</span>;
+  return <span class="result bad worded">{attempt.error ? word('error', attempt.error) : t('attempt.noAnswer')}</span>;
 }

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { address } from '../address';
 import { restricted, type Pause, type State } from '../api';
 import { now } from '../live';
-import { endpointOf, exact, relative, t } from '../text';
+import { endpointOf, exact, pullQueue, relative, t } from '../text';
 
 /** A state in its colour. */
 export function Mark({ kind, children }: { kind: string; children: ComponentChildren }) {
@@ -42,9 +42,9 @@ export function PauseFacts({ pause: { until, by, note } }: { pause: Pause }) {
   );
 }
 
-/** A URL with its endpoint highlighted. Not a link: a click must not call a receiver. Long hosts break after dots. */
+/** A URL with its endpoint highlighted; null and pullQueue are those of jobs that consumers fetch. Not a link: a click must not call a receiver. Long hosts break after dots. */
 export function Target({ url, whole = false }: { url: string | null; whole?: boolean }) {
-  if (url === null) return <span class="muted">{t('job.pull')}</span>;
+  if (url === null || url === pullQueue) return <span class="muted">{t('job.pull')}</span>;
   const endpoint = endpointOf(url);
   return (
     <span class="target" title={url}>
@@ -59,7 +59,7 @@ export function Target({ url, whole = false }: { url: string | null; whole?: boo
 
 /** A URL as a link to the page of its endpoint, if the key may see that. */
 export function EndpointLink({ url, whole = false }: { url: string | null; whole?: boolean }) {
-  if (url === null || restricted.value) return <Target url={url} whole={whole} />;
+  if (url === null || url === pullQueue || restricted.value) return <Target url={url} whole={whole} />;
   return (
     <a href={address(['endpoints'], [['endpoint', endpointOf(url)]])} data-page>
       <Target url={url} whole={whole} />

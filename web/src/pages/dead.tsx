@@ -8,7 +8,7 @@ import { Crumb, Loaded, Pager } from '../components/page';
 import { useResource } from '../live';
 import { place } from '../router';
 import { filterOf } from '../search';
-import { count, t, word } from '../text';
+import { count, pullQueue, t, word } from '../text';
 
 /** The groups of dead letters, or the dead letters of the group in the address. */
 export function DeadPage() {
@@ -18,7 +18,7 @@ export function DeadPage() {
   return (
     <>
       <Crumb to="/dead">{t('nav.dead')}</Crumb>
-      <h1>{group.map(([name, value]) => (name === 'reason' ? word('reason', value) : value)).join(' · ')}</h1>
+      <h1>{group.map(([name, value]) => (name === 'reason' ? word('reason', value) : value === pullQueue ? t('job.pull') : value)).join(' · ')}</h1>
       <Letters group={group} cursor={query.get('cursor')}>
         <AllOf filter={group} />
       </Letters>
