@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -127,6 +128,51 @@ func TestExamples(t *testing.T) {
 	}
 	if played < 40 {
 		t.Errorf("%d examples", played)
+	}
+}
+
+// Examples 23 to 25, of a server with one topic. The figures of whole windows are those of TestMonitor.
+func TestMonitorCalls(t *testing.T) {
+	s := newServer(t)
+	s.want(200, "sendMsg", "topic=t&msg=x&delayMillis=300000")
+	s.want(200, "sendMsg", "topic=t&msg=x&delayMillis=0")
+	s.want(200, "sendMsg", "topic=t&msg=x&delayMillis=0")
+	if ids := s.pulled("pullMsg", "topic=t&batch=1"); len(ids) != 1 {
+		t.Fatalf("pulled %v", ids)
+	}
+	get := func(call string) map[string]any {
+		status, text := s.Call(http.MethodGet, base+call, nil, "")
+		if status != http.StatusOK {
+			t.Fatalf("%s: %d %s", call, status, text)
+		}
+		return plain(t, string(text)).(map[string]any)
+	}
+	const sizes = `"sizeOf0To1min":0,"sizeOf1minTo10min":1,"sizeOf10minTo30min":0,"sizeOf30minTo1hour":0,"sizeOf1hourTo6hour":0,"sizeOf6hourTo1day":0,"sizeOf1dayTo7day":0,"sizeOf7dayTo30day":0,"sizeOf30dayToInfinite":0}`
+	const infos = `{"code":200,"data":[{"topic":"t","waitingQueueSize":1,"waitingQueueInfo":{` + sizes + `,"readyQueueSize":1,"ackQueueSize":1}]}`
+	if got := get("getTopicInfoList"); !reflect.DeepEqual(got, plain(t, infos)) {
+		t.Errorf("getTopicInfoList: %v", got)
+	}
+	names := func(lists map[string]any) []string {
+		for name, list := range lists {
+			if _, is := list.([]any); !is {
+				t.Errorf("%s is %v", name, list)
+			}
+		}
+		return slices.Sorted(maps.Keys(lists))
+	}
+	data := get("getMonitorData")
+	if got := names(data["data"].(map[string]any)); data["code"] != 200.0 || !slices.Equal(got, []string{"pullMsgTimeGapStatsList", "readyQueueTimeGapStatsList", "requestStatsList"}) {
+		t.Errorf("getMonitorData: %v", data)
+	}
+	all := get("getMonitorString")
+	if got := names(all); !slices.Equal(got, []string{"pullMsgTimeGapStats", "readyQueueTimeGapStats", "requestStats", "topicInfoStats", "waitingQueueStats"}) {
+		t.Errorf("getMonitorString: %v", got)
+	}
+	const stats = `{"topicInfoStats":[{"topic":"t","waitingQueueSize":1,"ackQueueSize":1,"readyQueueSize":1}],"waitingQueueStats":[{"topic":"t",` + sizes + `]}`
+	for name, want := range plain(t, stats).(map[string]any) {
+		if !reflect.DeepEqual(all[name], want) {
+			t.Errorf("%s: %v, want %v", name, all[name], want)
+		}
 	}
 }
 
