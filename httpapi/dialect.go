@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -90,6 +91,15 @@ func (c *Call) Param(name string) string {
 
 // Query is the query string, parsed.
 func (c *Call) Query() url.Values { return c.context.QueryParams() }
+
+// Flag reads a setting of a dialect that is true or false. Without a value, it is false.
+func Flag(name, value string) (bool, error) {
+	is := strings.EqualFold(value, "true")
+	if !is && value != "" && !strings.EqualFold(value, "false") {
+		return false, Invalid(FieldError{Pointer: name, Message: "must be true or false"})
+	}
+	return is, nil
+}
 
 // ClientIP is the address of the client, or of the proxy before the server.
 func (c *Call) ClientIP() string { return c.context.RealIP() }

@@ -110,7 +110,11 @@ func (a *api) register(c *httpapi.Call, d *job.Draft) error {
 }
 
 func (a *api) registered(c *httpapi.Call, p scheduler.Prepared) (store.Registered, error) {
-	all, err := a.Scheduler.RegisterUnless(c.Context(), c.Query().Get(dryRun) == "true", p)
+	dry, err := httpapi.Flag(dryRun, c.Query().Get(dryRun))
+	if err != nil {
+		return store.Registered{}, err
+	}
+	all, err := a.Scheduler.RegisterUnless(c.Context(), dry, p)
 	if err != nil {
 		return store.Registered{}, err
 	}

@@ -318,6 +318,9 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%.60s: %q", form, text)
 		}
 	}
+	if text := s.want(400, "sendMsg?dry_run=maybe", "topic=t&msg=x&delayMillis=0")["msg"]; text != `dry_run must be true or false` {
+		t.Errorf("a dry run: %q", text)
+	}
 }
 
 // Every call needs a key of its scope, and one for its topic. The token may be in the path.

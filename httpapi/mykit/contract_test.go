@@ -269,6 +269,7 @@ func TestRefused(t *testing.T) {
 	} {
 		s.want("POST", "/push", body, failed(want))
 	}
+	s.want("POST", "/push?dry_run=maybe", `{"topic":"order","id":"1","delay":600000}`, failed(`invalid_request: dry_run must be true or false`))
 	for _, body := range []string{``, `[]`, `{`, `{"topic":{}}`, `{"topic":"order","body":{"a":1}}`, `{"topic":"order","delay":true}`, `{"topic":"\ud800"}`} {
 		if status, text := s.call("POST", "/push", body); status != http.StatusBadRequest || !strings.Contains(text, `"path":"/push"`) {
 			t.Errorf("%s: %d %s", body, status, text)

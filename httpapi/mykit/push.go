@@ -225,6 +225,10 @@ func (a *api) push(c *httpapi.Call) error {
 		return fail(c, fmt.Sprintf(stateFormat, httpapi.Shorten(p.ID)))
 	}
 	draft, q := p.draft(job.InstantOf(a.Clock.Now())), c.Query()
+	dryRun, err := httpapi.Flag("dry_run", q.Get("dry_run"))
+	if err != nil {
+		return err
+	}
 	if q.Has("on_conflict") {
 		draft.OnConflict = new(q.Get("on_conflict"))
 	}
@@ -234,7 +238,7 @@ func (a *api) push(c *httpapi.Call) error {
 		return err
 	}
 	c.Target = reg.Key().String()
-	registered, err := a.Scheduler.RegisterUnless(c.Context(), q.Get("dry_run") == "true", reg)
+	registered, err := a.Scheduler.RegisterUnless(c.Context(), dryRun, reg)
 	if err != nil {
 		return err
 	}

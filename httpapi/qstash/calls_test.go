@@ -184,6 +184,13 @@ func TestDeduplication(t *testing.T) {
 		t.Errorf("%+v after %+v", again, all)
 	}
 	s.want(404, "POST", "/v2/publish/unknown", "", "")
+	var e struct{ Error string }
+	s.want(400, "POST", "/v2/publish/R/paid", "Duehook-Dry-Run: maybe", "x", &e)
+	if e.Error != "Duehook-Dry-Run must be true or false" {
+		t.Errorf("a dry run: %s", e.Error)
+	}
+	s.want(400, "POST", "/v2/schedules/R/paid", "Upstash-Cron: 0 0 1 1 *; Duehook-Dry-Run: maybe", "x")
+	s.want(400, "POST", "/v2/schedules/R/paid", "Upstash-Cron: 0 0 1 1 *; Duehook-Paused: maybe", "x")
 }
 
 // Jobs of the dialect are visible in v1, and a change there keeps their contract.

@@ -11,16 +11,18 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/job"
 )
 
 const (
-	tokenParameter = "qstash_token"
-	settingsPrefix = "Upstash-"
-	forwardPrefix  = "Upstash-Forward-"
-	callbackName   = "Upstash-Callback"
-	failureName    = "Upstash-Failure-Callback"
+	tokenParameter  = "qstash_token"
+	settingsPrefix  = "Upstash-"
+	forwardPrefix   = "Upstash-Forward-"
+	callbackName    = "Upstash-Callback"
+	failureName     = "Upstash-Failure-Callback"
+	byContentHeader = "Upstash-Content-Based-Deduplication"
 )
 
 // The headers that are additions to the original, for moving messages and schedules here.
@@ -92,7 +94,7 @@ func refuseMissing(h http.Header) error {
 			continue
 		}
 		switch rest := strings.TrimPrefix(name, settingsPrefix); {
-		case strings.HasPrefix(rest, "Workflow-"), rest == "Redact-Fields", rest == "Header-Forward" && isTrue(values[0]):
+		case strings.HasPrefix(rest, "Workflow-"), rest == "Redact-Fields", rest == "Header-Forward" && !strings.EqualFold(values[0], "false"):
 			return refused("%s is not supported here; see docs/migrate/qstash.md.", name)
 		case rest == "Cron", rest == "Schedule-Id", rest == "Queue-Name": // createSchedule has taken its own
 			return refused("%s belongs to schedules: POST /v2/schedules/{destination}", name)
@@ -391,7 +393,11 @@ func (m *message) readRest(h http.Header) error {
 		d.ID, d.OnConflict = &m.ID, new("once")
 	}
 	m.dedup = h.Get("Upstash-Deduplication-Id")
-	if m.dedup == "" && isTrue(h.Get("Upstash-Content-Based-Deduplication")) {
+	byContent, err := httpapi.Flag(byContentHeader, h.Get(byContentHeader))
+	if err != nil {
+		return err
+	}
+	if m.dedup == "" && byContent {
 		content, err := json.Marshal([]any{m.url, d.Group, d.Body, d.ContentType, d.Headers})
 		if err != nil {
 			return err

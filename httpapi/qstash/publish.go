@@ -2,6 +2,7 @@ package qstash
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -171,10 +172,10 @@ func (r *result) add(j *job.Job, deduplicated bool) {
 func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []result {
 	results := make([]result, len(messages))
 	var regs []scheduler.Prepared
-	dryRun := isTrue(c.Request.Header.Get(dryRunHeader))
+	dryRun, wrong := httpapi.Flag(dryRunHeader, c.Request.Header.Get(dryRunHeader))
 	for i, m := range messages {
 		r := &results[i]
-		if r.err = errs[i]; r.err == nil {
+		if r.err = cmp.Or(wrong, errs[i]); r.err == nil {
 			before := len(regs)
 			if regs, r.err = a.prepare(c, m, regs, r); r.err == nil && len(regs) > maxBatch {
 				regs, r.err = regs[:before], refused("a batch makes at most %d messages, those of groups included", maxBatch)

@@ -150,6 +150,7 @@ func TestSettingsRefused(t *testing.T) {
 		{"g", "Upstash-Cron: * * * * *", "Upstash-Cron belongs to schedules"},
 		{"g", "Upstash-Schedule-Id: nightly", "Upstash-Schedule-Id belongs to schedules"},
 		{"g", "Upstash-Queue-Name: q", "Upstash-Queue-Name belongs to schedules"},
+		{"g", "Upstash-Content-Based-Deduplication: maybe", "Upstash-Content-Based-Deduplication"},
 		{"g", "Upstash-Header-Forward: true", "Upstash-Header-Forward is not supported"},
 	} {
 		h, queue := http.Header{}, ""

@@ -41,9 +41,17 @@ func (a *api) createSchedule(c *httpapi.Call) error {
 	if m.draft.Group != nil {
 		return refused("a schedule cannot have a url group as its destination here; make one for each endpoint")
 	}
+	paused, err := httpapi.Flag(pausedHeader, h.Get(pausedHeader))
+	if err != nil {
+		return err
+	}
+	dryRun, err := httpapi.Flag(dryRunHeader, h.Get(dryRunHeader))
+	if err != nil {
+		return err
+	}
 	d := schedules.Draft{Job: &m.draft}
-	if isTrue(h.Get(pausedHeader)) {
-		d.Paused = new(true)
+	if paused {
+		d.Paused = &paused
 	}
 	if err := readCron(cron, &d); err != nil {
 		return err
@@ -69,7 +77,7 @@ func (a *api) createSchedule(c *httpapi.Call) error {
 	if _, err := a.Schedules.Preview(c.Context(), id, &d, schedules.Part{Limit: new(1)}); err != nil {
 		return err
 	}
-	if isTrue(h.Get(dryRunHeader)) {
+	if dryRun {
 		return madeSchedule(c, id, "created")
 	}
 	if err := a.makeTopic(c.Context(), m); err != nil {
