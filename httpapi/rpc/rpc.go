@@ -104,7 +104,16 @@ func call[In, Out any, I message[In], O message[Out]](api http.Handler, route st
 			}
 		}
 		return out, nil
-	}, connect.WithReadMaxBytes(maxMessage))
+	}, connect.WithReadMaxBytes(maxMessage), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8")))
+}
+
+// strictJSON refuses unknown members, as the API does. Connect's own codec of that name ignores them.
+type strictJSON string
+
+func (s strictJSON) Name() string                { return string(s) }
+func (strictJSON) Marshal(m any) ([]byte, error) { return protojson.Marshal(m.(proto.Message)) }
+func (strictJSON) Unmarshal(data []byte, m any) error {
+	return protojson.Unmarshal(data, m.(proto.Message))
 }
 
 var (

@@ -217,6 +217,13 @@ func TestJSON(t *testing.T) {
 	if status != http.StatusNotFound || !strings.Contains(string(text), `"code":"not_found"`) {
 		t.Errorf("%d %s", status, text)
 	}
+	for _, kind := range []string{"application/json", "application/json; charset=UTF-8"} {
+		h.Set("Content-Type", kind)
+		status, text = c.Call("POST", "/duehook.v1.Jobs/Register", h, `{"topic":"order","pull":true,"dellay":"1h"}`)
+		if status != http.StatusBadRequest || !strings.Contains(string(text), "dellay") {
+			t.Errorf("%s: %d %s", kind, status, text)
+		}
+	}
 	h.Set("Sec-Fetch-Site", "cross-site")
 	if status, text = c.Call("POST", "/duehook.v1.Jobs/Run", h, `{"topic":"order","id":"o"}`); status != http.StatusForbidden {
 		t.Errorf("from another site: %d %s", status, text)
