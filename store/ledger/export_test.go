@@ -50,6 +50,9 @@ func (s *Store) FlushAll(ctx context.Context) error {
 // Writer is the connection of the committer.
 func (s *Store) Writer() *sql.DB { return s.pools.write }
 
+// Readers are the connections for reading. Calls that follow one another use the same.
+func (s *Store) Readers() *sql.DB { return s.pools.read }
+
 // Fill reserves all room for waiting rows but for some.
 func (s *Store) Fill(but int64) (release func()) {
 	filler := &queued{write: write{bytes: (maxQueued - but) * rowSize}}
