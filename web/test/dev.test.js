@@ -38,7 +38,8 @@ test('what is overdue is so by the turned clock', async () => {
   await node.call('POST', '/v1/dev/clock', { advance: '1h' });
   await go('/topics/held');
   await link('c').waitFor(); // with the reason
-  await go('/jobs?topic=held&due_to=now');
+  await page.getByRole('link', { name: /^Due jobs that nobody has taken/ }).click();
+  await page.getByRole('heading', { name: 'Jobs', level: 1 }).waitFor();
   await link('c').waitFor();
 });
 
