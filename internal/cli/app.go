@@ -254,7 +254,8 @@ type capture struct {
 	mu    sync.Mutex
 	last  []byte
 	count int
-	ahead time.Duration // the server's clock minus ours, by the header Date of its last answer
+	heard bool          // an answer with the header Date
+	ahead time.Duration // the server's clock minus ours, by that header of its last answer
 }
 
 // now is the time of the server, whose clock duehook dev may have turned, once it has answered.
@@ -272,9 +273,17 @@ func (c *capture) compare(date string, now time.Time) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.heard = true
 	if c.ahead = at.Sub(now); c.ahead.Abs() < 2*time.Second {
 		c.ahead = 0
 	}
+}
+
+// known reports whether the server has said what time it is.
+func (c *capture) known() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard
 }
 
 func (c *capture) keep(data []byte) {
@@ -390,8 +399,8 @@ func address(arg string) (topic, id string, err error) {
 	return topic, id, nil
 }
 
-// moment reads a time to come: RFC 3339, or a duration from now.
-func (a *app) moment(text string) (time.Time, error) {
+// moment reads a time to come: RFC 3339, or a duration from now by the clock of the server.
+func (a *app) moment(ctx context.Context, text string) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at, nil
 	}
@@ -399,5 +408,10 @@ func (a *app) moment(text string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, usagef("%q is neither a time such as 2026-01-31T09:00:00Z nor a duration such as 30m", text)
 	}
-	return a.Clock.Now().Add(time.Duration(d)), nil
+	if !a.answers.known() {
+		if _, err := a.client.WhoAmI(ctx); err != nil {
+			return time.Time{}, err
+		}
+	}
+	return a.now().Add(time.Duration(d)), nil
 }

@@ -31,7 +31,7 @@ be secret. When the export breaks off, it says with which --cursor it continues.
 
 ` + searchHelp,
 		RunE: a.connected(func(ctx context.Context, args []string) error {
-			f, err := a.filterOf(args)
+			f, err := a.filterOf(ctx, args)
 			if err != nil {
 				return err
 			}

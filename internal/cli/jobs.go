@@ -90,7 +90,7 @@ func (a *app) list() *cobra.Command {
 		Example: "  duehook ls topic:order-timeout state:dead\n  duehook ls https://shop.example labels:region:eu",
 		RunE: a.connected(func(ctx context.Context, args []string) error {
 			var err error
-			if q.JobFilter, err = a.filterOf(args); err != nil {
+			if q.JobFilter, err = a.filterOf(ctx, args); err != nil {
 				return err
 			}
 			q.Limit = min(limit+1, 1000)

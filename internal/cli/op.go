@@ -75,7 +75,7 @@ func (a *app) bulk(action, short string) *cobra.Command {
 }
 
 func (a *app) change(ctx context.Context, b *bulk, words []string) error {
-	if err := a.completeBulk(b, words); err != nil {
+	if err := a.completeBulk(ctx, b, words); err != nil {
 		return err
 	}
 	counted, err := a.client.CountOperation(ctx, b.draft)
@@ -94,8 +94,8 @@ func (a *app) change(ctx context.Context, b *bulk, words []string) error {
 	return a.watch(ctx, o)
 }
 
-func (a *app) completeBulk(b *bulk, words []string) (err error) {
-	if b.draft.Filter, err = a.filterOf(words); err != nil {
+func (a *app) completeBulk(ctx context.Context, b *bulk, words []string) (err error) {
+	if b.draft.Filter, err = a.filterOf(ctx, words); err != nil {
 		return err
 	}
 	if b.draft.Action == "reschedule" && (b.in == "") == (b.at == "") {

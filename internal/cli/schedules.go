@@ -202,7 +202,7 @@ func (a *app) previewSchedule() *cobra.Command {
 func (a *app) pauseSchedule() *cobra.Command {
 	var until, note string
 	cmd := a.named("pause", "Pause a schedule", func(ctx context.Context, name string) error {
-		o, err := a.pauseOptions(until, note)
+		o, err := a.pauseOptions(ctx, until, note)
 		if err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (a *app) skipOccurrence(use, short, which string, call func(*client.Client,
 		var t time.Time
 		if at != "" {
 			var err error
-			if t, err = a.moment(at); err != nil {
+			if t, err = a.moment(ctx, at); err != nil {
 				return err
 			}
 		}

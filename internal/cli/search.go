@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"regexp"
 	"strconv"
 	"strings"
@@ -15,17 +16,17 @@ const searchHelp = `Words narrow the search; a job must match all of them:
   topic:NAME  state:dead  id:PREFIX  uid:01JH…  biz_key:KEY or KEY alone  order_key:KEY
   endpoint:URL or URL alone  labels:key:value  priority:7  reason:retry_limit
   schedule:NAME  group_id:ID  dialect:NAME  due_from:30m due_to:2h  created_from:-1d created_to:now
-  (times are durations from now, or RFC 3339)`
+  (times are durations from now by the server's clock, or RFC 3339)`
 
 // webhookID is a uid, and in callbacks also the event.
 var webhookID = regexp.MustCompile(`(?i)^([0-7][0-9A-HJKMNP-TV-Z]{25})(\.[a-z_]+[.\d]*)?$`)
 
 // filterOf reads the words of a search.
-func (a *app) filterOf(words []string) (client.JobFilter, error) {
+func (a *app) filterOf(ctx context.Context, words []string) (client.JobFilter, error) {
 	var f client.JobFilter
 	given := map[string]bool{}
 	for _, word := range words {
-		field, err := a.addWord(&f, word)
+		field, err := a.addWord(ctx, &f, word)
 		if err != nil {
 			return f, err
 		}
@@ -38,7 +39,7 @@ func (a *app) filterOf(words []string) (client.JobFilter, error) {
 }
 
 // addWord adds a word to a filter, and returns which field it sets.
-func (a *app) addWord(f *client.JobFilter, word string) (field string, err error) {
+func (a *app) addWord(ctx context.Context, f *client.JobFilter, word string) (field string, err error) {
 	name, value, _ := strings.Cut(word, ":")
 	texts := map[string]*string{
 		"topic": &f.Topic, "id": &f.ID, "uid": &f.UID, "biz_key": &f.BizKey, "order_key": &f.OrderKey, "endpoint": &f.Endpoint,
@@ -57,7 +58,7 @@ func (a *app) addWord(f *client.JobFilter, word string) (field string, err error
 	case texts[name] != nil && value != "":
 		*texts[name] = value
 	case times[name] != nil && value != "":
-		return name, a.readTime(times[name], word, value)
+		return name, a.readTime(ctx, times[name], value)
 	case name == "state" && value != "":
 		for state := range strings.SplitSeq(value, ",") {
 			f.State = append(f.State, client.State(state))
@@ -87,16 +88,16 @@ func (a *app) addWord(f *client.JobFilter, word string) (field string, err error
 	return name, nil
 }
 
-func (a *app) readTime(to *time.Time, word, value string) error {
+func (a *app) readTime(ctx context.Context, to *time.Time, value string) error {
 	if value == "now" {
 		value = "0s"
 	}
-	at, err := a.moment(strings.TrimPrefix(value, "-"))
+	at, err := a.moment(ctx, strings.TrimPrefix(value, "-"))
 	if err != nil {
-		return usagef("%q: %v", word, err)
+		return err
 	}
 	if *to = at; value[0] == '-' { // a duration, since no time begins with it
-		now := a.Clock.Now()
+		now := a.now()
 		*to = now.Add(now.Sub(at))
 	}
 	return nil

@@ -75,7 +75,7 @@ func (a *app) topic() *cobra.Command {
 	}
 	var until, note string
 	pause := a.named("pause", "Stop the deliveries of a topic", func(ctx context.Context, name string) error {
-		o, err := a.pauseOptions(until, note)
+		o, err := a.pauseOptions(ctx, until, note)
 		if err != nil {
 			return err
 		}
@@ -103,10 +103,10 @@ func pauseFlags(cmd *cobra.Command, until, note *string) {
 	cmd.Flags().StringVar(note, "note", "", "why, for others to read")
 }
 
-func (a *app) pauseOptions(until, note string) (o client.PauseOptions, err error) {
+func (a *app) pauseOptions(ctx context.Context, until, note string) (o client.PauseOptions, err error) {
 	o.Note = note
 	if until != "" {
-		o.Until, err = a.moment(until)
+		o.Until, err = a.moment(ctx, until)
 	}
 	return o, err
 }
@@ -230,7 +230,7 @@ func (a *app) events() *cobra.Command {
 		Use: "events [WORD …]", Short: "Print events as they happen, until interrupted",
 		Long: "Print events as they happen, until interrupted. There are no states and due times to search by.\n\n" + searchHelp,
 		RunE: a.connected(func(ctx context.Context, args []string) error {
-			f, err := a.filterOf(args)
+			f, err := a.filterOf(ctx, args)
 			if err != nil {
 				return err
 			}
