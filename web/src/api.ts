@@ -240,6 +240,12 @@ export interface DevClock {
 /** The server's turnable clock; undefined if it has none. */
 export const devClock = signal<DevClock | undefined>(undefined);
 
+/** The server's time in ms. A frozen clock shows its last reading. */
+export function serverNow(local = Date.now()): number {
+  const clock = devClock.value;
+  return clock?.frozen ? Date.parse(clock.now) : local + clockAhead.value;
+}
+
 export interface SinkAnswer {
   status: number;
   body: string;

@@ -1,3 +1,4 @@
+import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import { api, ApiError, caller, devClock, key, keyWanted, restricted } from './api';
@@ -5,6 +6,7 @@ import { KeyForm } from './components/key-form';
 import { Loading } from './components/marks';
 import { ProblemNote } from './components/problem';
 import { Shell } from './components/shell';
+import { readClock } from './dev';
 import { lazy } from './lazy';
 import { AlertsPage } from './pages/alerts';
 import { DeadPage } from './pages/dead';
@@ -98,14 +100,19 @@ function page({ path, query }: { path: string; query: URLSearchParams }): Compon
   }
 }
 
-/** Loads the scope of the key. If this fails, the pages show why. */
-async function learnScope(): Promise<void> {
+/** Pages search by the server's time, so they wait for it. */
+const learned = signal(false);
+
+/** Loads the scope of the key and the server's clock. If this fails, the pages show why. */
+async function learn(): Promise<void> {
   try {
     caller.value = await api.whoAmI();
+    if (caller.value.key === null) await readClock(); // `duehook dev` has no keys
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     caller.value = undefined;
   }
+  learned.value = true;
 }
 
 export function App() {
@@ -113,7 +120,7 @@ export function App() {
   const making = query.has('new');
   const main = useRef<HTMLElement>(null);
   const first = useRef(true);
-  useEffect(() => void learnScope(), [key.value]);
+  useEffect(() => void learn(), [key.value]);
   useEffect(() => {
     document.title = `${main.current?.querySelector('h1')?.textContent ?? ''} · duehook`;
   });
@@ -125,7 +132,7 @@ export function App() {
   return (
     <Shell>
       <main id="main" tabIndex={-1} ref={main}>
-        {keyWanted.value ? <KeyForm why={keyWanted.value} /> : page(place.value)}
+        {keyWanted.value ? <KeyForm why={keyWanted.value} /> : learned.value ? page(place.value) : <Loading />}
       </main>
     </Shell>
   );

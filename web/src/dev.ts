@@ -1,6 +1,5 @@
 /** The clock of `duehook dev`, which people can turn. Other servers have none. */
-import { effect } from '@preact/signals';
-import { api, ApiError, caller, clockAhead, devClock, type DevClock } from './api';
+import { api, ApiError, clockAhead, devClock, serverNow, type DevClock } from './api';
 import { freshness, refresh } from './live';
 
 /** A clock that runs fast is read at this interval. */
@@ -8,14 +7,15 @@ const readMs = 1000;
 
 /** Takes the server's clock for all pages. */
 function follow(clock: DevClock): void {
-  const ahead = Date.parse(clock.now) - Date.now();
-  const turned = Math.abs(ahead - clockAhead.peek()) > readMs;
+  const now = Date.parse(clock.now);
+  const turned = Math.abs(now - serverNow()) > readMs; // or runs fast
   devClock.value = clock;
-  clockAhead.value = ahead;
+  clockAhead.value = now - Date.now();
   if (turned) refresh(); // searches by relative times have other results
 }
 
-async function read(): Promise<void> {
+/** Reads the clock, if the server has one. */
+export async function readClock(): Promise<void> {
   try {
     follow(await api.devClock());
   } catch (error) {
@@ -31,12 +31,8 @@ export async function turn(change: { advance: string } | { to: string } | { spee
   return clock.attempts ?? 0;
 }
 
-/** Asks once whether the server has such a clock. A server with keys has none. */
 export function start(): void {
-  effect(() => {
-    if (caller.value?.key === null && devClock.peek() === undefined) void read();
-  });
   setInterval(() => {
-    if (devClock.value && freshness.value !== 'paused' && document.visibilityState === 'visible') void read();
+    if (devClock.value && freshness.value !== 'paused' && document.visibilityState === 'visible') void readClock();
   }, readMs);
 }

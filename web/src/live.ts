@@ -4,7 +4,7 @@
  */
 import { computed, effect, signal } from '@preact/signals';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { api, ApiError, clockAhead, key, keyWanted } from './api';
+import { api, ApiError, clockAhead, key, keyWanted, serverNow } from './api';
 
 /** The refresh intervals without a stream and with one. */
 const pollMs = 3000;
@@ -23,7 +23,7 @@ export const paused = signal(false);
 const local = signal(Date.now());
 
 /** The server's time in ms. It changes each second, and with the clock of `duehook dev`. */
-export const now = computed(() => local.value + clockAhead.value);
+export const now = computed(() => serverNow(local.value));
 
 const beat = signal(0);
 const answeredAt = signal(Date.now());

@@ -1,6 +1,6 @@
 /** Texts, numbers and times in the viewer's language. */
 import { effect, signal } from '@preact/signals';
-import { clockAhead, type Sentence } from './api';
+import { serverNow, type Sentence } from './api';
 import en from './i18n/en.json';
 import { language, type Language } from './settings';
 
@@ -111,7 +111,7 @@ export function relative(ms: number, nowMs: number): string {
 /** A time in the viewer's zone; with the date unless it is today, and with the year unless it is this one. */
 export function clock(ms: number): string {
   const at = new Date(ms);
-  const today = new Date(Date.now() + clockAhead.value); // the server's
+  const today = new Date(serverNow());
   const time: Intl.DateTimeFormatOptions = { hour: '2-digit', minute: '2-digit', second: '2-digit' };
   const date: Intl.DateTimeFormatOptions = { day: 'numeric', month: 'short', ...(at.getFullYear() !== today.getFullYear() && { year: 'numeric' }) };
   return new Intl.DateTimeFormat(locale(), at.toDateString() === today.toDateString() ? time : { ...time, ...date }).format(at);

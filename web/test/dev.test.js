@@ -41,6 +41,34 @@ test('what is overdue is so by the turned clock', async () => {
   await page.getByRole('link', { name: /^Due jobs that nobody has taken/ }).click();
   await page.getByRole('heading', { name: 'Jobs', level: 1 }).waitFor();
   await link('c').waitFor();
+  const asked = [];
+  const note = (request) => asked.push(new URL(request.url()).pathname);
+  page.on('request', note);
+  await page.reload();
+  await link('c').waitFor();
+  page.off('request', note);
+  assert.ok(asked.indexOf('/v1/jobs') > asked.indexOf('/v1/dev/clock'), `the page knows the clock before it searches: ${asked}`);
+});
+
+test('a clock that stands still is not taken for a turned one', async () => {
+  await node.call('POST', '/v1/dev/clock', { frozen: true });
+  const other = await openPage(browser, node.base);
+  await other.page.clock.install();
+  const events = other.page.waitForResponse('**/v1/events');
+  await other.go('/jobs');
+  await Promise.all([other.link('c').waitFor(), events]);
+  const shown = () => other.page.locator('.dev time').textContent();
+  const before = await shown();
+  let searches = 0;
+  other.page.on('request', (request) => (searches += new URL(request.url()).pathname === '/v1/jobs'));
+  for (let n = 0; n < 6; n++) {
+    const read = other.page.waitForResponse('**/v1/dev/clock');
+    await other.page.clock.fastForward(1500); // in all, less than the page waits between two searches
+    await read;
+  }
+  assert.ok(searches <= 1, `${searches} searches; the stream of events begins with one`);
+  assert.equal(await shown(), before);
+  await other.close();
 });
 
 test('a sink is made, takes deliveries, changes and goes', async () => {
