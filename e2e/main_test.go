@@ -46,10 +46,11 @@ func (m tests) Run() int {
 }
 
 // The two builds of duehook: as it is shipped, for tests with much to do, and
-// with the race detector, which makes a node exit with an error on a race.
+// with the race detector, which makes a node exit with an error on a race. The detector needs cgo;
+// the tag keeps Pebble's zstd in Go, as the Makefile does.
 var (
 	shipped = sync.OnceValues(func() (string, error) { return build("duehook") })
-	raced   = sync.OnceValues(func() (string, error) { return build("duehook-race", "-race") })
+	raced   = sync.OnceValues(func() (string, error) { return build("duehook-race", "-race", "-tags", "pebblegozstd") })
 )
 
 func build(name string, flags ...string) (string, error) { return rig.Build(buildDir, name, flags...) }
