@@ -3,8 +3,10 @@ package httpapi
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime/debug"
 
 	"github.com/labstack/echo/v4"
 )
@@ -85,10 +87,25 @@ func (s *Server) checkOrigin(c *Call) error {
 	return nil
 }
 
-func (s *Server) logPanic(c echo.Context, err error, stack []byte) error {
-	s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelError, "panic while answering a request",
-		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
-		slog.String("error", err.Error()),
-		slog.String("stack", string(stack)))
-	return &Error{Code: CodeInternalError, Cause: err, Detail: internalDetail}
+// recover turns a panic into an error with status 500. echo's middleware for it shares a package with a proxy and
+// templates, which take a second to compile.
+func (s *Server) recover(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler { // net/http closes the connection
+				panic(v)
+			}
+			cause := fmt.Errorf("panic: %v", v)
+			s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelError, "panic while answering a request",
+				slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
+				slog.String("error", cause.Error()),
+				slog.String("stack", string(debug.Stack())))
+			err = &Error{Code: CodeInternalError, Cause: cause, Detail: internalDetail}
+		}()
+		return next(c)
+	}
 }

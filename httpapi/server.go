@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/labstack/echo/v4"
-	"github.com/labstack/echo/v4/middleware"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/duehook/duehook/job"
@@ -70,16 +69,7 @@ func (s *Server) newRouter() *echo.Echo {
 	e.HTTPErrorHandler = s.writeError
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.Pre(s.rewrite)
-	e.Use(
-		s.observe,
-		s.audit,
-		middleware.RecoverWithConfig(middleware.RecoverConfig{
-			StackSize:           16 << 10,
-			DisableStackAll:     true,
-			DisableErrorHandler: true,
-			LogErrorFunc:        s.logPanic,
-		}),
-	)
+	e.Use(s.observe, s.audit, s.recover)
 	s.addDialect(e, s.own)
 	for i := range s.opts.Dialects {
 		s.addDialect(e, &s.opts.Dialects[i])
