@@ -77,16 +77,17 @@ $(goreleaser):
 $(cyclonedx):
 	GOBIN=$(CURDIR)/.tools/bin $(plain) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)
 
-# First the real processes: they wait more than they work, and their faults and deadlines take a machine
-# that answers. What runs beside them is nice and has few servers. Then two parts at a time: a third one
-# saturates two cores for minutes, and then the SQL servers of tests miss the 4 s in which they must
-# answer. All parts run to their end, so that one run shows everything that is broken.
+# First both builds of the product: two go commands that compile the same at a time share nothing. Then the
+# real processes: they wait more than they work, and their faults and deadlines take a machine that answers.
+# What runs beside them is nice and has few servers. Always two parts at a time: a third one saturates two
+# cores for minutes, and then the SQL servers of tests miss the 4 s in which they must answer. All parts run
+# to their end, so that one run shows everything that is broken.
 .PHONY: test
 test: deps $(npm_installed) $(testrun) ## all tests, models and the dashboard; installs what they need if it is missing
 	@rm -rf build/tests
-	@status=0; for parts in 'test-e2e test-races' 'test-web test-concurrent test-rest test-model test-bench'; do \
-		$(MAKE) --no-print-directory --keep-going --jobs 2 $$parts || status=1; \
-	done; \
+	@status=0; $(MAKE) --no-print-directory test-build || status=1; \
+	$(MAKE) --no-print-directory --keep-going --jobs 2 \
+		test-e2e test-races test-model test-bench test-web test-rest test-concurrent || status=1; \
 	$(testrun) summary ./... || status=1; \
 	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED) || status=1; \
 	exit $$status
@@ -110,6 +111,11 @@ lazy := GOGC=400
 sequential := |docs.*|examples/.*|httpapi/(mykit|qstash|rpc|v1)|internal/kit/(busiest|feed|follow|nearest|strictjson)|internal/services/herds|internal/testing/everyfield|job.*|node/(config|dashboard)|retrypolicy|schedule|scheduler/(explain|groups)|scripts/picture|store.*
 one_by_one := ^Test(AJitterRegistersNothingAhead|CalendarsHoldForAllSchedules|CrashLoopEndsNoJob|EachOccurrenceIsRegisteredOnceThroughCrashes|Ladder|PoisonousJobIsGivenUpAloneAndLate|SchedulesAreBoundedInBytes)$$
 side_by_side := ^Test(AConnectionMayBreak|AFullDisk|AdoptedJobMovesOn|AnyCommandMayFail|BrokenOffBatch|CallbackWaitsForTheCommit|ChangeIsOvertakenAndLost|ChangeIsOvertakenInTheLedger|ClaimsWaitForRegistrations|CloseUnderWay|CloseWaitsForCalls|ConcurrentRegistrations|ConcurrentRegistrationsOfOneKey|ConformanceOnDisk|ContextHasEnded|CountAtOnce|CrashWhileDispatching|CrashWhileRegistering|Deadline|Demo|EndsAreReportedAfterTheCommit|EventFilters|EventStream|EveryRefusalMayPass|FullRedisGetsJobsBackWhenThereIsRoom|ImportAndExport|Kill|LeaseEnds|Listen|LostAnswer.*|LostReplies|NoAnswerPanics|NothingComesBetween|OneNodeSweeps|OneTransaction|OperationThatCorrects|OrderKeysWaitForLostJobs|PatchMeetsAnotherChange|PipelineFailsInPart|PopGivesBack|RandomCallsOfSeveral|Reconciler.*|RedisIsKilled|RedisLosesJobs|RedisLosesJobsAtRandom|RegistrationsShareCalls|ReopenedWhileRegistering|ReplacingWhatChanges|RestoreOnRequest|RoundEndsLate|SecondSignalAborts|Serve(CutsOff|Drains|StopsOnSIGTERMAndRemembers|TellsLoadBalancersFirst)|ServerIsKilled|SettlementsWaitForRoom|SeveralStartAtOnce|StoreGoesBackDuringAChange|SweepLooksTwice|TurnWaitsForTheCommit|TwoNodes|WakeupsUntilDeadline|WrongAnswers)$$
+
+.PHONY: test-build
+test-build: $(testrun)
+	@$(plain) $(lazy) $(testrun) exec build go build ./...
+	@$(lazy) $(testrun) exec build-race go build $(race) ./...
 
 # The longest packages begin first, so that none of them is left alone at the end.
 .PHONY: test-races
