@@ -238,6 +238,11 @@ func TestCommandsOnTheRest(t *testing.T) {
 	u.run(cli.ExitOK, "schedule rm s", "deleted")
 	u.runWith(cli.ExitOK, `{"members":[{"name":"m","url":"`+u.receiver+`/ok"}]}`, strings.Fields("group put g"), "1 members")
 	u.run(cli.ExitOK, "send --group g --id order-1 --topic t", "t/order-1:m")
+	u.run(cli.ExitOK, "group members g --find 127.0.0.1", u.receiver+"/ok")
+	if out := u.run(cli.ExitOK, "group members g --find nobody --json"); out != "" {
+		t.Errorf("members with that name: %s", out)
+	}
+	u.run(cli.ExitMissing, "group members none", "No group has this name")
 	u.runWith(cli.ExitUsage, `{"member":[]}`, strings.Fields("group put g"), `unknown field "member"`)
 	u.runWith(cli.ExitUsage, `{"metric":"open_circuits","abve":1}`, strings.Fields("alert put down"), `unknown field "abve"`)
 	u.runWith(cli.ExitUsage, `{"every":"1h","job":{"url":"http://a.example","retyr":{}}}`, strings.Fields("schedule put f --file -"), `job: json: unknown field "retyr"`)
@@ -248,7 +253,9 @@ func TestCommandsOnTheRest(t *testing.T) {
 		t.Errorf("the job of a schedule is %s", got)
 	}
 	u.runWith(cli.ExitOK, `{"metric":"open_circuits"}`, strings.Fields("alert put down"), "down")
-	u.run(cli.ExitOK, "alert rules", "open_circuits")
+	u.run(cli.ExitOK, "alert rules --limit 1", "open_circuits")
+	u.run(cli.ExitOK, "alert ls --state firing,pending --limit 1", "THRESHOLD")
+	u.run(cli.ExitRefused, "alert ls --state quiet", "must be one of firing, pending")
 	u.run(cli.ExitOK, "endpoints", "closed")
 	u.run(cli.ExitOK, "endpoints test "+u.receiver+"/ok", "200 in")
 	u.run(cli.ExitRefused, "endpoints test "+u.receiver+"/bad", "http_500")

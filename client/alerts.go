@@ -56,8 +56,14 @@ type Alert struct {
 	Repeat    int       `json:"repeat"`
 }
 
+// AlertQuery selects alerts.
+type AlertQuery struct {
+	State []string `query:"state"` // pending, firing; both if there is none
+	Paging
+}
+
 // Alerts lists pending and firing alerts.
-func (c *Client) Alerts(ctx context.Context, q Paging) iter.Seq2[Alert, error] {
+func (c *Client) Alerts(ctx context.Context, q AlertQuery) iter.Seq2[Alert, error] {
 	return all[Alert](ctx, c, q, "v1", "alerts")
 }
 

@@ -34,6 +34,17 @@ func (c *Client) Group(ctx context.Context, name string) (Group, error) {
 	return do[Group](ctx, c, read("v1", "groups", name))
 }
 
+// MemberQuery selects members of a group.
+type MemberQuery struct {
+	Q string `query:"q"` // a part of the name, of the filter label, or of scheme, host and port of the URL
+	Paging
+}
+
+// Members lists the members of a group by name.
+func (c *Client) Members(ctx context.Context, group string, q MemberQuery) iter.Seq2[Member, error] {
+	return all[Member](ctx, c, q, "v1", "groups", group, "members")
+}
+
 // PutGroup creates a group or replaces its members.
 func (c *Client) PutGroup(ctx context.Context, name string, members []Member, options ...CallOption) (Group, error) {
 	if members == nil {

@@ -2,6 +2,7 @@ package v1
 
 import (
 	"context"
+	"slices"
 
 	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/kit/documents"
@@ -48,6 +49,9 @@ func (s *API) listAlerts(r *request) (jsonout.View, error) {
 	alerting, err := s.Alerts.Alerts(r.Context())
 	if err != nil {
 		return nil, err
+	}
+	if len(r.query.alertStates) > 0 {
+		alerting = slices.DeleteFunc(alerting, func(a alerts.Alert) bool { return !slices.Contains(r.query.alertStates, a.State()) })
 	}
 	return pageOfAll(r, alerting, orderOfAlert, writeAlert)
 }
@@ -137,10 +141,6 @@ func setIn(rule string) string {
 
 // writeAlert writes an alert. Until it fires, it has no id.
 func writeAlert(w *jsonout.Writer, a *alerts.Alert) {
-	state := "pending"
-	if a.Firing() {
-		state = string(alerts.Firing)
-	}
 	w.TextOrNull("id", a.ID)
 	w.Text("rule", a.Rule)
 	w.TextOrNull("set_in", setIn(a.Rule))
@@ -149,7 +149,7 @@ func writeAlert(w *jsonout.Writer, a *alerts.Alert) {
 		w.TextOrNull("topic", a.Topic)
 		w.TextOrNull("endpoint", a.Endpoint)
 	})
-	w.Text("state", state)
+	w.Text("state", string(a.State()))
 	w.Float("value", a.Value)
 	w.Float("threshold", a.Above)
 	w.Instant("since", a.Since)

@@ -2,6 +2,7 @@ package v1
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +148,14 @@ func TestAlertsAreListed(t *testing.T) {
 	if diff := cmp.Diff(want, a.want(200, "GET", "/v1/alerts", "")["data"]); diff != "" {
 		t.Error(diff)
 	}
+	for query, want := range map[string][]any{"state=firing": want[:1], "state=pending": want[1:], "state=pending,firing": want} {
+		if diff := cmp.Diff(want, a.want(200, "GET", "/v1/alerts?"+query, "")["data"]); diff != "" {
+			t.Errorf("%s: %s", query, diff)
+		}
+	}
+	if p := a.wantProblem(httpapi.CodeInvalidRequest, "GET", "/v1/alerts?state=quiet", ""); p.Errors[0].Message != "must be one of firing, pending" {
+		t.Errorf("%v", p.Errors)
+	}
 }
 
 // fixedAlerts are alerts of which some fire.
@@ -155,7 +164,7 @@ type fixedAlerts struct {
 	all []alerts.Alert
 }
 
-func (f fixedAlerts) Alerts(context.Context) ([]alerts.Alert, error) { return f.all, nil }
+func (f fixedAlerts) Alerts(context.Context) ([]alerts.Alert, error) { return slices.Clone(f.all), nil }
 
 // The topic of alerts is not for clients to register in; its jobs are looked up
 // and steered like any other.

@@ -77,6 +77,9 @@ var clientCalls = []clientCall{
 		return one(c.ReplayJob(ctx, "t", "j", client.Patch{"delay": "1h"}))
 	}, nil, ""},
 	{"GET /v1/dead", func(ctx ctx, c *client.Client) (any, error) { return firstOf(c.DeadGroups(ctx, client.DeadQuery{})) }, nil, ""},
+	{"GET /v1/groups/{group}/members", func(ctx ctx, c *client.Client) (any, error) {
+		return firstOf(c.Members(ctx, "g", client.MemberQuery{Q: "m"}))
+	}, nil, ""},
 	{"GET /v1/groups", func(ctx ctx, c *client.Client) (any, error) { return firstOf(c.Groups(ctx, client.Paging{Limit: 1})) }, nil, ""},
 	{"GET /v1/groups/{group}", func(ctx ctx, c *client.Client) (any, error) { return one(c.Group(ctx, "g")) }, nil, ""},
 	{"PATCH /v1/groups/{group}", func(ctx ctx, c *client.Client) (any, error) {
@@ -158,7 +161,9 @@ var clientCalls = []clientCall{
 	{"GET /v1/alerts/rules/{rule}", func(ctx ctx, c *client.Client) (any, error) { return one(c.Rule(ctx, "r")) }, nil, ""},
 	{"GET /v1/alerts/rules", func(ctx ctx, c *client.Client) (any, error) { return firstOf(c.Rules(ctx, client.Paging{})) }, nil, ""},
 	{"DELETE /v1/alerts/rules/{rule}", func(ctx ctx, c *client.Client) (any, error) { return one(c.DeleteRule(ctx, "r")) }, nil, ""},
-	{"GET /v1/alerts", func(ctx ctx, c *client.Client) (any, error) { return firstOf(c.Alerts(ctx, client.Paging{})) }, nil, ""},
+	{"GET /v1/alerts", func(ctx ctx, c *client.Client) (any, error) {
+		return firstOf(c.Alerts(ctx, client.AlertQuery{State: []string{"firing"}}))
+	}, nil, ""},
 	{"POST /v1/topics/{topic}/pull", func(ctx ctx, c *client.Client) (any, error) {
 		jobs, err := c.Pull(ctx, client.PullRequest{Topics: []string{"pulled"}})
 		return struct {

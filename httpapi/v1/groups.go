@@ -75,6 +75,15 @@ func (s *API) listGroups(r *request) (jsonout.View, error) {
 	return pageOf(page, writeGroup, next), err
 }
 
+// listMembers answers GET /v1/groups/{group}/members.
+func (s *API) listMembers(r *request) (jsonout.View, error) {
+	g, err := s.Groups.Get(r.Context(), r.Param("group"))
+	if err != nil {
+		return nil, err
+	}
+	return pageOfAll(r, g.Find(r.query.part), orderOfMember, writeMember)
+}
+
 // deleteGroup answers DELETE /v1/groups/{group}.
 func (s *API) deleteGroup(r *request) (jsonout.View, error) {
 	return resultOf("deleted"), s.Groups.Delete(r.Context(), r.Param("group"), r.allow()...)
@@ -83,10 +92,12 @@ func (s *API) deleteGroup(r *request) (jsonout.View, error) {
 func writeGroup(w *jsonout.Writer, g *groups.Group) {
 	w.Text("name", g.Name)
 	writeStamp(w, &g.Stamp)
-	jsonout.List(w, "members", g.Members, func(w *jsonout.Writer, m *groups.Member) {
-		w.Text("name", m.Name)
-		w.URL("url", string(m.URL))
-		w.SecretHeaders("headers", m.Headers)
-		w.TextOrNull("filter_label", m.FilterLabel)
-	})
+	jsonout.List(w, "members", g.Members, writeMember)
+}
+
+func writeMember(w *jsonout.Writer, m *groups.Member) {
+	w.Text("name", m.Name)
+	w.URL("url", string(m.URL))
+	w.SecretHeaders("headers", m.Headers)
+	w.TextOrNull("filter_label", m.FilterLabel)
 }

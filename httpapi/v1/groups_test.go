@@ -25,6 +25,7 @@ func coverGroups(a *keyedAPI) {
 	a.want(200, "PUT", path, twoMembers)
 	a.want(200, "GET", path, "")
 	a.want(200, "GET", "/v1/groups?limit=1", "")
+	a.want(200, "GET", path+"/members?q=crm", "")
 	if p := a.wantProblem(httpapi.CodeDestinationBlocked, "PUT", path, `{"members":[{"name":"a","url":"http://169.254.169.254/"}]}`); p.Errors[0].Pointer != "/members/0/url" {
 		a.t.Errorf("the blocked URL is at %s", p.Errors[0].Pointer)
 	}
@@ -43,6 +44,7 @@ func coverGroups(a *keyedAPI) {
 		a.t.Fatal(err)
 	}
 	a.wantProblem(httpapi.CodeNewerVersion, "GET", "/v1/groups/newer", "")
+	a.wantProblem(httpapi.CodeNewerVersion, "GET", "/v1/groups/newer/members", "")
 	a.wantProblem(httpapi.CodeNewerVersion, "PUT", "/v1/groups/newer", twoMembers)
 	a.wantProblem(httpapi.CodeNewerVersion, "PATCH", "/v1/groups/newer", `{}`)
 	a.wantProblem(httpapi.CodeNewerVersion, "POST", "/v1/jobs", `{"group":"newer"}`)
@@ -86,7 +88,7 @@ func TestGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.keys.Keyring = ring
-	for _, path := range []string{"/v1/groups/paid", "/v1/groups"} {
+	for _, path := range []string{"/v1/groups/paid", "/v1/groups", "/v1/groups/paid/members"} {
 		if got := a.call("GET", path, "", "Authorization", "Bearer "+reader); got.Code != 200 || strings.Contains(got.Body.String(), "k-17") {
 			t.Errorf("a reader sees the secrets of members: %d %s", got.Code, got.Body)
 		}
@@ -109,6 +111,37 @@ func TestGroups(t *testing.T) {
 	}
 	a.want(200, "DELETE", "/v1/groups/a", "")
 	a.wantProblem(httpapi.CodeGroupNotFound, "DELETE", "/v1/groups/a", "")
+}
+
+func TestMembersOfAGroup(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/groups/paid", `{"members":[{"name":"crm","url":"https://crm.example/in?key=k-17","headers":{"x-key":"a"},"filter_label":"eu"},
+		{"name":"billing","url":"https://billing.example/paid"},{"name":"audit","url":"https://log.example:8443/in"}]}`)
+	for query, want := range map[string]string{
+		"": "audit billing crm", "q=billing": "billing", "q=il": "billing", "q=eu": "crm", "q=https://log.example:8443": "audit",
+		"q=k-17": "", "q=/in": "", "limit=2": "audit billing",
+	} {
+		var names []string
+		page := a.want(200, "GET", "/v1/groups/paid/members?"+query, "")
+		for _, m := range page["data"].([]any) {
+			names = append(names, m.(map[string]any)["name"].(string))
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+		if next, more := page["next_cursor"].(string); more != (query == "limit=2") {
+			t.Errorf("%s: the next page is at %q", query, next)
+		} else if more {
+			last := a.want(200, "GET", "/v1/groups/paid/members?limit=2&cursor="+next, "")["data"].([]any)
+			if diff := cmp.Diff([]any{map[string]any{"name": "crm", "url": "https://crm.example/in?key=k-17", "headers": map[string]any{"X-Key": "a"}, "filter_label": "eu"}}, last); diff != "" {
+				t.Error(diff)
+			}
+		}
+	}
+	for _, query := range []string{"q=", "limit=0", "cursor=%21"} {
+		a.wantProblem(httpapi.CodeInvalidRequest, "GET", "/v1/groups/paid/members?"+query, "")
+	}
+	a.wantProblem(httpapi.CodeGroupNotFound, "GET", "/v1/groups/none/members", "")
 }
 
 func TestRefusedGroups(t *testing.T) {

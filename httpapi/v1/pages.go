@@ -10,6 +10,7 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 )
@@ -58,6 +59,8 @@ func orderOfRun(r *schedules.Run) string {
 func orderOfRule(r *alerts.Rule) string { return r.Name }
 
 func orderOfAlert(a *alerts.Alert) string { return a.Rule + "\x00" + a.Topic + "\x00" + a.Endpoint }
+
+func orderOfMember(m *groups.Member) string { return m.Name }
 
 // orderOfKey puts keys of the settings first.
 func orderOfKey(k *access.Key) string {

@@ -2,6 +2,7 @@ package v1
 
 import (
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/schedules"
@@ -19,7 +21,7 @@ import (
 // params are the query parameters of a listing, as they are read.
 type params struct {
 	store.Query
-	part     string // of a topic's name
+	part     string // of a topic's name or a member
 	busiest  bool   // topics with the most unfinished jobs first
 	dryRun   bool
 	circuits []store.CircuitState
@@ -27,6 +29,7 @@ type params struct {
 	window   int // of recent.Windows
 
 	scheduleStates []schedules.State
+	alertStates    []alerts.State
 	timetable      schedules.Part
 }
 
@@ -74,6 +77,18 @@ func splitValues(text string) []string {
 // than a wish for everything.
 func single(name string, read func(q *params, e *wire.Errors, at, value string)) parameter {
 	return parameter{name, false, func(q *params, e *wire.Errors, at string, values []string) { read(q, e, at, values[0]) }}
+}
+
+// stateParam is the parameter of the states of a listing.
+func stateParam[S ~string](known []S, of func(*params) *[]S) parameter {
+	return parameter{"state", true, func(q *params, e *wire.Errors, at string, values []string) {
+		for _, v := range values {
+			if !slices.Contains(known, S(v)) {
+				e.Add(at, "must be one of "+joinNames(known))
+			}
+			*of(q) = append(*of(q), S(v))
+		}
+	}}
 }
 
 // The parameters that several listings have.
@@ -127,15 +142,20 @@ var (
 		endpointParam, limitParam, cursorParam,
 	}
 	scheduleQuery = []parameter{
-		{"state", true, func(q *params, e *wire.Errors, at string, values []string) {
-			for _, v := range values {
-				if !slices.Contains(schedules.States, schedules.State(v)) {
-					e.Add(at, "must be one of active, paused, completed")
-				}
-				q.scheduleStates = append(q.scheduleStates, schedules.State(v))
-			}
-		}},
+		stateParam(schedules.States, func(q *params) *[]schedules.State { return &q.scheduleStates }),
 		topicParam, endpointParam, limitParam, afterParam,
+	}
+	alertQuery = []parameter{
+		stateParam(alerts.States, func(q *params) *[]alerts.State { return &q.alertStates }),
+		limitParam, cursorParam,
+	}
+	memberQuery = []parameter{
+		single("q", func(q *params, e *wire.Errors, at, v string) {
+			if q.part = v; v == "" || len(v) > job.MaxURL {
+				e.Add(at, fmt.Sprintf("must have 1 to %d bytes", job.MaxURL))
+			}
+		}),
+		limitParam, cursorParam,
 	}
 	occurrenceQuery = []parameter{
 		single("from", func(q *params, e *wire.Errors, at, v string) {
@@ -204,7 +224,7 @@ func asEventTypes(e *wire.Errors, pointer string, values []string) []events.Type
 	var types []events.Type
 	for _, v := range values {
 		if !slices.Contains(events.Types, events.Type(v)) {
-			e.Add(pointer, "must be one or some of "+eventTypes())
+			e.Add(pointer, "must be one or some of "+joinNames(events.Types))
 			break
 		}
 		types = append(types, events.Type(v))
@@ -212,10 +232,11 @@ func asEventTypes(e *wire.Errors, pointer string, values []string) []events.Type
 	return types
 }
 
-func eventTypes() string {
-	names := make([]string, len(events.Types))
-	for i, t := range events.Types {
-		names[i] = string(t)
+// joinNames lists names in a sentence.
+func joinNames[S ~string](all []S) string {
+	names := make([]string, len(all))
+	for i, one := range all {
+		names[i] = string(one)
 	}
 	return strings.Join(names, ", ")
 }

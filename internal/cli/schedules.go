@@ -283,7 +283,15 @@ func (a *app) group() *cobra.Command {
 		return a.groupLines(a.client.PutGroup(ctx, name, draft.Members))
 	})
 	put.Flags().StringVar(&file, "file", "-", `file with {"members":[{"name":…,"url":…}]}; - is standard input`)
-	return parent("group", "List, show, put and delete groups", list, put,
+	part, most := "", 100
+	members := a.named("members", "List the members of a group by name", func(ctx context.Context, name string) error {
+		return table(a, a.client.Members(ctx, name, client.MemberQuery{Q: part}), most, "MEMBER URL LABEL", func(m client.Member) []string {
+			return []string{m.Name, m.URL, dash(m.FilterLabel)}
+		})
+	})
+	members.Flags().StringVar(&part, "find", "", "a part of the name, of the filter label, or of scheme, host and port of the URL")
+	numberFlag(members, &most, "limit", 1, "the most members to list")
+	return parent("group", "List, show, put and delete groups", list, members, put,
 		a.named("get", "Show a group", func(ctx context.Context, name string) error { return a.groupLines(a.client.Group(ctx, name)) }),
 		a.deletion("Delete a group; its jobs stay", (*client.Client).DeleteGroup),
 	)
@@ -299,11 +307,11 @@ func (a *app) groupLines(g client.Group, err error) error {
 }
 
 func (a *app) alert() *cobra.Command {
-	limit := 100
+	q, limit := client.AlertQuery{}, 100
 	list := &cobra.Command{
 		Use: "ls", Short: "List pending and firing alerts", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, _ []string) error {
-			return table(a, a.client.Alerts(ctx, client.Paging{}), limit, "RULE STATE VALUE THRESHOLD SUBJECT SINCE", func(x client.Alert) []string {
+			return table(a, a.client.Alerts(ctx, q), limit, "RULE STATE VALUE THRESHOLD SUBJECT SINCE", func(x client.Alert) []string {
 				return []string{
 					x.Rule, x.State, strconv.FormatFloat(x.Value, 'g', 4, 64), strconv.FormatFloat(x.Threshold, 'g', 4, 64),
 					dash(firstOf(x.Subject.Topic, x.Subject.Endpoint)), a.when(x.Since),
@@ -311,6 +319,8 @@ func (a *app) alert() *cobra.Command {
 			})
 		}),
 	}
+	list.Flags().StringSliceVar(&q.State, "state", nil, "only those that are firing, or pending")
+	numberFlag(list, &limit, "limit", 1, "the most alerts to list")
 	rules := &cobra.Command{
 		Use: "rules", Short: "List alert rules", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, _ []string) error {
@@ -323,6 +333,7 @@ func (a *app) alert() *cobra.Command {
 			})
 		}),
 	}
+	numberFlag(rules, &limit, "limit", 1, "the most rules to list")
 	file := ""
 	put := a.named("put", "Create or replace an alert rule", func(ctx context.Context, name string) error {
 		var draft client.RuleDraft

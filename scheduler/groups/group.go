@@ -2,7 +2,9 @@ package groups
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/job"
@@ -32,6 +34,15 @@ type Member struct {
 	Headers []job.Header `json:"headers,omitempty"`
 	// FilterLabel selects the member in registrations with this label; empty: none does.
 	FilterLabel string `json:"filter_label,omitempty"`
+}
+
+// Find returns the members that have a text in their name, endpoint or filter label. Other parts of
+// their URLs may be secret.
+func (g *Group) Find(part string) []Member {
+	return slices.DeleteFunc(slices.Clone(g.Members), func(m Member) bool {
+		endpoint, _ := m.URL.Endpoint() // of a checked URL
+		return !strings.Contains(m.Name, part) && !strings.Contains(endpoint, part) && !strings.Contains(m.FilterLabel, part)
+	})
 }
 
 // Draft is a group as a client asks for it. Members is nil if it was not given.

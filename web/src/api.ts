@@ -77,6 +77,8 @@ export const alertMetrics = ['failures', 'failure_rate', 'dead_letters', 'oldest
 export type AlertRule = Schemas['AlertRule'];
 export type AlertBy = AlertRule['by'];
 export type Alert = Schemas['Alert'];
+export type AlertPage = Schemas['AlertPage'];
+export type AlertState = Alert['state'];
 
 export type Overview = Schemas['Overview'];
 export type Activity = Schemas['Activity'];
@@ -384,7 +386,7 @@ export const api = {
   rotateSecret: (name: string, draft: { secret?: string; overlap: string }) =>
     json<Signing>('POST', address(['v1', 'topics', name, 'signing', 'rotate']), draft),
   deleteSecret: (name: string) => json<unknown>('DELETE', address(['v1', 'topics', name, 'signing'])),
-  alerts: async (abort: AbortSignal) => (await json<{ data: Alert[] }>('GET', '/v1/alerts?limit=1000', undefined, abort)).data,
+  alerts: (query: Query, abort: AbortSignal) => json<AlertPage>('GET', address(['v1', 'alerts'], query), undefined, abort),
   rules: (query: Query, abort: AbortSignal) => json<Schemas['AlertRulePage']>('GET', address(['v1', 'alerts', 'rules'], query), undefined, abort),
   ruleToEdit: (name: string, abort: AbortSignal) => versioned<AlertRule>(address(['v1', 'alerts', 'rules', name]), abort),
   putRule: (name: string, draft: Record<string, unknown>, version?: string) =>
@@ -420,6 +422,8 @@ export const api = {
   backfill: (name: string, draft: BackfillDraft) => json<Operation>('POST', schedule(name, 'backfill'), draft),
   groups: (query: Query, abort: AbortSignal) => json<GroupPage>('GET', address(['v1', 'groups'], query), undefined, abort),
   group: (name: string, abort: AbortSignal) => json<Group>('GET', address(['v1', 'groups', name]), undefined, abort),
+  members: (group: string, query: Query, abort: AbortSignal) =>
+    json<Schemas['MemberPage']>('GET', address(['v1', 'groups', group, 'members'], query), undefined, abort),
   putGroup: (name: string, draft: Pick<Group, 'members'>, version?: string) => put<Group>(address(['v1', 'groups', name]), draft, version),
   deleteGroup: (name: string) => json<unknown>('DELETE', address(['v1', 'groups', name])),
   dead: (query: Query, abort: AbortSignal) =>

@@ -802,12 +802,21 @@ test('a failing job leads to its endpoint, an overdue topic to the reason, an al
   await own.stop();
 });
 
-test('pending alerts do not stand among those that fire', async () => {
+test('pending alerts do not stand among those that fire, and each list has pages', async () => {
   const alert = (rule, state) => ({ rule, state, metric: 'dead_letters', subject: { topic: null, endpoint: null }, value: 3, threshold: 1, since: new Date().toISOString(), told_at: null, id: null, set_in: null });
-  await page.route('**/v1/alerts?*', (route) => route.fulfill({ json: { data: [alert('burns', 'firing'), alert('smoulders', 'pending')], next_cursor: null } }));
+  const all = [...Array.from({ length: 51 }, (_, n) => alert(`burns${n}`, 'firing')), alert('smoulders', 'pending')];
+  await page.route('**/v1/alerts?*', (route) => {
+    const asked = new URL(route.request().url()).searchParams;
+    const from = Number(asked.get('cursor') ?? 0);
+    const rest = all.filter(({ state }) => state === asked.get('state')).slice(from);
+    const limit = Number(asked.get('limit'));
+    return route.fulfill({ json: { data: rest.slice(0, limit), next_cursor: rest.length > limit ? String(from + limit) : null } });
+  });
   await go('/alerts');
   const part = (title) => page.locator('section', { has: page.getByRole('heading', { name: title }) });
-  await part('Firing now').getByText('burns').waitFor();
+  await part('Firing now').getByText('burns49').waitFor();
+  await button('Next page').click();
+  await part('Firing now').getByText('burns50').waitFor();
   await part('Pending').getByText('smoulders').waitFor();
   assert.equal(await part('Firing now').getByText('smoulders').count(), 0);
   await page.unrouteAll({ behavior: 'wait' });

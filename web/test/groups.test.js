@@ -64,6 +64,7 @@ test('members are added, changed and removed, but not over the changes of somebo
   assert.deepEqual((await get('changed')).members, now);
 
   await button('Remove b').click();
+  await dialog.waitFor();
   await put('changed', member('z'));
   await dialog.getByRole('button', { name: 'Remove' }).click();
   await dialog.getByRole('alert').filter({ hasText: 'Someone else changed this meanwhile' }).waitFor();
@@ -73,10 +74,12 @@ test('members are added, changed and removed, but not over the changes of somebo
 test('a large group has parts, a search, and takes a list', async () => {
   await put('large', ...Array.from({ length: 1000 }, (_, n) => member(`m${n}`, n === 777 ? { headers: { 'x-m': '1' } } : {})));
   await go('/groups/large');
-  await page.getByText('Members: 1,000').waitFor();
-  await page.getByText('1–50 of 1,000').waitFor();
+  await row('m142');
+  assert.equal(await page.getByRole('row').count(), 51);
   await button('Next page').click();
-  await row('m99');
+  await row('m143');
+  await button('Previous page').click();
+  await row('m142');
   await field('Find a member').fill('m777');
   await row('m777');
   assert.equal(await page.getByRole('row').count(), 2);
@@ -91,7 +94,9 @@ test('a large group has parts, a search, and takes a list', async () => {
   await dialog.getByText('1 added, 1 changed, 998 removed.').waitFor();
   await save();
   await says('The group is saved.');
-  await page.getByText('Members: 3').waitFor();
+  await field('Find a member').fill('');
+  await row('extra', '/extra');
+  assert.equal(await page.getByRole('row').count(), 4);
   const { members } = await get('large');
   assert.deepEqual(members.map(({ name, url, headers }) => [name, url, headers]), [
     ['m1', `${receiver.url}/m1`, {}],

@@ -40,8 +40,22 @@ type Alert struct {
 	Repeats    int         `json:"repeats,omitempty"`
 }
 
+// State is the state of an alert that is in force.
+type State string
+
+// States are the states of alerts.
+var States = []State{"firing", "pending"}
+
 // Firing reports whether the alert has fired. Otherwise it is pending.
 func (s *Alert) Firing() bool { return s.FiredAt != 0 }
+
+// State is the state of the alert.
+func (s *Alert) State() State {
+	if s.Firing() {
+		return "firing"
+	}
+	return "pending"
+}
 
 // book is the state of a rule: one document.
 type book struct {

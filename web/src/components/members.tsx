@@ -34,7 +34,8 @@ export function EditMember({ group, member, onClose, onSaved }: Props & { member
   const [headers, setHeaders] = useState(headersText(member?.headers));
   const submit = async () => {
     const typed: Member = { name: name.trim(), url: url.trim(), filter_label: label.trim() || null, headers: headersOf(headers) };
-    await save(from.name ?? '', from.version, member ? from.members.map((one) => (one.name === member.name ? typed : one)) : [...from.members, typed]);
+    const at = from.members.findIndex((one) => one.name === member?.name);
+    await save(from.name ?? '', from.version, at < 0 ? [...from.members, typed] : from.members.with(at, typed));
     onSaved(from.name ?? '');
   };
   return (

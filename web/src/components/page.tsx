@@ -59,22 +59,24 @@ const mostRows = 50;
 interface PagedProps<T> {
   /** Of the resource. */
   name: string;
+  /** Loads once per number, instead of on each refresh. */
+  once?: number;
   load: (query: Query, abort: AbortSignal) => Promise<{ data: T[]; next_cursor: string | null }>;
-  /** Said of an empty list. */
-  none: string;
+  /** Said of an empty list, if its children do not. */
+  none?: string;
   children: (rows: T[]) => ComponentChildren;
 }
 
 /** A list that the server pages, on a page with other content. */
-export function Paged<T>({ name, load, none, children }: PagedProps<T>) {
+export function Paged<T>({ name, once, load, none, children }: PagedProps<T>) {
   const [cursors, go] = useState<string[]>([]);
   const query: Query = [['limit', String(mostRows)], ...cursors.slice(-1).map((cursor) => ['cursor', cursor] as const)];
-  const page = useResource(address([name], query), (abort) => load(query, abort));
+  const page = useResource(address([name], query), (abort) => load(query, abort), once);
   return (
     <Loaded of={page}>
       {({ data, next_cursor: next }) => (
         <>
-          {data.length > 0 || cursors.length > 0 ? children(data) : <Empty text={none} />}
+          {data.length > 0 || cursors.length > 0 || none === undefined ? children(data) : <Empty text={none} />}
           {(next || cursors.length > 0) && (
             <nav class="pager" aria-label={t('jobs.pages')}>
               <button type="button" disabled={cursors.length === 0} onClick={() => go(cursors.slice(0, -1))}>

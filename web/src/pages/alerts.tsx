@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks';
 import { address, type Query } from '../address';
-import { api, mayChange, unfinished, type Alert, type AlertMetric, type AlertRule, type TestResult } from '../api';
+import { api, mayChange, unfinished, type Alert, type AlertMetric, type AlertRule, type AlertState, type TestResult } from '../api';
 import { Dialog } from '../components/dialog';
 import { Empty, EndpointLink, Mark, Target, When } from '../components/marks';
-import { Loaded, Paged, Parts } from '../components/page';
+import { Paged } from '../components/page';
 import { SendTest, TestCard } from '../components/send-test';
-import { now, useBeat, useResource } from '../live';
+import { now, useBeat } from '../live';
 import { dueBy } from '../search';
 import { count, percent, span, t } from '../text';
 
@@ -17,18 +17,11 @@ const evaluatedMs = 5000;
 
 export function AlertsPage() {
   useBeat(evaluatedMs);
-  const alerts = useResource('alerts', api.alerts);
   return (
     <>
       <h1>{t('nav.alerts')}</h1>
-      <Loaded of={alerts}>
-        {(all) => (
-          <>
-            <Standing title={t('alert.now')} alerts={all.filter(({ state }) => state === 'firing')} none={t('alert.quiet')} />
-            <Standing title={t('alert.pendingTitle')} alerts={all.filter(({ state }) => state === 'pending')} />
-          </>
-        )}
-      </Loaded>
+      <Standing state="firing" title={t('alert.now')} none={t('alert.quiet')} />
+      <Standing state="pending" title={t('alert.pendingTitle')} />
       <section>
         <div class="toolbar">
           <h2>{t('alert.rules')}</h2>
@@ -39,7 +32,7 @@ export function AlertsPage() {
           )}
         </div>
         <Paged name="alert rules" load={api.rules} none={t('alert.none')}>
-          {(rules) => <Rules rules={rules} alerts={alerts.data ?? []} />}
+          {(rules) => <Rules rules={rules} />}
         </Paged>
       </section>
     </>
@@ -57,13 +50,18 @@ const placeOf = (rule: string, setIn: string | null): string =>
   setIn === null ? address(['alerts', rule]) : `${setIn.replace('/v1', '')}/edit`;
 
 /** The alerts in one state. */
-function Standing({ title, alerts, none }: { title: string; alerts: Alert[]; none?: string }) {
-  if (alerts.length === 0 && none === undefined) return null;
+function Standing({ state, title, none }: { state: AlertState; title: string; none?: string }) {
   return (
-    <section>
-      <h2>{title}</h2>
-      {alerts.length > 0 ? <Parts rows={alerts}>{(rows) => <Table alerts={rows} />}</Parts> : <Empty text={none ?? ''} />}
-    </section>
+    <Paged name={`alerts ${state}`} load={(query, abort) => api.alerts([['state', state], ...query], abort)}>
+      {(alerts) =>
+        (alerts.length > 0 || none) && (
+          <section>
+            <h2>{title}</h2>
+            {alerts.length > 0 ? <Table alerts={alerts} /> : <Empty text={none ?? ''} />}
+          </section>
+        )
+      }
+    </Paged>
   );
 }
 
@@ -154,7 +152,7 @@ function Subject({ alert: { subject } }: { alert: Alert }) {
   );
 }
 
-function Rules({ rules, alerts }: { rules: AlertRule[]; alerts: Alert[] }) {
+function Rules({ rules }: { rules: AlertRule[] }) {
   const [testing, test] = useState<AlertRule>();
   const [deleting, remove] = useState<AlertRule>();
   const [result, setResult] = useState<TestResult & { url: string }>();
@@ -169,13 +167,12 @@ function Rules({ rules, alerts }: { rules: AlertRule[]; alerts: Alert[] }) {
             <th>{t('alert.above')}</th>
             <th>{t('alert.for')}</th>
             <th>{t('alert.url')}</th>
-            <th class="number">{t('alert.firing')}</th>
             {mayChange.value && <th>{t('endpoint.actions')}</th>}
           </tr>
         </thead>
         <tbody>
           {rules.map((rule) => (
-            <Row key={rule.name} rule={rule} alerts={alerts} onTest={test} onDelete={remove} />
+            <Row key={rule.name} rule={rule} onTest={test} onDelete={remove} />
           ))}
         </tbody>
       </table>
@@ -204,13 +201,11 @@ function Rules({ rules, alerts }: { rules: AlertRule[]; alerts: Alert[] }) {
 
 interface RowProps {
   rule: AlertRule;
-  alerts: Alert[];
   onTest: (rule: AlertRule) => void;
   onDelete: (rule: AlertRule) => void;
 }
 
-function Row({ rule, alerts, onTest, onDelete }: RowProps) {
-  const firing = alerts.filter((one) => one.rule === rule.name && one.state === 'firing').length;
+function Row({ rule, onTest, onDelete }: RowProps) {
   return (
     <tr>
       <td class="name">
@@ -234,9 +229,6 @@ function Row({ rule, alerts, onTest, onDelete }: RowProps) {
       </td>
       <td data-label={t('alert.for')}>{rule.for}</td>
       <td data-label={t('alert.url')}>{rule.url ? <Target url={rule.url} /> : <span class="muted">{t('alert.metricOnly')}</span>}</td>
-      <td data-label={t('alert.firing')} class={firing > 0 ? 'number bad' : 'number'}>
-        {count(firing)}
-      </td>
       {mayChange.value && (
         <td>
           <div class="actions row">

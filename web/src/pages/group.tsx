@@ -1,50 +1,35 @@
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, mayChange, type Group, type Member } from '../api';
 import { Dialog } from '../components/dialog';
-import { Empty, EndpointLink } from '../components/marks';
+import { EndpointLink } from '../components/marks';
 import { EditList, EditMember, RemoveMember } from '../components/members';
-import { Crumb, Loaded, Parts } from '../components/page';
+import { Crumb, Loaded, Paged } from '../components/page';
 import { now, useResource } from '../live';
 import { navigate } from '../router';
-import { count, t } from '../text';
+import { t } from '../text';
 
-/** A group may have 1,000 members, and changes rarely. */
+/** Groups change rarely. */
 const everyMs = 30_000;
+
+/** What a dialog changes. */
+type Asked = 'add' | 'paste' | { edit: Member } | { remove: Member };
 
 export function GroupPage({ name }: { name: string }) {
   const [saved, save] = useState(0);
-  const moment = Math.floor(now.value / everyMs) + saved;
-  const group = useResource(address(['groups', name]), (abort) => api.group(name, abort), moment);
-  return (
-    <>
-      <Crumb to="/groups">{t('nav.groups')}</Crumb>
-      <h1>{name}</h1>
-      <Loaded of={group}>{(found) => <Details group={found} onSaved={() => save(saved + 1)} />}</Loaded>
-    </>
-  );
-}
-
-interface Props {
-  group: Group;
-  onSaved: () => void;
-}
-
-/** What a dialog changes. */
-type Asked = 'add' | 'paste' | 'delete' | { edit: Member } | { remove: Member };
-
-function Details({ group, onSaved }: Props) {
   const [find, setFind] = useState('');
-  const [asked, ask] = useState<Asked>();
-  const { name, members } = group;
-  const found = members.filter(({ name: own, url, filter_label: label }) => [own, url, label ?? ''].some((text) => text.includes(find.trim())));
-  const dialog = { group, onClose: () => ask(undefined), onSaved };
+  const [asked, ask] = useState<Asked | 'delete'>();
+  const close = () => ask(undefined);
+  const part = find.trim();
   const remove = async () => {
     await api.deleteGroup(name);
     navigate('/groups');
   };
   return (
     <>
+      <Crumb to="/groups">{t('nav.groups')}</Crumb>
+      <h1>{name}</h1>
       <div class="toolbar">
         <input type="search" class="find" aria-label={t('group.find')} placeholder={t('group.find')} value={find} onInput={(e) => setFind(e.currentTarget.value)} />
         {mayChange.value && (
@@ -61,26 +46,45 @@ function Details({ group, onSaved }: Props) {
         )}
       </div>
       <section>
-        <h2>{t('group.countOf', { n: count(members.length) })}</h2>
-        {found.length > 0 ? (
-          <Parts key={find} rows={found}>
-            {(rows) => <Members members={rows} ask={ask} />}
-          </Parts>
-        ) : (
-          <Empty text={t(members.length > 0 ? 'group.noMatch' : 'group.empty')} />
-        )}
+        <h2>{t('group.members')}</h2>
+        <Paged
+          key={part}
+          name={`members of ${name} with ${part}`}
+          once={Math.floor(now.value / everyMs) + saved}
+          load={(query, abort) => api.members(name, part ? [['q', part], ...query] : query, abort)}
+          none={t(part ? 'group.noMatch' : 'group.empty')}
+        >
+          {(members) => <Members members={members} ask={ask} />}
+        </Paged>
       </section>
-      {asked === 'add' && <EditMember {...dialog} member={undefined} />}
-      {asked === 'paste' && <EditList {...dialog} />}
-      {typeof asked === 'object' && 'edit' in asked && <EditMember {...dialog} member={asked.edit} />}
-      {typeof asked === 'object' && 'remove' in asked && <RemoveMember {...dialog} member={asked.remove} />}
-      {asked === 'delete' && (
-        <Dialog title={t('group.deleteOf', { group: name })} action={t('action.delete')} grave run={remove} done="group.deleted" onClose={dialog.onClose}>
+      {asked === 'delete' ? (
+        <Dialog title={t('group.deleteOf', { group: name })} action={t('action.delete')} grave run={remove} done="group.deleted" onClose={close}>
           <p>{t('group.deleteExplain')}</p>
         </Dialog>
+      ) : (
+        asked && <Change name={name} asked={asked} onClose={close} onSaved={() => save(saved + 1)} />
       )}
     </>
   );
+}
+
+interface ChangeProps {
+  name: string;
+  asked: Asked;
+  onClose: () => void;
+  onSaved: () => void;
+}
+
+/** Changes the group as it is when the dialog opens. */
+function Change({ name, asked, ...rest }: ChangeProps) {
+  const loaded = useResource(address(['groups', name]), (abort) => api.group(name, abort), true);
+  const dialog = (group: Group): ComponentChildren => {
+    if (asked === 'add') return <EditMember group={group} member={undefined} {...rest} />;
+    if (asked === 'paste') return <EditList group={group} {...rest} />;
+    if ('remove' in asked) return <RemoveMember group={group} member={asked.remove} {...rest} />;
+    return <EditMember group={group} member={group.members.find((one) => one.name === asked.edit.name) ?? asked.edit} {...rest} />;
+  };
+  return <Loaded of={loaded}>{dialog}</Loaded>;
 }
 
 function Members({ members, ask }: { members: Member[]; ask: (what: Asked) => void }) {

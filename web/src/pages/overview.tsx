@@ -1,5 +1,5 @@
 import { address, type Query } from '../address';
-import { api, states, type Overview } from '../api';
+import { api, states, type AlertPage, type Overview } from '../api';
 import { ActivityCard } from '../components/activity';
 import { Bars } from '../components/bars';
 import { DueChart } from '../components/due-chart';
@@ -12,9 +12,8 @@ import { clock, count, percent, span, t, type Key } from '../text';
 
 export function OverviewPage() {
   const overview = useResource('overview', api.overview);
-  const alerts = useResource('alerts', api.alerts);
+  const firing = useResource('firing', (abort) => api.alerts([['state', 'firing'], ['limit', '100']], abort)).data;
   const noRoom = useResource('no room', api.noRoom).data;
-  const firing = alerts.data?.filter(({ state }) => state === 'firing').length;
   return (
     <>
       <h1>{t('nav.overview')}</h1>
@@ -28,7 +27,7 @@ export function OverviewPage() {
   );
 }
 
-function Figures({ view, firing }: { view: Overview; firing: number | undefined }) {
+function Figures({ view, firing }: { view: Overview; firing: AlertPage | undefined }) {
   if (states.every((state) => view.states[state] === 0) && view.success_rate === null) return <Empty text={t('overview.none')} />;
   return (
     <>
@@ -40,7 +39,7 @@ function Figures({ view, firing }: { view: Overview; firing: number | undefined 
         <Figure label="overview.lateness" value={lateness(view)} to="#lateness" />
         <Figure label="overview.dead" value={count(view.dead)} to="/dead" bad={view.dead > 0} />
         <Figure label="overview.circuits" value={count(view.open_circuits)} to={address(['endpoints'], [['state', 'open']])} bad={view.open_circuits > 0} />
-        <Figure label="overview.alerts" value={firing === undefined ? '–' : count(firing)} to="/alerts" bad={Boolean(firing)} />
+        <Figure label="overview.alerts" value={firing ? count(firing.data.length) + (firing.next_cursor ? '+' : '') : '–'} to="/alerts" bad={Boolean(firing?.data.length)} />
       </div>
       <section class="card">
         <h2>{t('overview.due')}</h2>
