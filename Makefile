@@ -87,7 +87,7 @@ test: deps $(npm_installed) $(testrun) ## all tests, models and the dashboard; i
 	@rm -rf build/tests
 	@status=0; $(MAKE) --no-print-directory test-build || status=1; \
 	$(MAKE) --no-print-directory --keep-going --jobs 2 \
-		test-e2e test-races test-model test-bench test-web test-rest test-concurrent || status=1; \
+		test-e2e test-races test-model test-bench test-web test-rest test-concurrent test-large || status=1; \
 	$(testrun) summary ./... || status=1; \
 	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED) || status=1; \
 	exit $$status
@@ -109,7 +109,7 @@ lazy := GOGC=400
 # at its exit. So it watches the packages with goroutines. Of the other packages (the main one, stores,
 # dialects) it watches the tests that call from several goroutines, lose their server or run a node.
 sequential := |docs.*|examples/.*|httpapi/(mykit|qstash|rpc|v1)|internal/kit/(busiest|feed|follow|nearest|strictjson)|internal/services/herds|internal/testing/everyfield|job.*|node/(config|dashboard)|retrypolicy|schedule|scheduler/(explain|groups)|scripts/picture|store.*
-one_by_one := ^Test(AJitterRegistersNothingAhead|CalendarsHoldForAllSchedules|CrashLoopEndsNoJob|EachOccurrenceIsRegisteredOnceThroughCrashes|Ladder|PoisonousJobIsGivenUpAloneAndLate|SchedulesAreBoundedInBytes)$$
+one_by_one := ^Test(AJitterRegistersNothingAhead|CalendarsHoldForAllSchedules|CrashLoopEndsNoJob|EachOccurrenceIsRegisteredOnceThroughCrashes|Ladder|OneCallbackWhenAllHaveEnded|OutageOfHoursCostsMinutesAfterIt|PoisonousJobIsGivenUpAloneAndLate|SchedulesAreBoundedInBytes)$$
 side_by_side := ^Test(AConnectionMayBreak|AFullDisk|AdoptedJobMovesOn|AnyCommandMayFail|BrokenOffBatch|CallbackWaitsForTheCommit|ChangeIsOvertakenAndLost|ChangeIsOvertakenInTheLedger|ClaimsWaitForRegistrations|CloseUnderWay|CloseWaitsForCalls|ConcurrentRegistrations|ConcurrentRegistrationsOfOneKey|ConformanceOnDisk|ContextHasEnded|CountAtOnce|CrashWhileDispatching|CrashWhileRegistering|Deadline|Demo|EndsAreReportedAfterTheCommit|EventFilters|EventStream|EveryRefusalMayPass|FullRedisGetsJobsBackWhenThereIsRoom|ImportAndExport|Kill|LeaseEnds|Listen|LostAnswer.*|LostReplies|NoAnswerPanics|NothingComesBetween|OneNodeSweeps|OneTransaction|OperationThatCorrects|OrderKeysWaitForLostJobs|PatchMeetsAnotherChange|PipelineFailsInPart|PopGivesBack|RandomCallsOfSeveral|Reconciler.*|RedisIsKilled|RedisLosesJobs|RedisLosesJobsAtRandom|RegistrationsShareCalls|ReopenedWhileRegistering|ReplacingWhatChanges|RestoreOnRequest|RoundEndsLate|SecondSignalAborts|Serve(CutsOff|Drains|StopsOnSIGTERMAndRemembers|TellsLoadBalancersFirst)|ServerIsKilled|SettlementsWaitForRoom|SeveralStartAtOnce|StoreGoesBackDuringAChange|SweepLooksTwice|TurnWaitsForTheCommit|TwoNodes|WakeupsUntilDeadline|WrongAnswers)$$
 
 .PHONY: test-build
@@ -126,16 +126,20 @@ test-races: $(testrun)
 test-concurrent: $(testrun)
 	@$(lazy) nice $(testrun) go concurrent $(race) $(quick) -run '$(side_by_side)' -timeout 20m ./store/ledger ./store/redisstore ./store/diskstore ./httpapi/v1 .
 
-# With most simulated worlds and all crashes of schedules, where one goroutine runs at a time. Three
-# packages at a time, since they wait for servers.
+# With most simulated worlds, where one goroutine runs at a time. Three packages at a time, since they wait
+# for servers.
 .PHONY: test-rest
 test-rest: $(testrun)
-	@$(plain) $(lazy) nice $(testrun) go rest $(quick) -skip '^TestSoak|$(side_by_side)' -timeout 20m -p 3 -covermode set -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out ./store/ledger ./store/redisstore ./internal/testing/simulation ./scheduler/schedules $$(go list ./... | grep -xE "$$(go list -m)/?($(sequential))")
+	@$(plain) $(lazy) nice $(testrun) go rest $(quick) -skip '^TestSoak|$(side_by_side)' -timeout 20m -p 3 -covermode set -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out ./store/ledger ./store/redisstore ./internal/testing/simulation $$(go list ./... | grep -xE "$$(go list -m)/?($(sequential))")
+
+.PHONY: test-large
+test-large: $(testrun)
+	@$(plain) $(lazy) nice $(testrun) go large $(quick) -run '$(one_by_one)' -timeout 20m ./dispatcher ./scheduler ./scheduler/schedules
 
 # Several tests at a time, and not nice.
 .PHONY: test-e2e
 test-e2e: $(testrun)
-	@$(plain) $(testrun) go e2e $(quick) $(not_soak) -timeout 20m -count 1 -parallel 4 ./e2e/...
+	@$(plain) $(testrun) go e2e $(quick) $(not_soak) -timeout 20m -count 1 -parallel 6 ./e2e/...
 
 .PHONY: test-bench
 test-bench: $(testrun)
