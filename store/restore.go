@@ -63,6 +63,8 @@ type Restorable interface {
 	// it is whole from now on, until its server is restarted or replaced, or loses its data.
 	// Any other shard is not.
 	SwapEpoch(ctx context.Context, epoch, whole string) (before []string, err error)
+	// Whole reports whether a shard is whole; see SwapEpoch.
+	Whole(ctx context.Context, shard int) (bool, error)
 }
 
 // ErrRestoring means that a requested run is in progress.

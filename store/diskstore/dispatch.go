@@ -263,7 +263,7 @@ func (t *txn) apply(rec *record, st *job.Settlement) store.Settled {
 		rec.NextAt = done.NextAt
 	}
 	rec.State, rec.Attempts, rec.Snoozes, rec.ExpiredLeases = done.To, st.Attempts, st.Snoozes, st.ExpiredLeases
-	rec.Version, rec.UpdatedAt = rec.Version+1, max(t.now, rec.CreatedAt)
+	rec.Version, rec.UpdatedAt = st.Version(rec.Version, rec.CancelRequested), max(t.now, rec.CreatedAt)
 	done.UID, done.Version = rec.UID, rec.Version
 	if st.Attempt != nil {
 		a := *st.Attempt

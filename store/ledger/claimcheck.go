@@ -12,39 +12,37 @@ import (
 const (
 	// checkLimit is how long claims wait for the ledger. It counts towards their leases.
 	checkLimit = 500 * time.Millisecond
-	// checkPause is how long claims go unchecked after the ledger did not answer, and how long
-	// claims that wait for it rest.
+	// checkPause is how long claims of a whole shard go unchecked after the ledger did not answer, and
+	// how long claims that wait for it rest.
 	checkPause = time.Second
-	// reasonUnwritten is why they do.
-	reasonUnwritten = "not_in_ledger_yet"
+	// reasonWaits is why they do.
+	reasonWaits = "waits_for_ledger"
 )
 
 // checked leaves out claims of jobs whose version in the ledger is newer, and updates
-// the store with it. If the ledger does not answer, other claims stay: delivery does not
-// depend on the ledger.
+// the store with it. If the ledger does not answer, other claims of a whole shard stay: delivery does
+// not depend on the ledger. Those of any other shard wait, because the shard may have gone back in time
+// to jobs that have ended, and the ledger alone knows.
 //
 // A callback stays only if the ledger has it, with the outcome that it reports. Otherwise
 // that outcome could be lost after the callback was sent, and another one would be reported
 // under the same id. A job that follows another one of its order key stays only if the ledger
 // has the end of that one. Otherwise that end could be lost, and the job that went before would
-// be sent again after this one. What is left out comes again after checkPause. While commits
-// fail, all of them stay as other jobs do.
-func (s *Store) checked(ctx context.Context, claims []store.Claimed) []store.Claimed {
+// be sent again after this one. While commits fail, all of them stay as other jobs do.
+//
+// A claim that waits is released for checkPause.
+func (s *Store) checked(ctx context.Context, shard int, claims []store.Claimed) []store.Claimed {
 	if len(claims) == 0 {
 		return claims
 	}
-	stale, early := s.examine(ctx, claims)
-	if len(early) > 0 && s.broken() != nil {
-		early = nil
-	}
-	if len(stale) == 0 && len(early) == 0 {
+	stale, waiting := s.examine(ctx, shard, claims)
+	if len(stale) == 0 && len(waiting) == 0 {
 		return claims
 	}
-	s.release(ctx, claims, early)
+	s.release(ctx, claims, waiting)
 	left := make([]store.Claimed, 0, len(claims))
 	for i := range claims {
-		_, outdated := stale[i]
-		if !outdated && !slices.ContainsFunc(early, func(a awaited) bool { return a.claim == i }) {
+		if _, outdated := stale[i]; !outdated && !slices.Contains(waiting, i) {
 			left = append(left, claims[i])
 		}
 	}
@@ -52,16 +50,17 @@ func (s *Store) checked(ctx context.Context, claims []store.Claimed) []store.Cla
 }
 
 // examine returns the claims, by index, of jobs whose version in the ledger is newer, and
-// those that follow from an outcome that the ledger lacks. It corrects the former and writes
-// the outcomes, if it can.
-func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[int]finding, early []awaited) {
+// those that wait for the ledger. It corrects the former, and writes the outcomes that the latter
+// follow from, if it can.
+func (s *Store) examine(ctx context.Context, shard int, claims []store.Claimed) (stale map[int]finding, waiting []int) {
 	now := job.InstantOf(s.o.Clock.Now())
-	if int64(now) < s.checkFrom.Load() {
-		return nil, firstFollowing(claims)
+	if int64(now) < s.checkFrom.Load() && s.isWhole(ctx, shard) {
+		return nil, s.following(firstFollowing(claims))
 	}
 	limited, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
 	stale, early, err := s.compareClaims(limited, claims)
+	unchecked := err != nil
 	if err == nil && len(early) > 0 && s.broken() == nil {
 		early, err = s.writeFollowed(limited, early)
 	}
@@ -72,9 +71,34 @@ func (s *Store) examine(ctx context.Context, claims []store.Claimed) (stale map[
 	case err == nil && s.checkFrom.Load() != 0:
 		s.checkFrom.Store(0)
 	case err != nil && ctx.Err() == nil && s.checkFrom.Swap(int64(now.Add(checkPause))) == 0:
-		s.o.Logger.Warn("the ledger cannot check claimed jobs; they are delivered unchecked", "error", err)
+		s.o.Logger.Warn("the ledger cannot check claimed jobs; they are delivered unchecked, or wait if Redis was restarted or lost data", "error", err)
 	}
-	return stale, early
+	if unchecked && !s.isWhole(ctx, shard) {
+		<-limited.Done() // a server that refuses at once must not cause a claim after the other
+		all := make([]int, len(claims))
+		for i := range all {
+			all[i] = i
+		}
+		return nil, all
+	}
+	return stale, s.following(early)
+}
+
+// isWhole reports whether a shard certainly lacks no job, and has none of an old copy.
+func (s *Store) isWhole(ctx context.Context, shard int) bool {
+	whole, err := s.inner.Whole(ctx, shard)
+	return err == nil && whole
+}
+
+// following returns the claims that wait for outcomes, by index. While commits fail, none does.
+func (s *Store) following(early []awaited) (claims []int) {
+	if s.broken() != nil {
+		return nil
+	}
+	for i := range early {
+		claims = append(claims, early[i].claim)
+	}
+	return claims
 }
 
 // compareClaims returns the claims, by index, of jobs whose version in the ledger is newer
@@ -116,19 +140,20 @@ func (s *Store) compareClaims(ctx context.Context, claims []store.Claimed) (stal
 
 // release releases claims that wait for the ledger. If it fails, the jobs return when
 // their leases have expired. The ledger does not record the release, so it must end no
-// job: a cancel takes effect with the next claim.
-func (s *Store) release(ctx context.Context, claims []store.Claimed, early []awaited) {
-	settlements := make([]job.Settlement, len(early))
-	for i, a := range early {
-		o := job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnwritten, After: checkPause}
-		settlements[i] = job.Settle(&claims[a.claim].Job, o, nil)
-		settlements[i].IfCancelled = settlements[i].To
-	}
-	if len(early) == 0 {
+// job: a cancel takes effect with the next claim. Nor must it raise the version: an old copy
+// would overtake what the ledger has.
+func (s *Store) release(ctx context.Context, claims []store.Claimed, waiting []int) {
+	if len(waiting) == 0 {
 		return
 	}
+	settlements := make([]job.Settlement, len(waiting))
+	for i, n := range waiting {
+		o := job.Outcome{Kind: job.OutcomeReleased, Reason: reasonWaits, After: checkPause}
+		settlements[i] = job.Settle(&claims[n].Job, o, nil)
+		settlements[i].IfCancelled, settlements[i].Unclaims = settlements[i].To, true
+	}
 	if _, err := s.inner.Settle(context.WithoutCancel(ctx), settlements); err != nil {
-		s.o.Logger.Warn("claimed jobs that wait for the ledger could not be released", "jobs", len(early), "error", err)
+		s.o.Logger.Warn("claimed jobs that wait for the ledger could not be released", "jobs", len(waiting), "error", err)
 	}
 }
 

@@ -136,8 +136,8 @@ func (s comparer) fromStore(ctx context.Context, jobs []job.Job) (found []findin
 	return found, nil
 }
 
-// again looks a second time at findings. moving counts the jobs that the store should get
-// from the ledger and that changed there between the looks.
+// again looks a second time at findings. moving counts the jobs that the store has in an older version, or
+// lacks, and that changed there between the looks.
 func (s comparer) again(ctx context.Context, found []finding) (still []finding, moving int, err error) {
 	keys, before := make([]job.Key, len(found)), make([]store.Standing, len(found))
 	for i := range found {
@@ -158,7 +158,7 @@ func (s comparer) again(ctx context.Context, found []finding) (still []finding, 
 		case now.difference == DifferentNot || standings[i].UID != before[i].UID: // it changed
 		case now.same(&found[i]):
 			still = append(still, now)
-		case now.putsForward():
+		case now.putsForward(), now.difference == BehindInStore: // or it was claimed meanwhile
 			moving++
 		}
 	}

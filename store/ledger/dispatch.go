@@ -45,7 +45,7 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 	if err != nil {
 		return claims, err
 	}
-	if claims = s.checked(ctx, claims); len(claims) == 0 {
+	if claims = s.checked(ctx, shard, claims); len(claims) == 0 {
 		return claims, nil
 	}
 	w := write{rows: rowsPerSettlement * len(claims), owed: true, add: func(g *group) {

@@ -89,6 +89,7 @@ func TestServerIsKilled(t *testing.T) {
 			var wg sync.WaitGroup
 			for n := range 2 {
 				w := &worker{r: node(t, b, redis.URL(), namespace, url)}
+				makeWhole(t, w.r.o.Store)
 				workers = append(workers, w)
 				for c := range 2 {
 					wg.Go(func() { w.run(ctx, 2*n+c) })

@@ -109,6 +109,10 @@ func (l *losing) SwapEpoch(ctx context.Context, mark, whole string) ([]string, e
 	return l.now().SwapEpoch(ctx, mark, whole)
 }
 
+func (l *losing) Whole(ctx context.Context, shard int) (bool, error) {
+	return l.now().Whole(ctx, shard)
+}
+
 func (l *losing) Close() error { return l.now().Close() }
 
 // shared gives an option that makes a rig one of those that share a store, and
@@ -638,16 +642,37 @@ func reconcilingWritesCallbacks(t *testing.T, b *backend, replayed bool) {
 	r.quiet()
 }
 
+// Without the ledger, a whole store delivers. One that went back does not, however often it is asked: some of its jobs have
+// ended or changed since. When the ledger answers again, it delivers what is left.
 func TestClaimsWithoutTheLedger(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
-		_, option := shared()
-		r := freshRig(t, b, retention, option)
-		r.Add(reg("a", 0))
-		r.Add(reg("b", 0))
+		r, l := wholeRig(t, b)
+		r.Add(reg("first", 0))
+		r.Add(reg("cancelled", time.Hour))
+		r.Add(reg("changed", time.Hour))
+		r.Add(reg("same", time.Hour))
 		noError(t, "Flush", r.Flush())
+		old := l.copied(t)
+		r.Change("cancelled", cancel)
+		r.Change("changed", runAt(job.When{Delay: 2*time.Hour + 10*time.Minute}))
+
 		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE message RENAME TO away"))
-		equal(t, "claimed", len(r.TakeDue()), 2)
+		equal(t, "claimed of a whole store", ids(r.TakeDue()), []string{"first"})
+		l.goBack(t, old)
+		equal(t, "claimed at once of an old copy", ids(r.TakeDue()), []string{})
+		r.Pass(2 * time.Hour)
+		for range 3 {
+			equal(t, "claimed of an old copy", ids(r.TakeDue()), []string{})
+			r.Pass(time.Second)
+		}
+		equal(t, "state", r.Job("same").State, job.Waiting)
 		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE away RENAME TO message"))
+		noError(t, "Flush", r.Flush())
+		equal(t, "claimed with the ledger", ids(r.TakeDue()), []string{"same"})
+		equal(t, "claimed once the attempt in flight is known", ids(r.TakeDue()), []string{"first"})
+		equal(t, "state", r.Job("cancelled").State, job.Cancelled)
+		r.Pass(15 * time.Minute)
+		equal(t, "claimed later", ids(r.TakeDue()), []string{"changed"})
 	})(t)
 }
 

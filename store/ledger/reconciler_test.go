@@ -166,6 +166,7 @@ func TestReconcilerComesBackToOutcomesOfAnOldCopy(t *testing.T) {
 		old := l.copied(t)
 		r.Change("a", runAt(job.When{Delay: time.Hour}))
 		r.Change("a", runAt(job.When{Delay: 2 * time.Hour}))
+		makeWhole(t, old)
 		l.goBack(t, old)
 		r.Unchecked()
 		c := r.TakeOne()

@@ -164,7 +164,8 @@ type sharedOutcome struct {
 	token                            uint64
 	attempts, snoozes, expiredLeases int
 	job.Change
-	group int // number of its group of dead letters, if any
+	group    int  // number of its group of dead letters, if any
+	unclaims bool // see job.Settlement
 }
 
 func (o *sharedOutcome) args() []any {
@@ -172,7 +173,7 @@ func (o *sharedOutcome) args() []any {
 	if o.At != 0 {
 		wait = -int64(o.At)
 	}
-	return []any{o.token, fmt.Sprintf("%d %d %d", o.attempts, o.snoozes, o.expiredLeases), int(o.To), wait, o.Reason, o.group}
+	return []any{o.token, fmt.Sprintf("%d %d %d", o.attempts, o.snoozes, o.expiredLeases), int(o.To), wait, o.Reason, o.group, o.unclaims}
 }
 
 // attemptSize is roughly the bytes of a settlement in a call.
@@ -199,7 +200,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 			attempt = encodeAttempt(t.Attempt)
 		}
 		o := sharedOutcome{
-			token: t.Token, attempts: t.Attempts, snoozes: t.Snoozes, expiredLeases: t.ExpiredLeases, Change: t.Change(false),
+			token: t.Token, attempts: t.Attempts, snoozes: t.Snoozes, expiredLeases: t.ExpiredLeases, Change: t.Change(false), unclaims: t.Unclaims,
 		}
 		if o.To == job.Dead {
 			o.group = b.group(listing.DeadName(t.Lane, o.Reason))

@@ -87,7 +87,16 @@ var restorableCases = []testCase{
 		f.add(reg("t", "plain"))
 		await, claims := carryOptions, terms()
 		await.AwaitWhole, claims.AwaitWhole = true, true
-		whole := func() bool { return f.outlook(job.Key{Topic: "t", ID: "a"}).Whole }
+		whole := func() bool {
+			f.Helper()
+			seen := f.outlook(job.Key{Topic: "t", ID: "a"}).Whole
+			for shard := range f.Shards() {
+				is, err := f.restorable().Whole(f.ctx, shard)
+				f.noError("Whole", err)
+				equal(f, "Whole", is, seen)
+			}
+			return seen
+		}
 		equal(f, "a new shard is whole", whole(), false)
 		equal(f, "carried", len(f.carry(await)), 1)
 		equal(f, "claimed", claimedKeys(f.claim(f.pop(), claims)), []string{"t/plain"})
@@ -112,6 +121,19 @@ var restorableCases = []testCase{
 		f.swapEpoch("three", "")
 		equal(f, "whole without an epoch", whole(), false)
 	}},
+	{name: "restorable/a claim without a trace keeps the version", options: Options{}, run: func(f *fixture) {
+		j := f.add(reg("t", "a"))
+		for range 2 {
+			s := released(f.takeOne(), 0)
+			s.Unclaims = true
+			equal(f, "settled version", f.settle(store.Applied, s).Version, j.Version)
+			equal(f, "version", f.get(j.Key).Version, j.Version)
+		}
+		s := released(f.takeOne(), 0)
+		s.Unclaims, s.IfCancelled = true, s.To
+		f.update(j.Key, cancel)
+		equal(f, "settled version after a cancel", f.settle(store.Applied, s).Version, j.Version+3)
+	}},
 	{name: "restorable/of a closed store", closes: true, run: func(f *fixture) {
 		s := f.restorable()
 		f.noError("Close", s.Close())
@@ -119,6 +141,8 @@ var restorableCases = []testCase{
 		f.unavailable("Standings", err)
 		_, err = s.SwapEpoch(f.ctx, "one", "")
 		f.unavailable("SwapEpoch", err)
+		_, err = s.Whole(f.ctx, 0)
+		f.unavailable("Whole", err)
 		_, err = s.Restore(f.ctx, []store.RestoredJob{{Job: restorable("t", "a", job.Waiting)}})
 		f.unavailable("Restore", err)
 	}},
