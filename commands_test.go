@@ -290,6 +290,8 @@ func TestImportAndExport(t *testing.T) {
 	}
 	u.run(cli.ExitRefused, "export topic:t --cursor nowhere", "continue with --cursor nowhere")
 	u.run(cli.ExitRefused, "export topic:t --cursor nowhere --json", `"errors":`, `"continue":"--cursor nowhere"}`)
+	u.run(cli.ExitUsage, "op cancel", "words of a search", "--all")
+	u.run(cli.ExitUsage, "ls due_to:", `"due_to:": write a value after the colon`)
 	u.run(cli.ExitUsage, "op cancel topic:t", "3 jobs", "--yes")
 	u.run(cli.ExitOK, "op cancel topic:t --dry-run", "3 jobs")
 	u.run(cli.ExitOK, "op cancel topic:t --yes", "done: 3 changed")

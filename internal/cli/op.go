@@ -95,6 +95,9 @@ func (a *app) change(ctx context.Context, b *bulk, words []string) error {
 }
 
 func (a *app) completeBulk(ctx context.Context, b *bulk, words []string) (err error) {
+	if len(words) == 0 && !b.draft.All {
+		return usagef("name the jobs by words of a search, or all jobs with --all")
+	}
 	if b.draft.Filter, err = a.filterOf(ctx, words); err != nil {
 		return err
 	}

@@ -40,7 +40,7 @@ func (a *app) filterOf(ctx context.Context, words []string) (client.JobFilter, e
 
 // addWord adds a word to a filter, and returns which field it sets.
 func (a *app) addWord(ctx context.Context, f *client.JobFilter, word string) (field string, err error) {
-	name, value, _ := strings.Cut(word, ":")
+	name, value, named := strings.Cut(word, ":")
 	texts := map[string]*string{
 		"topic": &f.Topic, "id": &f.ID, "uid": &f.UID, "biz_key": &f.BizKey, "order_key": &f.OrderKey, "endpoint": &f.Endpoint,
 		"reason": &f.Reason, "schedule": &f.Schedule, "group_id": &f.GroupID, "dialect": &f.Dialect,
@@ -54,12 +54,15 @@ func (a *app) addWord(ctx context.Context, f *client.JobFilter, word string) (fi
 		f.Endpoint = word
 		return "endpoint", nil
 	}
+	known := texts[name] != nil || times[name] != nil || name == "state"
 	switch {
-	case texts[name] != nil && value != "":
+	case known && named && value == "":
+		return "", usagef("%q: write a value after the colon", word)
+	case named && texts[name] != nil:
 		*texts[name] = value
-	case times[name] != nil && value != "":
+	case named && times[name] != nil:
 		return name, a.readTime(ctx, times[name], value)
-	case name == "state" && value != "":
+	case named && name == "state":
 		for state := range strings.SplitSeq(value, ",") {
 			f.State = append(f.State, client.State(state))
 		}
