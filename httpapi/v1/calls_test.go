@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -206,32 +205,6 @@ func TestConflicts(t *testing.T) {
 	}
 	if r := register("3h", "replace"); r.Code != 201 || uid(r) == kept {
 		t.Errorf("in the place of the dead letter: %d %s", r.Code, r.Body)
-	}
-}
-
-// Of many that register one job at once, one makes it and all get it.
-func TestConcurrentRegistrations(t *testing.T) {
-	a := newAPI(t)
-	const clients = 32
-	var wg sync.WaitGroup
-	answers := make([]*httptest.ResponseRecorder, clients)
-	for i := range answers {
-		wg.Go(func() {
-			answers[i] = a.call("POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":60,"body":`+strings.Repeat(" ", i)+`{"n":1}}`)
-		})
-	}
-	wg.Wait()
-	created, uid := 0, a.stored("t", "a").UID
-	for _, r := range answers {
-		if r.Code == 201 {
-			created++
-		}
-		if r.Code != 200 && r.Code != 201 || !strings.Contains(r.Body.String(), uid) {
-			t.Errorf("got %d %s", r.Code, r.Body)
-		}
-	}
-	if created != 1 {
-		t.Errorf("%d of %d made the job", created, clients)
 	}
 }
 
