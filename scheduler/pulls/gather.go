@@ -3,6 +3,7 @@ package pulls
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,7 +23,7 @@ const maxTogether = 500
 // next ones. Each on its own would read the same facts, and a store takes a large batch for
 // less than several small ones.
 type gatherer struct {
-	serve func(ctx context.Context, want want, shares []*share)
+	serve func(ctx context.Context, want want, of *gathering, shares []*share)
 
 	mu sync.Mutex
 	of map[string]*gathering
@@ -35,10 +36,12 @@ type want struct {
 	lease  time.Duration
 }
 
-// gathering is the calls with one want.
+// gathering is the calls with one want. Some have their jobs claimed while the next have theirs
+// carried, so neither the store nor the node waits for the other.
 type gathering struct {
-	calls   int
-	batches *batch.Batcher[*share]
+	calls    int
+	batches  *batch.Batcher[*share]
+	claiming chan struct{} // a place for the jobs that are claimed
 }
 
 // share is what one call gets.
@@ -47,7 +50,8 @@ type share struct {
 	jobs       []Leased
 	wait       time.Duration // until there may be more; negative: nothing waits
 	err        error
-	decided    atomic.Bool // the call has its jobs, or has left
+	served     chan struct{} // closed when the others are set
+	decided    atomic.Bool   // the call has its jobs, or has left
 }
 
 // get leases for a call. Its error is that of the store, or of ctx.
@@ -55,7 +59,16 @@ func (g *gatherer) get(ctx context.Context, w want, s *share) error {
 	name := strings.Join(append([]string{strconv.Itoa(w.shard), w.lease.String()}, w.topics...), " ")
 	batches := g.enter(name, w)
 	defer g.leave(name)
-	if err := batches.Do(ctx, s); err != nil && s.decided.CompareAndSwap(false, true) {
+	s.served = make(chan struct{})
+	err := batches.Do(ctx, s)
+	if err == nil {
+		select {
+		case <-s.served:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil && s.decided.CompareAndSwap(false, true) {
 		return err
 	}
 	return s.err
@@ -67,7 +80,8 @@ func (g *gatherer) enter(name string, w want) *batch.Batcher[*share] {
 	of := g.of[name]
 	if of == nil {
 		o := batch.Options[*share]{Workers: 1, MaxCount: maxTogether, Cost: func(s *share) (count, bytes int) { return s.most, 0 }}
-		of = &gathering{batches: batch.New(o, func(ctx context.Context, shares []*share) { g.serve(ctx, w, shares) })}
+		of = &gathering{claiming: make(chan struct{}, 1)}
+		of.batches = batch.New(o, func(ctx context.Context, shares []*share) { g.serve(ctx, w, of, shares) })
 		g.of[name] = of
 	}
 	of.calls++
@@ -92,10 +106,34 @@ func (s *share) take(l *Leased) bool {
 	return true
 }
 
-// serve leases for some calls, and divides the jobs in the order of the calls.
-func (q *Queue) serve(ctx context.Context, w want, shares []*share) {
+// serve carries for some calls. Its return lets the next ones carry.
+func (q *Queue) serve(ctx context.Context, w want, of *gathering, shares []*share) {
 	ctx = context.WithoutCancel(ctx) // what is carried has to be claimed
-	err := q.fill(ctx, w, shares)
+	most := 0
+	for _, s := range shares {
+		most += s.most
+	}
+	others := len(of.claiming) > 0
+	carried, err := q.carry(ctx, w, most)
+	of.claiming <- struct{}{}
+	if others && err == nil && len(carried.Carried) == 0 { // the others may have given jobs back
+		carried, err = q.carry(ctx, w, most)
+	}
+	for _, s := range shares {
+		s.wait = carried.Wait
+	}
+	shares = slices.Clone(shares)
+	go func() {
+		if err == nil {
+			err = q.fill(ctx, w, carried.Carried, shares)
+		}
+		q.answer(ctx, shares, err)
+		<-of.claiming
+	}()
+}
+
+// answer gives some calls their jobs. Those that have none get the error.
+func (q *Queue) answer(ctx context.Context, shares []*share, err error) {
 	var back []job.Settlement
 	for _, s := range shares {
 		if len(s.jobs) == 0 {
@@ -106,26 +144,16 @@ func (q *Queue) serve(ctx context.Context, w want, shares []*share) {
 				back = append(back, q.released(&s.jobs[i].Job))
 			}
 		}
+		close(s.served)
 	}
 	q.giveBack(ctx, back)
 }
 
-// fill leases jobs, and adds them to shares.
-func (q *Queue) fill(ctx context.Context, w want, shares []*share) error {
-	most := 0
-	for _, s := range shares {
-		most += s.most
-	}
-	carried, err := q.carry(ctx, w, most)
-	if err != nil {
-		return err
-	}
-	for _, s := range shares {
-		s.wait = carried.Wait
-	}
-	hints := make([]store.Hint, len(carried.Carried))
-	for i := range carried.Carried {
-		hints[i] = carried.Carried[i].Hint
+// fill claims carried jobs, and adds them to shares.
+func (q *Queue) fill(ctx context.Context, w want, carried []store.Carried, shares []*share) error {
+	hints := make([]store.Hint, len(carried))
+	for i := range carried {
+		hints[i] = carried[i].Hint
 	}
 	for len(hints) > 0 {
 		var left []store.Hint

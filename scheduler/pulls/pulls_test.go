@@ -256,18 +256,54 @@ func TestCallsLookTogether(t *testing.T) {
 	})
 }
 
+// While jobs are claimed, those of the next call are carried, and no more.
+func TestCarryingWhileClaiming(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 4
+		n := newNodes(t, 1)
+		for i := range calls {
+			n.register("t", fmt.Sprint(i), 0)
+		}
+		n.store.hold = make(chan struct{})
+		got := make(chan job.Key)
+		for range calls {
+			go func() {
+				jobs, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: 1, Lease: time.Hour})
+				if err != nil || len(jobs) != 1 {
+					t.Errorf("%d jobs, %v", len(jobs), err)
+				}
+				for _, l := range jobs {
+					got <- l.Job.Key
+				}
+			}()
+			synctest.Wait()
+		}
+		if looks, claims := n.store.calls.Load(), n.store.claims.Load(); looks != 2 || claims != 1 {
+			t.Errorf("%d looks and %d claims, want 2 and 1", looks, claims)
+		}
+		close(n.store.hold)
+		leased := map[job.Key]bool{}
+		for range calls {
+			leased[<-got] = true
+		}
+		if len(leased) != calls {
+			t.Errorf("%d jobs were leased to %d calls", len(leased), calls)
+		}
+	})
+}
+
 // If a call leaves while several look together, its jobs are due at once.
 func TestJobsOfCallersThatLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 1)
-		for i := range 3 {
+		for i := range 4 {
 			n.register("t", fmt.Sprint(i), 0)
 		}
 		n.store.hold = make(chan struct{})
 		one := Request{Topics: []string{"t"}, Max: 1, Lease: time.Hour}
 		leaving, leave := context.WithCancel(t.Context())
 		got := make(chan int)
-		for _, ctx := range []context.Context{t.Context(), leaving, t.Context()} { // the first looks alone
+		for _, ctx := range []context.Context{t.Context(), t.Context(), leaving, t.Context()} { // the first two look alone
 			go func() {
 				jobs, err := n.queues[0].Pull(ctx, one)
 				if err != nil {
@@ -277,9 +313,11 @@ func TestJobsOfCallersThatLeft(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		n.store.hold <- struct{}{}
-		if jobs := <-got; jobs != 1 {
-			t.Errorf("the first call got %d jobs", jobs)
+		for range 2 {
+			n.store.hold <- struct{}{}
+			if jobs := <-got; jobs != 1 {
+				t.Errorf("a call that looked alone got %d jobs", jobs)
+			}
 		}
 		synctest.Wait()
 		leave()
