@@ -206,6 +206,34 @@ func TestCatchUpKeepsItsRateAndStopsInTheNextOutage(t *testing.T) {
 	})
 }
 
+// downForOne fails the update of one job. All others take until they are cancelled.
+type downForOne struct {
+	store.Store
+	key job.Key
+}
+
+func (s *downForOne) Update(ctx context.Context, key job.Key, _ func(*job.Job, job.Instant) error) (job.Job, error) {
+	if key == s.key {
+		return job.Job{}, errDown
+	}
+	<-ctx.Done()
+	return job.Job{}, ctx.Err()
+}
+
+// A batch does not wait for its other jobs when the store fails one of them.
+func TestCatchUpEndsWithTheFirstError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		jobs := make([]job.Job, 3)
+		for i := range jobs {
+			jobs[i].Key = job.Key{Topic: "orders", ID: fmt.Sprint(i)}
+		}
+		c := newCatchUp(Options{Store: &downForOne{key: jobs[1].Key}}.withDefaults(), func(string) bool { return false }, nil)
+		if n, err := c.bring(t.Context(), jobs, time.Now()); n != 0 || !errors.Is(err, errDown) {
+			t.Errorf("%d jobs were brought forward, %v", n, err)
+		}
+	})
+}
+
 func TestShortOutageLeavesTheLadderAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testenv.Store(t, diskstore.Options{})
