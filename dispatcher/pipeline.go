@@ -282,7 +282,7 @@ func (p *pipeline) conclude(c *claim, o job.Outcome) {
 // deliver makes the attempt of a claimed job, unless something speaks against it.
 func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 	now := p.opts.Clock.Now()
-	if o := c.Job.Before(c.From, c.instant(now)); o != nil {
+	if o := c.Job.Before(c.From, c.Earlier, c.instant(now)); o != nil {
 		return *o
 	}
 	if c.Job.Spec.Destination.Pulled() { // a consumer died before it had the lease

@@ -131,7 +131,7 @@ func TestCountFires(t *testing.T) {
 		if err := do(j); err != nil {
 			t.Fatal(err)
 		}
-		o := j.Before(job.Ready, j.DueAt)
+		o := j.Before(job.Ready, 0, j.DueAt)
 		if sent := o == nil; sent != (name != "due") {
 			t.Errorf("%s: outcome %+v", name, o)
 		}
@@ -144,10 +144,10 @@ func TestCountFires(t *testing.T) {
 	}
 	round := counted(expiring)
 	round.Spec.Loop = &job.Loop{Rounds: 1}
-	if o := round.Before(job.Ready, round.DueAt); o != nil {
+	if o := round.Before(job.Ready, 0, round.DueAt); o != nil {
 		t.Errorf("a round that a receiver armed: %+v", o)
 	}
-	if o := counted(nil).Before(job.Ready, countNow.Add(time.Hour)); o != nil {
+	if o := counted(nil).Before(job.Ready, 0, countNow.Add(time.Hour)); o != nil {
 		t.Errorf("at the deadline of a job that fires then: %+v", o)
 	}
 }

@@ -459,9 +459,9 @@ func (c Change) Times(now, createdAt Instant) (next, ended Instant) {
 	return When{At: c.At, Delay: c.Delay}.Due(Key{}, now), 0
 }
 
-// Before decides the outcome of a job claimed from a state before any request is made.
-// Nil: make the request.
-func (j *Job) Before(from State, now Instant) *Outcome {
+// Before decides the outcome of a job claimed from a state before any request is made. earlier is
+// the time of the claim before, 0 if unknown. Nil: make the request.
+func (j *Job) Before(from State, earlier, now Instant) *Outcome {
 	switch {
 	case j.CancelRequested:
 		return &Outcome{Kind: OutcomeCancelled}
@@ -470,11 +470,11 @@ func (j *Job) Before(from State, now Instant) *Outcome {
 	case j.ExpiresAt != 0 && j.ExpiresAt <= now:
 		o := &Outcome{Kind: OutcomeExpired}
 		if from == Running && j.Spec.Destination.Pulled() {
-			o.Attempt = j.leaseEnded(now).Attempt
+			o.Attempt = j.leaseEnded(earlier, now).Attempt
 		}
 		return o
 	case from == Running && j.Spec.Destination.Pulled():
-		return j.leaseEnded(now)
+		return j.leaseEnded(earlier, now)
 	case from == Running && j.Suspect():
 		return &Outcome{Kind: OutcomeReleased, Reason: ReasonQuarantined, After: j.quarantine()}
 	}

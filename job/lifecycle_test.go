@@ -432,7 +432,9 @@ func TestBefore(t *testing.T) {
 		}, &job.Outcome{Kind: job.OutcomeExpired}},
 		{"a consumer's lease and the TTL ended", func(j *job.Job) {
 			j.State, j.ExpiresAt, j.Spec.Destination = job.Running, now, job.PullQueue
-		}, &job.Outcome{Kind: job.OutcomeExpired, Attempt: &job.Attempt{Number: 2, StartedAt: now, Error: job.ReasonLeaseExpired, Version: 3}}},
+		}, &job.Outcome{Kind: job.OutcomeExpired, Attempt: &job.Attempt{
+			Number: 2, StartedAt: now - 5000, Duration: 5 * time.Second, Error: job.ReasonLeaseExpired, Version: 3,
+		}}},
 		{"an expired lease comes before the TTL", func(j *job.Job) {
 			j.ExpiredLeases, j.ExpiresAt = 99, 1
 		}, &job.Outcome{Kind: job.OutcomeLeaseExpired}},
@@ -446,7 +448,7 @@ func TestBefore(t *testing.T) {
 				from = job.Ready
 			}
 			j.State = job.Running
-			if diff := gocmp.Diff(tt.want, j.Before(from, now)); diff != "" {
+			if diff := gocmp.Diff(tt.want, j.Before(from, now-5000, now)); diff != "" {
 				t.Error(diff)
 			}
 		})

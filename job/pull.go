@@ -1,6 +1,9 @@
 package job
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // PullQueue is the destination of a job that consumers fetch. The pull queue of a topic is its
 // lanes with this endpoint.
@@ -55,9 +58,11 @@ func (j *Job) Extend(d time.Duration) Settlement {
 // Extends reports whether the settlement extends a lease instead of ending it.
 func (s *Settlement) Extends() bool { return s.To == Running }
 
-// leaseEnded is the outcome of a fetched job whose consumer did not answer in time.
-func (j *Job) leaseEnded(now Instant) *Outcome {
+// leaseEnded is the outcome of a fetched job whose consumer did not answer in time. Its attempt
+// began when the job was leased.
+func (j *Job) leaseEnded(leased, now Instant) *Outcome {
+	leased = min(cmp.Or(leased, now), now)
 	return &Outcome{Kind: OutcomeFailed, Attempt: &Attempt{
-		Number: j.Attempts + 1, StartedAt: now, Error: ReasonLeaseExpired, Version: j.Version,
+		Number: j.Attempts + 1, StartedAt: leased, Duration: now.Sub(leased), Error: ReasonLeaseExpired, Version: j.Version,
 	}}
 }

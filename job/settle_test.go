@@ -265,7 +265,7 @@ func (l *life) settle(t *rapid.T) {
 		t.Skip("not running")
 	}
 	o := rapid.SampledFrom(outcomes).Draw(t, "outcome")
-	if decided := l.j.Before(l.from, l.now); decided != nil {
+	if decided := l.j.Before(l.from, 0, l.now); decided != nil {
 		o = *decided
 	}
 	s := job.Settle(&l.j, o, func(n int) (time.Duration, bool) { return time.Second, n <= l.limit })

@@ -26,7 +26,7 @@ func TestAJobThatBringsItsWorkersDownIsGivenUpAloneAndLate(t *testing.T) {
 	from, took, alone := job.Ready, time.Duration(0), 0
 	for sent := 0; ; {
 		claimed(&j, from)
-		o := j.Before(from, now)
+		o := j.Before(from, 0, now)
 		switch {
 		case o == nil: // it is sent, and the worker dies
 			sent++
@@ -58,7 +58,7 @@ func TestAJobThatIsOnlyClaimedIsNeverGivenUp(t *testing.T) {
 	j := jobIn(job.Ready, 0)
 	for n := range 1000 {
 		claimed(&j, job.Running) // and the worker dies before it sends it
-		if o := j.Before(job.Running, now); o != nil && o.Kind != job.OutcomeReleased {
+		if o := j.Before(job.Running, 0, now); o != nil && o.Kind != job.OutcomeReleased {
 			t.Fatalf("claim %d: %+v", n, o)
 		}
 	}

@@ -133,7 +133,7 @@ func TestLeaseEnds(t *testing.T) {
 func (a *api) chargeLeases() {
 	a.t.Helper()
 	for _, c := range a.claim() {
-		o := c.Job.Before(c.From, c.Now)
+		o := c.Job.Before(c.From, c.Earlier, c.Now)
 		if o == nil {
 			a.t.Fatalf("%s may go", c.Job.Key)
 		}

@@ -277,7 +277,7 @@ func (r *rig) deliver(ctx context.Context, places int, hold, retry time.Duration
 				mu.Unlock()
 				claims, _ := r.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: nonce, Lease: time.Hour})
 				for _, c := range claims {
-					outcome := c.Job.Before(c.From, c.Now)
+					outcome := c.Job.Before(c.From, c.Earlier, c.Now)
 					if outcome == nil {
 						mu.Lock()
 						all[c.Job.Key] = append(all[c.Job.Key], c.Now)

@@ -174,7 +174,7 @@ func (q *Queue) divide(ctx context.Context, w want, claims []store.Claimed, shar
 	for i := range claims {
 		c := &claims[i]
 		q.lines.tells(c.Now)
-		if o := c.Job.Before(c.From, c.Now); o != nil { // it has expired or was cancelled
+		if o := c.Job.Before(c.From, c.Earlier, c.Now); o != nil { // it has expired or was cancelled
 			back = append(back, q.settlement(&c.Job, *o))
 			continue
 		}

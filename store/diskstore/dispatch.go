@@ -119,7 +119,7 @@ func (c *claiming) hint(t *txn, h store.Hint) {
 	}
 	c.seen[key] = struct{}{}
 	f := *rec.flight
-	claimed := store.Claimed{Now: f.claim.at, From: f.claim.from}
+	claimed := store.Claimed{Now: f.claim.at, From: f.claim.from, Earlier: f.claim.prior}
 	if rec.order != "" {
 		if id, uid := t.last(rec.order); uid != "" && uid != rec.UID {
 			claimed.After, claimed.AfterUID = job.Key{Topic: rec.Topic, ID: id}, uid
@@ -194,20 +194,21 @@ func (t *txn) claim(rec *record, o store.ClaimOptions) bool {
 	if f == nil {
 		f = t.launch(t.s.laneOf(rec.lane), entryOf(rec), until)
 	}
+	// A token is at least the time of its claim, so that it is unique even if the job was
+	// forgotten in between.
+	var prior job.Instant
 	switch {
 	case rec.State != job.Running:
 	case f.claim.nonce == o.Nonce: // no other claim since
-		from = f.claim.from
+		from, prior = f.claim.from, f.claim.prior
 	default: // its lease has expired, carried again or not
-		from, rec.ExpiredLeases = job.Running, job.ExpiredLeasesAfter(rec.ExpiredLeases)
+		from, prior, rec.ExpiredLeases = job.Running, job.Instant(rec.Token), job.ExpiredLeasesAfter(rec.ExpiredLeases)
 	}
-	// A token is at least the time of its claim, so that it is unique even if the job was
-	// forgotten in between.
 	rec.Token = max(rec.Token+1, uint64(t.now))
 	rec.Version, rec.UpdatedAt = rec.Version+1, max(t.now, rec.CreatedAt)
 	rec.State, rec.flight = job.Running, f
 	t.extend(f, until, false)
-	f.claimed, f.claim = true, claim{nonce: strings.Clone(o.Nonce), at: t.now, from: from, by: strings.Clone(o.By)}
+	f.claimed, f.claim = true, claim{nonce: strings.Clone(o.Nonce), at: t.now, from: from, prior: prior, by: strings.Clone(o.By)}
 	f.remember(rec)
 	t.hold(f, rec)
 	t.writeClaim(f)

@@ -57,6 +57,7 @@ type claim struct {
 	nonce string
 	at    job.Instant
 	from  job.State
+	prior job.Instant // the time of the claim before, if from is Running
 	by    string
 }
 

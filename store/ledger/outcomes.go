@@ -44,7 +44,7 @@ func awaitedBy(claims []store.Claimed) (all []awaited) {
 		switch {
 		case c.Job.Spec.Reports != "":
 			all = append(all, awaited{i, c.Job.Key, c.Job.UID, false, &c.Job})
-		case c.AfterUID != "" && c.Job.Before(c.From, c.Now) == nil:
+		case c.AfterUID != "" && c.Job.Before(c.From, c.Earlier, c.Now) == nil:
 			all = append(all, awaited{i, c.After, c.AfterUID, true, &c.Job})
 		}
 	}

@@ -69,7 +69,7 @@ func TestRestoredJobs(t *testing.T) {
 			waited := time.Duration(0)
 			for n := range job.MaxExpiredLeases {
 				c := r.TakeOne()
-				equal(t, "before the attempt", c.Job.Before(c.From, c.Now), (*job.Outcome)(nil))
+				equal(t, "before the attempt", c.Job.Before(c.From, c.Earlier, c.Now), (*job.Outcome)(nil))
 				if c.Job.Suspect() {
 					r.Change("a", func(j *job.Job, _ job.Instant) error { return j.ChargeExpiredLease(c.Job.Token) })
 				}
@@ -84,7 +84,7 @@ func TestRestoredJobs(t *testing.T) {
 				t.Errorf("it had to wait for %v in all", waited)
 			}
 			c := r.TakeOne()
-			equal(t, "before the attempt", c.Job.Before(c.From, 0), &job.Outcome{Kind: job.OutcomeLeaseExpired})
+			equal(t, "before the attempt", c.Job.Before(c.From, c.Earlier, 0), &job.Outcome{Kind: job.OutcomeLeaseExpired})
 			r.SettleAll(job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeLeaseExpired}, nil))
 			equal(t, "reason", r.Restart().Job("a").Reason, job.ReasonLeaseExpired)
 		},
@@ -104,7 +104,7 @@ func TestRestoredJobs(t *testing.T) {
 			r.Change("a", cancel)
 			r = r.Restart()
 			c := r.TakeOne()
-			equal(t, "before the attempt", c.Job.Before(c.From, c.Now), &job.Outcome{Kind: job.OutcomeCancelled})
+			equal(t, "before the attempt", c.Job.Before(c.From, c.Earlier, c.Now), &job.Outcome{Kind: job.OutcomeCancelled})
 		},
 		"a retrying job keeps its ladder and its log": func(t *testing.T, r *rig) {
 			r.Add(reg("a", 0))

@@ -71,12 +71,14 @@ func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any, out []s
 	claims := make([]store.Claimed, len(hints)) // without a time where none was claimed
 	for _, same := range reply[3:] {
 		jobs := listOf(same)
-		if len(jobs) < 2 || len(jobs)%2 != 0 {
+		if len(jobs) < 3 || len(jobs)%2 != 1 {
 			return nil, fmt.Errorf("redisstore: claim answered %d values for jobs with the same head", len(jobs))
 		}
 		text, _ := jobs[0].(string)
 		head, from := decodeProgressHead(text), job.State(intOf(jobs[1]))
-		for i := 2; i < len(jobs); i += 2 {
+		expired, _ := jobs[2].(string)
+		earlier, _ := strconv.ParseInt(expired, 10, 64) // a token is at least the time of its claim
+		for i := 3; i < len(jobs); i += 2 {
 			at := intOf(jobs[i])
 			registration, _ := jobs[i+1].(string)
 			if at < 1 || at > len(hints) {
@@ -91,7 +93,7 @@ func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any, out []s
 				s.log.Error("a job's record cannot be read", "error", err)
 				continue
 			}
-			c := store.Claimed{Job: r.Job, Now: now, From: from}
+			c := store.Claimed{Job: r.Job, Now: now, From: from, Earlier: job.Instant(earlier)}
 			if last := lasts[at]; last != "" {
 				if uid := ulid.ULID([]byte(last[:uidLen])).String(); uid != r.UID {
 					c.After, c.AfterUID = job.Key{Topic: r.Topic, ID: last[uidLen:]}, uid

@@ -140,7 +140,7 @@ func (v *view) fillLimits(o *store.Outlook, out int64) (err error) {
 	return err
 }
 
-// A running job's nonce is "<nonce of the call>@<worker>:<state>".
+// A running job's nonce is "<nonce of the call>@<worker>:<state><token of an expired lease before>".
 
 // signed is the nonce of a claim with the worker's name.
 func signed(o store.ClaimOptions) string {

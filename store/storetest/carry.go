@@ -128,7 +128,7 @@ var carryCases = []testCase{
 		j := f.add(reg("t", "a", delay(long), ttl(short)))
 		f.waitPast(j.ExpiresAt)
 		c := f.takeOne()
-		equal(f, "before", c.Job.Before(c.From, c.Now), &job.Outcome{Kind: job.OutcomeExpired})
+		equal(f, "before", c.Job.Before(c.From, c.Earlier, c.Now), &job.Outcome{Kind: job.OutcomeExpired})
 		equal(f, "next at", c.Job.NextAt, j.NextAt)
 	}},
 	{name: "carry/no more than the ready list may hold", options: Options{}, run: func(f *fixture) {

@@ -236,7 +236,7 @@ var leaseCases = []testCase{
 		for {
 			c := f.takeOne()
 			f.from(c, job.Running)
-			o := *c.Job.Before(c.From, c.Now)
+			o := *c.Job.Before(c.From, c.Earlier, c.Now)
 			if o.Kind == job.OutcomeLeaseExpired {
 				equal(f, "settled to", f.settle(store.Applied, job.Settle(&c.Job, o, always)).To, job.Dead)
 				break
@@ -246,7 +246,7 @@ var leaseCases = []testCase{
 			f.carry(carryOptions)
 			hints := f.pop()
 			c = f.expireLeases(hints)[0]
-			equal(f, "before", c.Job.Before(c.From, c.Now), nil)
+			equal(f, "before", c.Job.Before(c.From, c.Earlier, c.Now), nil)
 			charged := f.update(key, func(j *job.Job, _ job.Instant) error { return j.ChargeExpiredLease(c.Job.Token) })
 			equal(f, "expired leases", charged.ExpiredLeases, c.Job.ExpiredLeases+1)
 			equal(f, "the stored job", f.get(key), charged)

@@ -143,7 +143,7 @@ var countCases = []testCase{
 		expiring := f.add(reg("t", "expiring", counting(2, job.DeadlineExpires)))
 		c := f.takeOne()
 		refused(expiring.Key, job.ErrInFlight)
-		outcome := c.Job.Before(c.From, c.Now)
+		outcome := c.Job.Before(c.From, c.Earlier, c.Now)
 		if outcome == nil {
 			f.Fatal("a job is sent at its deadline")
 		}
@@ -158,7 +158,7 @@ var countCases = []testCase{
 		equal(f, "answer", f.count(r.Key, 2, "").Tally.Added, []job.Added{{Count: 2, Fired: true}})
 		claims := f.claim(f.pop(), terms())
 		equal(f, "claims", len(claims), 1)
-		if o := claims[0].Job.Before(claims[0].From, claims[0].Now); o != nil {
+		if o := claims[0].Job.Before(claims[0].From, claims[0].Earlier, claims[0].Now); o != nil {
 			f.Fatalf("it is not sent: %+v", o)
 		}
 	}},

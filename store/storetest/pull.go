@@ -107,7 +107,7 @@ var pullCases = []testCase{
 		claims := f.claim(f.pop(), terms())
 		equal(f, "claimed", claimedKeys(claims), []string{"t/a"})
 		f.from(claims[0], job.Running)
-		o := claims[0].Job.Before(claims[0].From, claims[0].Now)
+		o := claims[0].Job.Before(claims[0].From, claims[0].Earlier, claims[0].Now)
 		if o == nil || o.Kind != job.OutcomeFailed {
 			f.Fatalf("the outcome is %v", o)
 		}
@@ -116,6 +116,8 @@ var pullCases = []testCase{
 		equal(f, "state", j.State, job.Retrying)
 		equal(f, "attempts", j.Attempts, 1)
 		equal(f, "error", j.LastAttempt.Error, "lease_expired")
+		equal(f, "beginning of the attempt", j.LastAttempt.StartedAt, dead.Now)
+		equal(f, "its end", dead.Now.Add(j.LastAttempt.Duration), claims[0].Now)
 		f.settle(store.Stale, delivered(dead))
 		f.extended(store.Stale, dead, long)
 	}},

@@ -102,8 +102,8 @@ var restoreCases = []testCase{
 		j.CancelRequested = true
 		f.restore(1, store.RestoredJob{Job: j})
 		c := f.takeOne()
-		equal(f, "before", c.Job.Before(c.From, c.Now), &job.Outcome{Kind: job.OutcomeCancelled})
-		s := job.Settle(&c.Job, *c.Job.Before(c.From, c.Now), never)
+		equal(f, "before", c.Job.Before(c.From, c.Earlier, c.Now), &job.Outcome{Kind: job.OutcomeCancelled})
+		s := job.Settle(&c.Job, *c.Job.Before(c.From, c.Earlier, c.Now), never)
 		equal(f, "settled to", f.settle(store.Applied, s).To, job.Cancelled)
 	}},
 	{name: "restore/in large batches", options: Options{Shards: 2}, run: func(f *fixture) {

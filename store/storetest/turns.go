@@ -215,7 +215,7 @@ var turnCases = []testCase{
 		f.settle(store.Applied, delivered(a))
 		b := f.takeOne()
 		equal(f, "then", b.Job.ID, "b")
-		equal(f, "before", b.Job.Before(b.From, b.Now), &job.Outcome{Kind: job.OutcomeExpired})
+		equal(f, "before", b.Job.Before(b.From, b.Earlier, b.Now), &job.Outcome{Kind: job.OutcomeExpired})
 		f.settle(store.Applied, job.Settle(&b.Job, job.Outcome{Kind: job.OutcomeExpired}, never))
 		equal(f, "c waits for", f.head("c"), "")
 		equal(f, "claimed early", claimedKeys(f.take()), nil)

@@ -163,7 +163,7 @@ var updateCases = []testCase{
 		f.waitPast(c.Now.Add(short))
 		again := f.takeOne()
 		equal(f, "cancel requested", again.Job.CancelRequested, true)
-		equal(f, "before", again.Job.Before(again.From, again.Now), &job.Outcome{Kind: job.OutcomeCancelled})
+		equal(f, "before", again.Job.Before(again.From, again.Earlier, again.Now), &job.Outcome{Kind: job.OutcomeCancelled})
 	}},
 	{name: "update/a job in flight is not rescheduled", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
@@ -240,7 +240,7 @@ var updateCases = []testCase{
 		equal(f, "expires at", j.ExpiresAt, j.CreatedAt.Add(short))
 		f.waitPast(j.ExpiresAt)
 		c := f.takeOne()
-		equal(f, "before", c.Job.Before(c.From, c.Now), &job.Outcome{Kind: job.OutcomeExpired})
+		equal(f, "before", c.Job.Before(c.From, c.Earlier, c.Now), &job.Outcome{Kind: job.OutcomeExpired})
 	}},
 	{name: "update/another biz_key is found by that", options: Options{}, run: func(f *fixture) {
 		key := f.add(reg("t", "a", delay(long), biz("one"))).Key

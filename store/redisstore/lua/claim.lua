@@ -6,7 +6,7 @@
 -- Returns now, the numbers (from 1) of jobs that are for another call, the number of each
 --   claimed job whose order key had another one before and the uid and id of that (lasts), then
 --   lists of claimed jobs with the same head: the head, the state that they were claimed from,
---   then number and registration of each.
+--   the token of the claim before if their leases expired, then number and registration of each.
 local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
 local left = {}
@@ -19,7 +19,7 @@ local SEEN = 0 -- in the place of its progress
 local order = nil -- the functions of lib/turns.lua, with order keys only
 
 local answers = {} -- by head, which says from which state its jobs were claimed
-local function answer(n, j, from, h, registration)
+local function answer(n, j, from, h, registration, expired)
   stored[j.field] = SEEN
   local last = j.order_key and order.last(j.order_key)
   if last then
@@ -27,18 +27,21 @@ local function answer(n, j, from, h, registration)
   end
   local jobs = answers[h]
   if not jobs then
-    jobs = { h.text, from }
+    jobs = { h.text, from, expired }
     answers[h], reply[#reply + 1] = jobs, jobs
   end
   local i = #jobs
   jobs[i + 1], jobs[i + 2] = n, registration
 end
 
--- claimed_before is the state from which an earlier run with the same nonce claimed a job, or
--- nil. No other call has claimed it since, even if its lease has expired.
+-- claimed_before is the state from which an earlier run with the same nonce claimed a job, and
+-- the token of an expired lease before, if any; or nil. No other call has claimed it since, even
+-- if its lease has expired.
 local function claimed_before(h)
-  local by, from = string.match(h.nonce, '^(.*):(%d)$')
-  return by == nonce and tonumber(from) or nil
+  local by, from, expired = string.match(h.nonce, '^(.*):(%d)(%d*)$')
+  if by == nonce then
+    return tonumber(from), expired
+  end
 end
 
 -- tries_after_expiry counts an expired lease without an outcome. Those of a suspect are
@@ -49,16 +52,17 @@ local function tries_after_expiry(tries)
   return expired < SUSPECT_AFTER and others .. text(expired + 1) or tries
 end
 
--- claimed is the head of jobs with the head h that are claimed from a state.
+-- claimed is the head of jobs with the head h that are claimed from a state. expired is the token
+-- of an expired lease, or empty.
 local successors = {}
-local function claimed(h, from, lease_expired)
+local function claimed(h, from, lease_expired, expired)
   local of = successors[h] or {}
   successors[h] = of
   if not of[from] then
     local tries = lease_expired and tries_after_expiry(h.tries) or h.tries
     of[from] = changed(h, {
-      -- The nonce is kept with the state that the job was claimed from.
-      state = RUNNING, tries = tries, nonce = nonce .. ':' .. text(from), version = text(number(h.version, 1) + 1),
+      -- The nonce is kept with the state that the job was claimed from, and the expired lease.
+      state = RUNNING, tries = tries, nonce = nonce .. ':' .. text(from) .. expired, version = text(number(h.version, 1) + 1),
       updated = text(now),
       -- At least the time: a job that was forgotten and registered anew must never
       -- reuse a token.
@@ -157,22 +161,26 @@ for n = 1, #jobs do
   end
   if h then -- one spoiled record must not fail the others
     local state = state_of(j.score)
-    local before = h.state == RUNNING and claimed_before(h)
+    local before, expired
+    if h.state == RUNNING then
+      before, expired = claimed_before(h)
+    end
     local is_due = state == READY or ends(j) <= now
     local further = is_due and not is_free(j.lane) and delay(j, state) or nil
     if is_due and not further then
       local lease_expired = h.state == RUNNING and not before
       local from = before or lease_expired and RUNNING or state
       local till = now + (timeout and timeout + margin or lease)
-      local new = claimed(h, from, lease_expired)
+      expired = lease_expired and h.token or expired or ''
+      local new = claimed(h, from, lease_expired, expired)
       write('HSET', j.page, j.field, new.text .. '\n' .. (progress and string.sub(progress, #h.text + 2) or uid))
       lease_till(j, till)
       move(j.lane.counts, state, RUNNING)
-      answer(n, j, from, new, registration)
+      answer(n, j, from, new, registration, expired)
     elseif is_due and h.state < READY and (state == READY or further == PARK) then
       give_back(j, h, state, further)
     elseif before and not is_due then
-      answer(n, j, before, h, registration)
+      answer(n, j, before, h, registration, expired)
     end
   end
 end
