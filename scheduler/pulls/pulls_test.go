@@ -500,6 +500,39 @@ func TestAnswersAtAnotherNode(t *testing.T) {
 	})
 }
 
+// downForOne fails to read one job. All others take until they are cancelled.
+type downForOne struct {
+	Store
+	key job.Key
+}
+
+func (s *downForOne) Get(ctx context.Context, key job.Key) (job.Job, error) {
+	if key == s.key {
+		return job.Job{}, store.ErrUnavailable
+	}
+	<-ctx.Done()
+	return job.Job{}, ctx.Err()
+}
+
+// A call does not wait for the jobs of its other receipts when the store fails to read one.
+func TestAnswersEndWithTheFirstError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 2)
+		for _, id := range []string{"a", "b", "c"} {
+			n.register("t", id, 0)
+		}
+		got, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: 3, Lease: time.Minute})
+		if err != nil || len(got) != 3 {
+			t.Fatal(got, err)
+		}
+		n.queues[1].o.Store = &downForOne{Store: n.store, key: got[1].Job.Key}
+		_, err = n.queues[1].Ack(t.Context(), everything, []string{got[0].Receipt, got[1].Receipt, got[2].Receipt})
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Error(err)
+		}
+	})
+}
+
 // A consumer that names the job answers at any node, for the lease that is current.
 func TestReceiptOfJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
