@@ -203,6 +203,9 @@ func TestReasons(t *testing.T) {
 		{"a shard's part of it is", waiting(out(34), func(o *store.Outlook) { o.Shards = 3 }), now, []reason{{CodeEndpointLimit, none, "", "in flight; the limit is 34. It is first in line. These figures are for its shard."}}},
 		{"full, but not due", waiting(due(time.Hour), out(100)), in(time.Hour), []reason{{Code: CodeNotDue, Until: in(time.Hour)}}},
 		{"the topic is full", waiting(topic("slow"), out(5)), now, []reason{{CodeTopicLimit, none, "", "5 jobs of the topic slow"}}},
+		{"the pull queue is full", waiting(topic("slow"), pulled, out(5), func(o *store.Outlook) { o.Ahead = 2 }), now, []reason{
+			{CodeTopicLimit, none, "", "5 jobs of the pull queue of the topic slow are in flight; the limit is 5. 2 jobs of its pull queue were due before it."},
+		}},
 		{
 			"the topic is paused", waiting(limited(store.Limits{Paused: true})), none,
 			[]reason{{CodeTopicPaused, none, "", "The topic t is paused."}},

@@ -96,8 +96,15 @@ func endpointLimit(v *view) *Reason {
 }
 
 func topicLimit(v *view) *Reason {
-	p := Params{"topic": v.Job.Topic, "endpoint": v.endpoint()}
-	return v.limited(CodeTopicLimit, v.LaneInFlight, rules.TopicLimit(&v.carry, v.Job.Topic, v.Shards), p, v.line())
+	p := Params{"topic": v.Job.Topic}
+	if !v.pulled() {
+		p["endpoint"] = v.endpoint()
+	}
+	r := v.limited(CodeTopicLimit, v.LaneInFlight, rules.TopicLimit(&v.carry, v.Job.Topic, v.Shards), p, v.line())
+	if r != nil && v.pulled() {
+		r.Sentences[0].Code = "queue_limit"
+	}
+	return r
 }
 
 func topicConcurrency(v *view) *Reason {
@@ -159,6 +166,8 @@ func higherPriority(v *view) *Reason {
 // line is the job's place in its lane.
 func (v *view) line() Sentence {
 	switch {
+	case v.Ahead > 0 && v.pulled():
+		return says("behind_in_queue", Params{"count": v.Ahead})
 	case v.Ahead > 0:
 		return says("behind", Params{"count": v.Ahead})
 	case v.Higher > 0:

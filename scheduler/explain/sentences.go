@@ -54,6 +54,10 @@ var english = map[string]wording{
 		many: "{count} jobs of the topic {topic} are in flight at {endpoint}; the limit is {limit}.",
 		one:  "1 job of the topic {topic} is in flight at {endpoint}; the limit is {limit}.",
 	},
+	"queue_limit": {
+		many: "{count} jobs of the pull queue of the topic {topic} are in flight; the limit is {limit}.",
+		one:  "1 job of the pull queue of the topic {topic} is in flight; the limit is {limit}.",
+	},
 	"topic_paused_until": {many: "The topic {topic} is paused until {at}. None of its jobs is delivered before."},
 	"topic_paused":       {many: "The topic {topic} is paused. None of its jobs is delivered until somebody resumes it."},
 	"topic_rate":         {many: "The topic {topic} is limited to {rate} deliveries per second; the next one is at {at}."},
@@ -75,6 +79,10 @@ var english = map[string]wording{
 	"behind": {
 		many: "{count} jobs of its topic and endpoint were due before it.",
 		one:  "1 job of its topic and endpoint was due before it.",
+	},
+	"behind_in_queue": {
+		many: "{count} jobs of its pull queue were due before it.",
+		one:  "1 job of its pull queue was due before it.",
 	},
 	"of_shard":        {many: "These figures are for its shard."},
 	"ready_list_full": {many: "The ready list is full with {count} hints: dispatchers take jobs more slowly than jobs become due."},

@@ -163,6 +163,22 @@ test('register, first with mistakes', async () => {
   assert.deepEqual([made.state, made.method, made.max_attempts, made.priority, made.labels], ['waiting', 'PUT', 5, 9, { shop: 'north', plan: 'team' }]);
 });
 
+test('a job that consumers fetch has no URL, and nothing of a request', async () => {
+  const field = (name) => page.getByLabel(name, { exact: true });
+  await go('/register');
+  await page.getByText('More options', { exact: true }).click();
+  await field('URL').fill('ftp://shop.example');
+  await field('Timeout').fill('soon');
+  await field('Topic').fill('form');
+  await field('Id').fill('fetched');
+  await field('or fetched by consumers').check();
+  for (const name of ['URL', 'Method', 'Timeout']) assert.equal(await field(name).count(), 0, name);
+  await button('Register').click();
+  await page.getByRole('heading', { name: 'fetched' }).waitFor();
+  const made = await node.call('GET', '/v1/jobs/form/fetched');
+  assert.deepEqual([made.pull, made.url], [true, null]);
+});
+
 test('a registration says what became of it', async () => {
   const url = `${receiver.url}/ok`;
   const field = (name) => page.getByLabel(name, { exact: true });

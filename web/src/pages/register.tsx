@@ -39,6 +39,9 @@ const blank = {
 };
 type Draft = typeof blank;
 
+/** The fields that jobs which consumers fetch do not have. */
+const pushOnly = { url: '', group: '', filter_label: '', method: '', timeout: '', expect: '' };
+
 /** The fields that the API takes as typed. */
 const texts = ['url', 'group', 'filter_label', 'topic', 'id', 'biz_key', 'order_key', 'delay', 'spread', 'method', 'timeout', 'ttl', 'on_conflict'] as const;
 
@@ -61,13 +64,13 @@ export function RegisterPage() {
       notify(t(`register.result_${job.result}`));
       navigate(address(['jobs', job.topic, job.id]));
     });
-  const grouped = form.draft.group.trim() !== '';
   const pulled = form.draft.pull !== '';
+  const grouped = !pulled && form.draft.group.trim() !== '';
   const field = (name: Exclude<keyof Draft, keyof CallbackDraft>, pointer: string) => form.field(name, pointer, t(`register.${name}`));
   return (
     <Form title={t('register.title')} error={form.error} onSubmit={() => void submit()}>
       <Group title={t('register.what')}>
-        <Input {...field('url', '/url')} required={!grouped && !pulled} wide placeholder="https://shop.example/hooks/timeout" />
+        {!pulled && <Input {...field('url', '/url')} required={!grouped} wide placeholder="https://shop.example/hooks/timeout" />}
         <Tick {...field('pull', '/pull')} />
         <Input {...field('topic', '/topic')} placeholder="default" />
         <Input {...field('id', '/id')} />
@@ -77,8 +80,8 @@ export function RegisterPage() {
       </Group>
       <Fold filled={form.draft.group !== ''} wrong={wrongInside}>
         <Group title={t('register.names')}>
-          <Input {...field('group', '/group')} placeholder="order-events" />
-          <Input {...field('filter_label', '/filter_label')} />
+          {!pulled && <Input {...field('group', '/group')} placeholder="order-events" />}
+          {!pulled && <Input {...field('filter_label', '/filter_label')} />}
           <Input {...field('biz_key', '/biz_key')} />
           <Input {...field('order_key', '/order_key')} placeholder="customer-8812" />
           <Input {...field('labels', '/labels')} wide placeholder="region:eu plan:team" />
@@ -89,15 +92,15 @@ export function RegisterPage() {
           <Choice {...field('at_deadline', '/count/at_deadline')} options={atDeadline} show={(effect) => t(`deadline.${effect as (typeof atDeadline)[number]}`)} />
         </Group>
         <Group title={t('register.request')}>
-          <Choice {...field('method', '/method')} options={methods} />
+          {!pulled && <Choice {...field('method', '/method')} options={methods} />}
           <Area {...field('headers', '/headers')} placeholder="x-tenant: acme" />
         </Group>
         <Group title={t('register.delivery')}>
           <Input {...field('steps', '/retry/steps')} wide placeholder="15s 3m 10m 30m" />
           <Input {...field('limit', '/retry/limit')} placeholder="3" />
-          <Input {...field('timeout', '/timeout')} placeholder="10s" />
+          {!pulled && <Input {...field('timeout', '/timeout')} placeholder="10s" />}
           <Input {...field('ttl', '/ttl')} placeholder="2h" />
-          <Input {...field('expect', '/expect')} placeholder="success" />
+          {!pulled && <Input {...field('expect', '/expect')} placeholder="success" />}
           <Input {...field('priority', '/priority')} placeholder="5" />
           <Choice {...field('on_conflict', '/on_conflict')} options={conflictActions} show={(action) => t(`register.${action as (typeof conflictActions)[number]}`)} />
         </Group>
@@ -125,7 +128,8 @@ export function RegisterPage() {
 }
 
 /** The request of the form, without empty fields. */
-function registration(draft: Draft): Registration {
+function registration(typed: Draft): Registration {
+  const draft = typed.pull ? { ...typed, ...pushOnly } : typed;
   const { at, target, at_deadline: deadline, expect, headers, steps, limit, priority, body, labels } = draft;
   const wanted: Registration = givenOf(draft, texts);
   if (draft.pull) wanted.pull = true;
