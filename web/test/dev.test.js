@@ -85,6 +85,7 @@ test('a sink is made, takes deliveries, changes and goes', async () => {
   await button('Save').click();
   await says('The sink is saved.');
   await page.getByRole('heading', { name: 'bank', level: 1 }).waitFor();
+  assert.ok(await field('Answers in order, as JSON').evaluate((area) => area.scrollHeight <= area.clientHeight), 'one answer is seen whole');
   await node.call('POST', '/v1/jobs', { topic: 'turned', id: 'b', url: 'http://sink/bank/paid?n=1', body: { paid: true } });
   await page.getByText('POST /paid?n=1').waitFor();
   await page.getByText('Signature valid').waitFor();

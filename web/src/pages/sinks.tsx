@@ -114,7 +114,7 @@ function Answers({ of }: { of?: Sink }) {
     <Form error={form.error} onSubmit={() => void submit()}>
       <Group title={t(of ? 'sink.answers' : 'sink.new')} hint={t('sink.hint')}>
         {!of && <Input {...form.field('name', '/sink', t('setting.name'))} required placeholder="shop" />}
-        <Area {...answers} wrong={unread ? [unread] : answers.wrong} placeholder={'[{"status": 503}, {"status": 200, "body": "success", "delay": "2s"}]'} />
+        <Area {...answers} rows={8} wrong={unread ? [unread] : answers.wrong} placeholder={'[{"status": 503}, {"status": 200, "body": "success", "delay": "2s"}]'} />
         <div class="actions">
           <button class="primary">{t('action.save')}</button>
         </div>
