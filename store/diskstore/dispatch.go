@@ -141,17 +141,26 @@ func (t *txn) loadInFlight(key job.Key) *record {
 		rec.overlay(f)
 		return &rec
 	}
-	value := t.get(f.entry.place.key())
-	if value == nil {
+	rec := t.loadPlace(f.entry.place)
+	if rec == nil {
 		return t.load(key)
+	}
+	rec.overlay(f)
+	return rec
+}
+
+// loadPlace returns the record at a place, as stored, nil if there is none.
+func (t *txn) loadPlace(p place) *record {
+	value := t.get(p.key())
+	if value == nil {
+		return nil
 	}
 	rec, err := decodeRecord(value)
 	if err != nil {
 		t.note(err)
 		return nil
 	}
-	rec.place = f.entry.place
-	rec.overlay(f)
+	rec.place = p
 	return rec
 }
 

@@ -101,7 +101,7 @@ func (t *txn) land(f *flight) {
 // remove forgets a flight, but for its lane's count.
 func (t *txn) remove(f *flight) {
 	if f.claimed {
-		t.delete(row(famClaim, f.key.Topic, f.key.ID))
+		t.delete(f.claimRow())
 	}
 	t.unhold(f)
 	delete(t.s.flights, f.key)
@@ -142,7 +142,12 @@ func (t *txn) writeClaim(f *flight) {
 	w.uint(f.version)
 	w.int(int64(f.updated))
 	w.int(int64(f.expiredLeases))
-	t.set(row(famClaim, f.key.Topic, f.key.ID), w.b)
+	t.set(f.claimRow(), w.b)
+}
+
+// claimRow is the key of the claim. Jobs that are claimed together lie together.
+func (f *flight) claimRow() []byte {
+	return f.entry.place.append(append(make([]byte, 0, 1+placeSize), famClaim))
 }
 
 // readClaim reads what writeClaim wrote.

@@ -1,7 +1,6 @@
 package diskstore
 
 import (
-	"bytes"
 	"encoding/binary"
 
 	"github.com/duehook/duehook/job"
@@ -21,7 +20,7 @@ const (
 	famBiz    = 'b' // biz_key, topic/id
 	famGroup  = 'g' // group id, topic/id
 	famUID    = 'u' // uid: topic/id
-	famClaim  = 'c' // topic, id: the claim of a running job
+	famClaim  = 'c' // place of the record: the claim of a running job
 	famCount  = 'n' // uid, key that was counted
 	famOrder  = 'o' // topic/order_key: its head
 	famQueue  = 'q' // topic/order_key, turn: the id of a job behind the head
@@ -94,12 +93,6 @@ func bucketPrefix(lane string, section byte) []byte { return append(prefix(famLa
 
 func bucketRow(lane string, section byte, at job.Instant, id string) []byte {
 	return append(appendTime(bucketPrefix(lane, section), at), id...)
-}
-
-// cutNames returns the two names of a row without its family.
-func cutNames(b []byte) (first, second string) {
-	at := bytes.IndexByte(b, 0)
-	return string(b[:at]), string(b[at+1:])
 }
 
 // cutTimed returns the time and the id behind a prefix.

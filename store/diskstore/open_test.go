@@ -70,19 +70,21 @@ func TestOpenRefusesAnEarlierDatabase(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesANewerForm(t *testing.T) {
-	dir := filled(t)
-	db, err := pebble.Open(filepath.Join(dir, "jobs"), &pebble.Options{FormatMajorVersion: pebble.FormatValueSeparation})
-	if err != nil {
-		t.Fatal(err)
+func TestOpenRefusesAnotherForm(t *testing.T) {
+	for _, form := range []string{"duehook 1", "duehook 99"} {
+		dir := filled(t)
+		db, err := pebble.Open(filepath.Join(dir, "jobs"), &pebble.Options{FormatMajorVersion: pebble.FormatValueSeparation})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Set([]byte("Sform"), []byte(form), pebble.Sync); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		refuses(t, diskstore.Options{Dir: dir}, "another version", form, "another directory")
 	}
-	if err := db.Set([]byte("Sform"), []byte("duehook 2"), pebble.Sync); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	refuses(t, diskstore.Options{Dir: dir}, "another version", "duehook 2", "another directory")
 }
 
 func TestOpenRefusesDamage(t *testing.T) {

@@ -1,6 +1,7 @@
 package diskstore
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // form is the form of the rows.
-const form = "duehook 1"
+const form = "duehook 2"
 
 // errNewer is the error for rows of another form.
 var errNewer = errors.New("the data was written by another version of duehook, and was left as it is: start that version, or name another directory")
@@ -114,18 +115,16 @@ func (s *Store) recoverDead(*txn) error {
 // expired: nobody holds them any more. Jobs with a consumer wait again: the restart is no fault
 // of theirs, and each claim has a token of its own.
 func (s *Store) recoverClaims(t *txn) error {
-	var keys []job.Key
-	var claims [][]byte
+	var keys, claims [][]byte
 	err := scan(s.db, []byte{famClaim}, []byte{famClaim + 1}, func(key, value []byte) bool {
-		topic, id := cutNames(key[1:])
-		keys, claims = append(keys, job.Key{Topic: topic, ID: id}), append(claims, append([]byte(nil), value...))
+		keys, claims = append(keys, bytes.Clone(key)), append(claims, bytes.Clone(value))
 		return true
 	})
 	if err != nil {
 		return err
 	}
 	for i, key := range keys {
-		rec := t.load(key)
+		rec := t.loadPlace(parsePlace(key[1:]))
 		if rec == nil {
 			return errors.Join(t.err, errLost)
 		}
@@ -135,7 +134,7 @@ func (s *Store) recoverClaims(t *txn) error {
 			return err
 		}
 		if known.withConsumer() && !rec.CancelRequested {
-			if err := s.db.Delete(row(famClaim, key.Topic, key.ID), pebble.NoSync); err != nil {
+			if err := s.db.Delete(key, pebble.NoSync); err != nil {
 				return err
 			}
 			continue
