@@ -15,7 +15,7 @@ import (
 func schema(t *testing.T, server *testenv.SQLServer, name string) string {
 	t.Helper()
 	url := server.URL("postgres")
-	db, err := sql.Open("pgx", url)
+	db, err := sql.Open("postgres", url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver of a ledger on PostgreSQL
+	_ "github.com/lib/pq" // the driver "postgres"
 
 	"github.com/duehook/duehook/e2e/rig"
 	"github.com/duehook/duehook/job"

@@ -149,7 +149,7 @@ func (r *run) startSQL() {
 			r.t.Error(err)
 		}
 	})
-	if r.ledger, err = sql.Open("pgx", server.URL("postgres")); err != nil {
+	if r.ledger, err = sql.Open("postgres", server.URL("postgres")); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = r.ledger.Close() })

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "github.com/lib/pq" // the driver "postgres"
 
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store/ledger"
@@ -63,8 +63,8 @@ func initPostgres(b *backend) {
 		b.execOn(t, server, "CREATE SCHEMA "+name)
 		return server.URL("postgres") + "&search_path=" + name
 	}
-	b.admin = func(server *testenv.SQLServer) (*sql.DB, error) { return sql.Open("pgx", server.URL("postgres")) }
-	b.Open = func(ledger string) (*sql.DB, error) { return sql.Open("pgx", ledger) }
+	b.admin = func(server *testenv.SQLServer) (*sql.DB, error) { return sql.Open("postgres", server.URL("postgres")) }
+	b.Open = func(ledger string) (*sql.DB, error) { return sql.Open("postgres", ledger) }
 	b.copied = func(t testing.TB, from string) string {
 		t.Helper()
 		to := b.Empty(t)

@@ -50,8 +50,7 @@ type socket interface {
 }
 
 // boundedConn is a connection whose reads and writes end when the peer has been silent for
-// too long. The driver of PostgreSQL ends a read or write in progress by a deadline, too. If
-// the next one begins at that moment, it may take as long as the others.
+// too long.
 type boundedConn struct {
 	socket
 	silence *silence
