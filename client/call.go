@@ -76,17 +76,22 @@ func newCall(method string, safe bool, path string, body any, options []CallOpti
 // do makes the call, again if that is safe, and decodes the answer into a T.
 func do[T any](ctx context.Context, c *Client, k *call) (T, error) {
 	var answer T
-	err := c.exchange(ctx, k, func(resp *http.Response) error {
+	err := c.decode(ctx, k, &answer)
+	return answer, err
+}
+
+// decode is do without its type: the compiler copies do for each T.
+func (c *Client) decode(ctx context.Context, k *call, answer any) error {
+	return c.exchange(ctx, k, func(resp *http.Response) error {
 		data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 		if err != nil {
 			return unreachable(k, err)
 		}
-		if err := json.Unmarshal(data, &answer); err != nil {
+		if err := json.Unmarshal(data, answer); err != nil {
 			return fmt.Errorf("%s %s: the answer is not from duehook: %w", k.method, k.path, err)
 		}
 		return nil
 	})
-	return answer, err
 }
 
 // exchange sends the request, again if that is safe, and passes an answer of 2xx to got.

@@ -84,27 +84,35 @@ type message[T any] interface {
 func call[In, Out any, I message[In], O message[Out]](api http.Handler, route string) http.Handler {
 	method, path, _ := strings.Cut(route, " ")
 	return connect.NewUnaryHandler(prefix, func(ctx context.Context, in *connect.Request[In]) (*connect.Response[Out], error) {
-		of := ctx.Value(outerKey{}).(outer)
-		r, err := request(ctx, of.request, method, path, I(in.Msg))
-		if err != nil {
-			return nil, connect.NewError(connect.CodeInternal, err)
-		}
-		w := &answer{outer: of.writer, header: http.Header{}, status: http.StatusOK}
-		api.ServeHTTP(w, r)
-		if w.status > 299 {
-			return nil, w.problem()
-		}
 		out := connect.NewResponse(new(Out))
-		if err := lenient.Unmarshal(w.body.Bytes(), O(out.Msg)); err != nil {
-			return nil, connect.NewError(connect.CodeInternal, fmt.Errorf("encode the answer: %w", err))
-		}
-		for _, name := range passedBack {
-			if values := w.header.Values(name); len(values) > 0 {
-				out.Header()[name] = values
-			}
+		if err := pass(ctx, api, method, path, I(in.Msg), O(out.Msg), out.Header()); err != nil {
+			return nil, err
 		}
 		return out, nil
 	}, connect.WithReadMaxBytes(maxMessage), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8")))
+}
+
+// pass is a call without its types: the compiler copies call for each of them.
+func pass(ctx context.Context, api http.Handler, method, path string, in, out proto.Message, header http.Header) error {
+	of := ctx.Value(outerKey{}).(outer)
+	r, err := request(ctx, of.request, method, path, in)
+	if err != nil {
+		return connect.NewError(connect.CodeInternal, err)
+	}
+	w := &answer{outer: of.writer, header: http.Header{}, status: http.StatusOK}
+	api.ServeHTTP(w, r)
+	if w.status > 299 {
+		return w.problem()
+	}
+	if err := lenient.Unmarshal(w.body.Bytes(), out); err != nil {
+		return connect.NewError(connect.CodeInternal, fmt.Errorf("encode the answer: %w", err))
+	}
+	for _, name := range passedBack {
+		if values := w.header.Values(name); len(values) > 0 {
+			header[name] = values
+		}
+	}
+	return nil
 }
 
 // strictJSON refuses unknown members, as the API does. Connect's own codec of that name ignores them.

@@ -46,45 +46,68 @@ func (a *app) hint(format string, args ...any) {
 
 // table prints up to limit entries of a list: a row each, or the API's object a line.
 func table[T any](a *app, entries iter.Seq2[T, error], limit int, header string, row func(T) []string) error {
+	t := a.newRows(header)
+	for entry, err := range entries {
+		if err != nil {
+			return t.broken(err)
+		}
+		if t.n == limit {
+			return t.cut()
+		}
+		if err := t.add(func() []string { return row(entry) }); err != nil {
+			return err
+		}
+	}
+	return t.w.Flush()
+}
+
+// rows is a table without its type: the compiler copies table for each T.
+type rows struct {
+	app  *app
+	w    *tabwriter.Writer
+	n    int
+	of   int // the answer of page
+	page []json.RawMessage
+}
+
+func (a *app) newRows(header string) *rows {
 	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	if !a.json {
 		_, _ = fmt.Fprintln(w, strings.ReplaceAll(header, " ", "\t"))
 	}
-	of, page, n, more := -1, []json.RawMessage(nil), 0, false
-	at := 0
-	for entry, err := range entries {
-		if err != nil {
-			if n > 0 {
-				_ = w.Flush()
-			}
-			return err
-		}
-		if n == limit {
-			more = true
-			break
-		}
-		n++
-		if !a.json {
-			_, _ = fmt.Fprintln(w, strings.Join(row(entry), "\t"))
-			continue
-		}
-		if a.answers.count != of {
-			of, at = a.answers.count, 0
-			var answer struct{ Data []json.RawMessage }
-			if err := json.Unmarshal(a.answers.last, &answer); err != nil {
-				return fmt.Errorf("the answer is not a list: %w", err)
-			}
-			page = answer.Data
-		}
-		if err := a.object(page[at]); err != nil {
-			return err
-		}
-		at++
+	return &rows{app: a, w: w, of: -1}
+}
+
+// broken prints the rows so far.
+func (t *rows) broken(err error) error {
+	if t.n > 0 {
+		_ = t.w.Flush()
 	}
-	if more {
-		defer a.hint("only the first %d are shown; --limit shows more\n", limit)
+	return err
+}
+
+// cut prints the rows, and that there are more.
+func (t *rows) cut() error {
+	defer t.app.hint("only the first %d are shown; --limit shows more\n", t.n)
+	return t.w.Flush()
+}
+
+func (t *rows) add(cells func() []string) error {
+	t.n++
+	if !t.app.json {
+		_, _ = fmt.Fprintln(t.w, strings.Join(cells(), "\t"))
+		return nil
 	}
-	return w.Flush()
+	if answers := &t.app.answers; answers.count != t.of {
+		var answer struct{ Data []json.RawMessage }
+		if err := json.Unmarshal(answers.last, &answer); err != nil {
+			return fmt.Errorf("the answer is not a list: %w", err)
+		}
+		t.of, t.page = answers.count, answer.Data
+	}
+	entry := t.page[0]
+	t.page = t.page[1:]
+	return t.app.object(entry)
 }
 
 // when is a time for people, such as "in 29m" or "3h ago".

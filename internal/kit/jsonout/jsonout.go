@@ -266,13 +266,18 @@ func Part[T any](w *Writer, name string, v *T, write func(*Writer, *T)) {
 
 // List writes an array of objects.
 func List[T any](w *Writer, name string, all []T, write func(*Writer, *T)) {
+	w.list(name, len(all), func(i int) { write(w, &all[i]) })
+}
+
+// list is List without its type: the compiler copies List for each T.
+func (w *Writer) list(name string, length int, write func(i int)) {
 	w.Name(name)
-	w.B = slices.Grow(w.B, len(all)*TypicalItem)
+	w.B = slices.Grow(w.B, length*TypicalItem)
 	w.Bracket('[')
-	for i := range all {
+	for i := range length {
 		w.Next()
 		w.Bracket('{')
-		write(w, &all[i])
+		write(i)
 		w.Bracket('}')
 	}
 	w.Bracket(']')
