@@ -89,7 +89,7 @@ type Store struct {
 	latest    job.Instant  // the latest time before the clock went back
 	wentBack  bool         // the clock; the next call of Carry corrects the store
 	syncing   *syncing     // the last durable call; earlier ones reach the disk before it
-	synced    atomic.Int64 // an instant of the store: jobs registered before it are on the disk
+	synced    atomic.Int64 // an instant of the store: what was changed durably before it is on the disk
 }
 
 // syncing is a durable call whose rows may not be on the disk yet.

@@ -2,7 +2,6 @@ package diskstore
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,22 +50,22 @@ func (s *Store) popReady(ctx context.Context, limit int) (hints []store.Hint, pu
 func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
 	n := len(hints)
 	c := claiming{o: o, seen: make(map[job.Key]struct{}, n), claims: make([]store.Claimed, 0, n), records: make([]*record, 0, n)}
-	var registering *syncing
+	var writing *syncing
 	err := s.change(ctx, false, func(t *txn) {
 		t.fetchRecords(hints)
 		for _, h := range hints {
 			c.hint(t, h)
 		}
-		if slices.ContainsFunc(c.records, func(r *record) bool { return int64(r.CreatedAt) >= s.synced.Load() }) {
-			registering = s.syncing
+		if len(c.claims) > 0 && int64(c.changed) >= s.synced.Load() {
+			writing = s.syncing
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	// A job that a kill of the process takes back must not have been sent: its client
-	// registers it again, with another uid.
-	if err := s.await(ctx, registering); err != nil {
+	// What a kill of the process takes back must not have been sent: a job, for its client registers
+	// it again with another uid, or the attempt after an outcome, for the number of that comes again.
+	if err := s.await(ctx, writing); err != nil {
 		return nil, err
 	}
 	if len(c.left) > 0 {
@@ -98,6 +97,7 @@ type claiming struct {
 	bytes   int
 	claims  []store.Claimed
 	records []*record
+	changed job.Instant // when the last of the jobs was changed before
 	left    []store.Hint
 }
 
@@ -114,9 +114,11 @@ func (c *claiming) hint(t *txn, h store.Hint) {
 	if rec == nil || rec.State.Final() || rec.lane != h.Lane {
 		return
 	}
+	changed := rec.UpdatedAt
 	if !rec.flight.heldBy(c.o.Nonce, t.now) && !(t.claimable(rec, c.o) && t.claim(rec, c.o)) {
 		return
 	}
+	c.changed = max(c.changed, changed)
 	c.seen[key] = struct{}{}
 	f := *rec.flight
 	claimed := store.Claimed{Now: f.claim.at, From: f.claim.from, Earlier: f.claim.prior}

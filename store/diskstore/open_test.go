@@ -208,59 +208,84 @@ func TestAFullDisk(t *testing.T) {
 }
 
 // A job is not sent before its registration is on the disk: a kill would take it back, and its
-// client would register it again with another uid.
-func TestClaimsWaitForRegistrations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		released := make(chan struct{})
-		release := sync.OnceFunc(func() { close(released) })
-		slow := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
-			if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo {
-				<-released
-			}
-			return nil
-		})}
-		s := open(t, diskstore.Options{Dir: "data", FS: errorfs.Wrap(vfs.NewMem(), &slow)})
-		defer release()
-		slow.On()
-		registered := make(chan error, 1)
-		go func() {
-			_, err := s.Register(t.Context(), []store.Registration{newReg("t", "a", job.Spec{})})
-			registered <- err
-		}()
-		synctest.Wait() // its rows are on their way to the disk
+// client would register it again with another uid. Nor is it sent again before the outcome of the
+// attempt before: the number of that would come again.
+func TestClaimsWaitForTheDisk(t *testing.T) {
+	register := func(t *testing.T, s diskstore.Embedded, id string, delay time.Duration) {
+		if _, err := s.Register(t.Context(), []store.Registration{newReg("t", id, job.Spec{When: job.When{Delay: delay}})}); err != nil {
+			t.Error(err)
+		}
+	}
+	claim := func(t *testing.T, s diskstore.Embedded, nonce string) []store.Claimed {
 		if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 1, Visibility: time.Hour, HalfOpenLimit: 1}); err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
 		hints, err := s.Pop(t.Context(), 0, 1, time.Second)
 		if err != nil || len(hints) != 1 {
-			t.Fatalf("hints %v, %v", hints, err)
+			t.Errorf("hints %v, %v", hints, err)
 		}
-		claimed := make(chan []store.Claimed, 1)
-		go func() {
-			claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "n", Lease: time.Hour})
-			if err != nil {
+		claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: nonce, Lease: time.Hour})
+		if err != nil || len(claims) != 1 {
+			t.Errorf("%d claims, %v", len(claims), err)
+		}
+		return claims
+	}
+	later := func(t *testing.T) { _ = job.Sleep(t.Context(), job.SystemClock(), time.Millisecond) } // of the bubble
+	for name, test := range map[string]struct {
+		prepare, write func(t *testing.T, s diskstore.Embedded)
+	}{
+		"a registration": {
+			func(*testing.T, diskstore.Embedded) {},
+			func(t *testing.T, s diskstore.Embedded) { register(t, s, "a", 0) },
+		},
+		"an outcome": {func(t *testing.T, s diskstore.Embedded) {
+			register(t, s, "a", 0)
+			later(t)
+			register(t, s, "b", time.Hour) // since then it is known that a is on the disk
+		}, func(t *testing.T, s diskstore.Embedded) {
+			settled := job.Settle(&claim(t, s, "before")[0].Job, job.Outcome{Kind: job.OutcomeFailed, Named: true}, func(int) (time.Duration, bool) { return 0, true })
+			if _, err := s.Settle(t.Context(), []job.Settlement{settled}); err != nil {
 				t.Error(err)
 			}
-			claimed <- claims
-		}()
-		synctest.Wait()
-		select {
-		case claims := <-claimed:
-			t.Errorf("%d claims before the registration is on the disk", len(claims))
-			claimed <- claims
-		default:
-		}
-		release()
-		if err := <-registered; err != nil {
-			t.Error(err)
-		}
-		if claims := <-claimed; len(claims) != 1 {
-			t.Errorf("%d claims", len(claims))
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				released := make(chan struct{})
+				release := sync.OnceFunc(func() { close(released) })
+				slow := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo {
+						<-released
+					}
+					return nil
+				})}
+				s := open(t, diskstore.Options{Dir: "data", FS: errorfs.Wrap(vfs.NewMem(), &slow)})
+				defer release()
+				test.prepare(t, s)
+				later(t)
+				slow.On()
+				var calls sync.WaitGroup
+				calls.Go(func() { test.write(t, s) })
+				synctest.Wait() // its rows are on their way to the disk
+				claimed := make(chan struct{})
+				calls.Go(func() {
+					claim(t, s, "after")
+					close(claimed)
+				})
+				synctest.Wait()
+				select {
+				case <-claimed:
+					t.Errorf("claimed before %s is on the disk", name)
+				default:
+				}
+				release()
+				calls.Wait()
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // A restart ends the leases of consumers: their jobs wait as before, and old claims settle nothing.
