@@ -17,6 +17,9 @@ import (
 // Claim claims hinted jobs, in one script call for each batch.
 func (s *Store) Claim(ctx context.Context, n int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
 	var out []store.Claimed
+	if len(hints) > maxBatch {
+		hints = distinct(hints) // the script gives a job twice if hints of two batches name it
+	}
 	for len(hints) > 0 {
 		batch := hints[:min(len(hints), maxBatch)]
 		rest := hints[len(batch):]
@@ -32,6 +35,15 @@ func (s *Store) Claim(ctx context.Context, n int, hints []store.Hint, o store.Cl
 		}
 	}
 	return out, nil
+}
+
+func distinct(hints []store.Hint) []store.Hint {
+	seen := make(map[store.Hint]struct{}, len(hints))
+	return slices.DeleteFunc(slices.Clone(hints), func(h store.Hint) bool {
+		_, again := seen[h]
+		seen[h] = struct{}{}
+		return again
+	})
 }
 
 // claimBatch claims a batch within the bound of bytes. It appends the claims to out, and
