@@ -19,8 +19,6 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/term"
-	// go build compiles imports in their order. Pebble is a long chain of packages: if it comes late, a core idles at the end.
-	_ "github.com/cockroachdb/pebble/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/duehook/duehook/internal/cli"

@@ -16,7 +16,7 @@ import (
 	"github.com/lib/pq"
 )
 
-// postgres keeps the ledger on a PostgreSQL server, version 12 or later, in
+// postgres keeps the ledger on a PostgreSQL server, version 14 or later as the driver asks, in
 // the schema that the search_path names first.
 type postgres struct {
 	*pq.Connector
@@ -57,7 +57,7 @@ var postgresLimits = []struct{ name, value string }{
 	{"lock_timeout", "3000"},
 	{"idle_in_transaction_session_timeout", "5000"},
 	// The user may have timeouts that do not fit: a pass reads long answers, and connections
-	// may be idle. PostgreSQL 12 lacks the last one.
+	// may be idle. What speaks the protocol of PostgreSQL may lack one.
 	{"statement_timeout", "0"},
 	{"idle_session_timeout", "0"},
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
-	locking "github.com/go-redsync/redsync/v4/redis"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/store"
@@ -93,33 +92,3 @@ func taken(err error) bool {
 	var one *redsync.ErrNodeTaken
 	return errors.As(err, &all) || errors.As(err, &one) || errors.Is(err, redsync.ErrFailed)
 }
-
-// lockPool gives redsync's mutexes the client. redsync's own adapter does the same, but Go compiles the client's
-// commands again for each package that sees the client.
-type lockPool struct{ db redis.UniversalClient }
-
-func (p lockPool) Get(ctx context.Context) (locking.Conn, error) {
-	return lockConn{db: p.db, ctx: ctx}, nil
-}
-
-// lockConn has the calls of a mutex that is taken, extended and released.
-type lockConn struct {
-	locking.Conn // nil
-
-	db  redis.UniversalClient
-	ctx context.Context // a connection of redsync is for one call
-}
-
-func (c lockConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
-	return c.db.SetNX(c.ctx, name, value, expiry).Result()
-}
-
-func (c lockConn) Eval(script *locking.Script, keysAndArgs ...any) (any, error) {
-	keys := make([]string, script.KeyCount)
-	for i := range keys {
-		keys[i], _ = keysAndArgs[i].(string)
-	}
-	return redis.NewScript(script.Src).Run(c.ctx, c.db, keys, keysAndArgs[script.KeyCount:]...).Result()
-}
-
-func (lockConn) Close() error { return nil } // the client is the store's

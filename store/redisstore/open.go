@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
 	batches "github.com/duehook/duehook/internal/kit/batch"
@@ -155,7 +156,7 @@ func prepare(o Options, guard bool) (*Store, error) {
 		s.db.AddHook(guarded{s.guard})
 		inspect.met = func() { s.guard.met.Add(1) }
 	}
-	s.locks = redsync.New(lockPool{s.db})
+	s.locks = redsync.New(goredis.NewPool(s.db))
 	for i := range o.Shards {
 		sh := &shard{shardKeys: newShardKeys(shardTag(o.Namespace, i, o.Shards))}
 		sh.pop.client, sh.pop.key = s.pops, sh.ready
