@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -63,7 +64,9 @@ func (a *audit) judgeCallbacks(arrived map[job.Key][]receiver.Delivery) {
 			maps.DeleteFunc(came, func(key job.Key, _ []receiver.Delivery) bool { return !o.finished && o.mayReport(key) })
 			continue
 		}
-		ids := o.callbackIDs(a.stored[o.key()])
+		again := func(key job.Key) bool { return o.mayReport(key) && strings.HasSuffix(key.ID, secondRound) }
+		wasReplayed := o.then == replay && (o.done.status == http.StatusOK || slices.ContainsFunc(slices.Collect(maps.Keys(came)), again))
+		ids := o.callbackIDs(a.stored[o.key()], wasReplayed)
 		for _, id := range ids {
 			key := job.Key{Topic: o.Topic, ID: id}
 			if !slices.ContainsFunc(came[key], accepted) && !a.mayLack(id, ids) {
@@ -102,8 +105,12 @@ func (a *audit) takesBack(o *told) bool {
 	return (a.run.row.forgets || a.run.row.nodes == 0) && (o.then == cancel || o.attempts < 0)
 }
 
-// callbackIDs are the ids of the callbacks of a job that is in a state in the end.
-func (o *told) callbackIDs(j jobView) (ids []string) {
+// secondRound ends the ids of callbacks after a replay.
+const secondRound = ".2"
+
+// callbackIDs are the ids of the callbacks of a job that is in a state in the end. A replay that was in doubt and met
+// a conflict need not have been: the store may have taken back the death that the client saw, and gone on.
+func (o *told) callbackIDs(j jobView, wasReplayed bool) (ids []string) {
 	round := ""
 	add := func(event string) { ids = append(ids, o.uid+"."+event+round) }
 	failed := func(n int) {
@@ -111,10 +118,10 @@ func (o *told) callbackIDs(j jobView) (ids []string) {
 			add(fmt.Sprint("attempt_failed.", attempt))
 		}
 	}
-	if o.then == replay {
+	if wasReplayed {
 		failed(o.attempts)
 		add("dead")
-		round = ".2"
+		round = secondRound
 	}
 	switch j.State {
 	case "delivered":
