@@ -58,6 +58,9 @@ func compare(key job.Key, s store.Standing, rows []*entry) finding {
 		f.difference = MissingInLedger
 	case own.replaced, own.version >= s.Version:
 		f.difference = FinishedInLedger
+		if last != nil { // another job may have taken its place, and ended as well
+			f.entry = last
+		}
 	default:
 		f.difference = BehindInLedger // it was replayed
 	}

@@ -342,6 +342,32 @@ func TestOldDeadLetters(t *testing.T) {
 	})(t)
 }
 
+// A copy may have a job whose place another one took since, which has ended, too. The store gets that one.
+func TestLastJobOfAKeyHasEnded(t *testing.T) {
+	for name, find := range map[string]func(*testing.T, *rig){
+		"claimed":    func(t *testing.T, r *rig) { equal(t, "claims", len(r.TakeDue()), 0) },
+		"reconciled": func(t *testing.T, r *rig) { equal(t, "repaired", r.reconcile().Repaired, int64(1)) },
+	} {
+		t.Run(name, onEach(func(t *testing.T, b *backend) {
+			r, l := wholeRig(t, b)
+			r.Add(reg("a", 0))
+			old := l.copied(t)
+			r.RunOne(job.OutcomeDelivered, 0)
+			r.Pass(time.Second)
+			r.Add(replacing("a", 0))
+			r.RunOne(job.OutcomeDelivered, 0)
+			noError(t, "Flush", r.Flush())
+			want := r.Job("a")
+			l.goBack(t, old)
+			find(t, r)
+			got := r.Job("a")
+			equal(t, "uid", got.UID, want.UID)
+			equal(t, "state", got.State, job.Delivered)
+			r.quiet()
+		}))
+	}
+}
+
 // A copy may have a job as running that died since. Its worker is not waited for.
 func TestReplayMeetsAJobThatRunsInACopy(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
