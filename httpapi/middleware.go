@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -96,10 +97,13 @@ func (s *Server) recover(next echo.HandlerFunc) echo.HandlerFunc {
 			if v == nil {
 				return
 			}
-			if v == http.ErrAbortHandler { // net/http closes the connection
+			cause, isError := v.(error)
+			if errors.Is(cause, http.ErrAbortHandler) { // net/http closes the connection
 				panic(v)
 			}
-			cause := fmt.Errorf("panic: %v", v)
+			if !isError {
+				cause = fmt.Errorf("panic: %v", v)
+			}
 			s.opts.Logger.LogAttrs(c.Request().Context(), slog.LevelError, "panic while answering a request",
 				slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
 				slog.String("error", cause.Error()),
