@@ -323,6 +323,22 @@ test('search and filters are in the address', async () => {
   }
 });
 
+test('a search typed before the first frame stays', async () => {
+  await go('/topics');
+  await page.evaluate(() => {
+    new MutationObserver((_, observer) => {
+      const box = document.querySelector('input[list=searches]');
+      if (!box) return;
+      observer.disconnect();
+      box.value = 'k1';
+      box.dispatchEvent(new Event('input', { bubbles: true }));
+    }).observe(document.body, { childList: true, subtree: true });
+    document.querySelector('a[href="/jobs"]').click();
+  });
+  await page.getByText('No jobs match', { exact: false }).or(page.locator('td.name')).first().waitFor();
+  assert.equal(await field('Search jobs').inputValue(), 'k1');
+});
+
 test('filters that do not exist are refused, and select nothing', async () => {
   await register({ topic: 'filtered', id: 'a', url: `${receiver.url}/ok`, delay: '1h' });
   await go('/jobs?topic=filtered');

@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { address, type Query } from '../address';
 import { api, ApiError, bulkActions, mayChange, orders, states, type Job, type JobPage, type State } from '../api';
 import { BulkDialog } from '../components/bulk-dialog';
@@ -54,7 +54,8 @@ function SearchBox({ filter }: { filter: Query }) {
   const [fault, blame] = useState<string>();
   const part = topicIn(typed);
   const topics = useResource(`topics with ${part}`, (abort) => api.topics(part ? [['q', part]] : [], abort), true);
-  useEffect(() => {
+  // A later effect would run at the first letter typed, and remove it.
+  useLayoutEffect(() => {
     type(stands);
     blame(undefined);
   }, [stands]);
