@@ -31,25 +31,25 @@ const prefix = "/duehook.v1."
 // New answers the calls, and passes all other requests to the API.
 func New(api http.Handler) http.Handler {
 	calls := map[string]http.Handler{
-		"Jobs/Register":      call[pb.Registration, pb.Job](api, "POST /v1/jobs"),
-		"Jobs/RegisterBatch": call[pb.RegisterBatchRequest, pb.RegisterBatchResponse](api, "POST /v1/jobs/batch"),
-		"Jobs/Get":           call[pb.JobKey, pb.Job](api, "GET /v1/jobs/{topic}/{id}"),
-		"Jobs/List":          call[pb.ListRequest, pb.ListResponse](api, "GET /v1/jobs"),
-		"Jobs/Attempts":      call[pb.JobKey, pb.AttemptsResponse](api, "GET /v1/jobs/{topic}/{id}/attempts"),
-		"Jobs/Change":        call[pb.Registration, pb.Job](api, "PATCH /v1/jobs/{topic}/{id}"),
-		"Jobs/Cancel":        call[pb.JobKey, pb.Cancelled](api, "DELETE /v1/jobs/{topic}/{id}"),
-		"Jobs/Run":           call[pb.JobKey, pb.Job](api, "POST /v1/jobs/{topic}/{id}/run"),
-		"Jobs/Replay":        call[pb.Registration, pb.Job](api, "POST /v1/jobs/{topic}/{id}/replay"),
-		"Queue/Pull":         call[pb.PullRequest, pb.PullResponse](api, "POST /v1/pull"),
-		"Queue/Ack":          call[pb.AckRequest, pb.Results](api, "POST /v1/pull/ack"),
-		"Queue/Nack":         call[pb.NackRequest, pb.Results](api, "POST /v1/pull/nack"),
-		"Queue/Extend":       call[pb.ExtendRequest, pb.Results](api, "POST /v1/pull/extend"),
-		"Mykit/Push":         call[pb.MykitJob, pb.MykitResponse](api, "POST /push"),
-		"Mykit/Delete":       call[pb.MykitID, pb.MykitResponse](api, "GET /delete"),
-		"Mykit/Finish":       call[pb.MykitID, pb.MykitResponse](api, "GET /finish"),
-		"Mykit/ReStoreJob":   call[pb.MykitID, pb.MykitResponse](api, "GET /reStoreJob"),
-		"Mykit/ReStore":      call[pb.MykitReStore, pb.MykitResponse](api, "GET /reStore"),
-		"Mykit/ClearAll":     call[pb.MykitNone, pb.MykitResponse](api, "GET /clearAll"),
+		"Jobs/Register":      call(api, "POST /v1/jobs", new(pb.Registration), new(pb.Job)),
+		"Jobs/RegisterBatch": call(api, "POST /v1/jobs/batch", new(pb.RegisterBatchRequest), new(pb.RegisterBatchResponse)),
+		"Jobs/Get":           call(api, "GET /v1/jobs/{topic}/{id}", new(pb.JobKey), new(pb.Job)),
+		"Jobs/List":          call(api, "GET /v1/jobs", new(pb.ListRequest), new(pb.ListResponse)),
+		"Jobs/Attempts":      call(api, "GET /v1/jobs/{topic}/{id}/attempts", new(pb.JobKey), new(pb.AttemptsResponse)),
+		"Jobs/Change":        call(api, "PATCH /v1/jobs/{topic}/{id}", new(pb.Registration), new(pb.Job)),
+		"Jobs/Cancel":        call(api, "DELETE /v1/jobs/{topic}/{id}", new(pb.JobKey), new(pb.Cancelled)),
+		"Jobs/Run":           call(api, "POST /v1/jobs/{topic}/{id}/run", new(pb.JobKey), new(pb.Job)),
+		"Jobs/Replay":        call(api, "POST /v1/jobs/{topic}/{id}/replay", new(pb.Registration), new(pb.Job)),
+		"Queue/Pull":         call(api, "POST /v1/pull", new(pb.PullRequest), new(pb.PullResponse)),
+		"Queue/Ack":          call(api, "POST /v1/pull/ack", new(pb.AckRequest), new(pb.Results)),
+		"Queue/Nack":         call(api, "POST /v1/pull/nack", new(pb.NackRequest), new(pb.Results)),
+		"Queue/Extend":       call(api, "POST /v1/pull/extend", new(pb.ExtendRequest), new(pb.Results)),
+		"Mykit/Push":         call(api, "POST /push", new(pb.MykitJob), new(pb.MykitResponse)),
+		"Mykit/Delete":       call(api, "GET /delete", new(pb.MykitID), new(pb.MykitResponse)),
+		"Mykit/Finish":       call(api, "GET /finish", new(pb.MykitID), new(pb.MykitResponse)),
+		"Mykit/ReStoreJob":   call(api, "GET /reStoreJob", new(pb.MykitID), new(pb.MykitResponse)),
+		"Mykit/ReStore":      call(api, "GET /reStore", new(pb.MykitReStore), new(pb.MykitResponse)),
+		"Mykit/ClearAll":     call(api, "GET /clearAll", new(pb.MykitNone), new(pb.MykitResponse)),
 	}
 	tools := toolsOf(api)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -74,25 +74,30 @@ type outer struct {
 
 type outerKey struct{}
 
-// message is a pointer to a generated message.
-type message[T any] interface {
-	*T
-	proto.Message
-}
+// message is the request or the answer of any call. Connect's handlers are generic: with a type for all
+// calls, the compiler copies them once.
+type message struct{ proto.Message }
+
+// like is an empty message of the same type.
+func like(m proto.Message) message { return message{m.ProtoReflect().New().Interface()} }
 
 // call is a handler that answers with a call of the API, such as "GET /v1/jobs/{topic}/{id}".
-func call[In, Out any, I message[In], O message[Out]](api http.Handler, route string) http.Handler {
+func call(api http.Handler, route string, in, out proto.Message) http.Handler {
 	method, path, _ := strings.Cut(route, " ")
-	return connect.NewUnaryHandler(prefix, func(ctx context.Context, in *connect.Request[In]) (*connect.Response[Out], error) {
-		out := connect.NewResponse(new(Out))
-		if err := pass(ctx, api, method, path, I(in.Msg), O(out.Msg), out.Header()); err != nil {
+	return connect.NewUnaryHandler(prefix, func(ctx context.Context, r *connect.Request[message]) (*connect.Response[message], error) {
+		m := like(out)
+		answer := connect.NewResponse(&m)
+		if err := pass(ctx, api, method, path, r.Msg, m, answer.Header()); err != nil {
 			return nil, err
 		}
-		return out, nil
-	}, connect.WithReadMaxBytes(maxMessage), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8")))
+		return answer, nil
+	}, connect.WithRequestInitializer(func(_ connect.Spec, m any) error {
+		*m.(*message) = like(in)
+		return nil
+	}), connect.WithReadMaxBytes(maxMessage), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8")))
 }
 
-// pass is a call without its types: the compiler copies call for each of them.
+// pass makes the call.
 func pass(ctx context.Context, api http.Handler, method, path string, in, out proto.Message, header http.Header) error {
 	of := ctx.Value(outerKey{}).(outer)
 	r, err := request(ctx, of.request, method, path, in)
