@@ -106,7 +106,7 @@ func (s *share) take(l *Leased) bool {
 	return true
 }
 
-// serve carries for some calls. Its return lets the next ones carry.
+// serve carries jobs for some calls, and returns when the next calls may carry theirs. Claiming goes on; Run waits for it.
 func (q *Queue) serve(ctx context.Context, w want, of *gathering, shares []*share) {
 	ctx = context.WithoutCancel(ctx) // what is carried has to be claimed
 	most := 0
@@ -123,13 +123,13 @@ func (q *Queue) serve(ctx context.Context, w want, of *gathering, shares []*shar
 		s.wait = carried.Wait
 	}
 	shares = slices.Clone(shares)
-	go func() {
+	q.claims.Go(func() {
 		if err == nil {
 			err = q.fill(ctx, w, carried.Carried, shares)
 		}
 		q.answer(ctx, shares, err)
 		<-of.claiming
-	}()
+	})
 }
 
 // answer gives some calls their jobs. Those that have none get the error.

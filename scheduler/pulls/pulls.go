@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -62,6 +63,7 @@ type Queue struct {
 	leased  *leased
 	looking chan struct{} // a place for each call that looks for jobs
 	looks   gatherer
+	claims  sync.WaitGroup // their callers may have left
 	answers *batch.Batcher[*answer]
 	metrics *metrics
 }
@@ -191,7 +193,8 @@ func (q *Queue) settlement(j *job.Job, o job.Outcome) job.Settlement {
 	return q.o.Policy.Settle(j, o, q.o.Random)
 }
 
-// Run tells waiting consumers of jobs that become due, until ctx ends. It returns nil.
+// Run wakes waiting consumers when jobs become due, until ctx ends. Then it waits for claims under way, so no call
+// may begin afterwards. It returns nil.
 func (q *Queue) Run(ctx context.Context) error {
 	listening := make(chan struct{})
 	go func() {
@@ -202,6 +205,7 @@ func (q *Queue) Run(ctx context.Context) error {
 		q.lines.changed.Wait(ctx, q.o.Clock, q.lines.due())
 	}
 	<-listening
+	q.claims.Wait()
 	return nil
 }
 

@@ -335,6 +335,43 @@ func TestJobsOfCallersThatLeft(t *testing.T) {
 	})
 }
 
+// A claim whose caller has left ends before Run does.
+func TestRunWaitsForClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 0)
+		n.register("t", "a", 0)
+		n.store.hold = make(chan struct{})
+		q, err := New(Options{Store: n.store, ID: "node", Policy: retrypolicy.Default()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = q.Run(ctx)
+		}()
+		leaving, leave := context.WithCancel(t.Context())
+		left := make(chan struct{})
+		go func() {
+			defer close(left)
+			_, _ = q.Pull(leaving, Request{Topics: []string{"t"}, Max: 1, Lease: time.Hour})
+		}()
+		synctest.Wait()
+		leave()
+		<-left
+		stop()
+		synctest.Wait()
+		select {
+		case <-ended:
+			t.Error("Run ended during a claim")
+		default:
+		}
+		close(n.store.hold)
+		<-ended
+	})
+}
+
 // Each of several calls that look together has an answer within its bounds, and other jobs are due at once.
 func TestAnswersHaveBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
