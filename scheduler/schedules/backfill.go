@@ -32,7 +32,6 @@ var ErrNotEnded = errors.New("the job of the occurrence has not ended")
 type Backfill struct {
 	Schedule string      `json:"schedule"`
 	UID      string      `json:"uid"`
-	Version  uint64      `json:"version"`
 	Def      Definition  `json:"definition"`
 	From     job.Instant `json:"from"`
 	To       job.Instant `json:"to"`
@@ -66,7 +65,7 @@ func (m *Manager) PlanBackfill(ctx context.Context, name string, from, to job.In
 	if err != nil {
 		return Backfill{}, 0, err
 	}
-	b := Backfill{Schedule: name, UID: s.UID, Version: s.Version, Def: s.Def, From: from, To: to}
+	b := Backfill{Schedule: name, UID: s.UID, Def: s.Def, From: from, To: to}
 	if b.Def.HasEvery && b.Def.Anchor.IsZero() {
 		b.Def.Anchor = b.Def.Start
 	}
@@ -164,7 +163,7 @@ func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation s
 	for i, at := range times {
 		key, t := b.Key(at), job.InstantOf(seconds(at))
 		reg, err := m.o.Jobs.Occurrence(&b.Def.Job, scheduler.Occurrence{
-			Key: key, UID: uidOf(b.UID+" "+operation, b.Version, t, key), Now: now, Due: now,
+			Key: key, UID: uidOf(b.UID+" "+operation, t, key), Now: now, Due: now,
 			Of: job.Occurrence{Schedule: b.Schedule, Time: t, Kind: job.ByBackfill},
 		})
 		known := false
@@ -226,9 +225,7 @@ func (m *Manager) expectBackfill(ctx context.Context, b *Backfill, times []int64
 			return ErrNotFound
 		}
 		for _, at := range times {
-			if key := b.Key(at); !slices.Contains(r.Open, key) {
-				r.Open = append(r.Open, key)
-			}
+			r.open(b.Key(at))
 		}
 		return nil
 	})

@@ -120,7 +120,7 @@ func (a *alteration) replace(ctx context.Context, def Definition, rules *schedul
 		r.Open = nil
 	case old.Overlap == schedule.Allow && rules.Overlap != schedule.Allow:
 		for _, t := range old.Table.Latest(r.Since.Time(), a.now.Time(), maxOpen) {
-			r.Open = append(r.Open, job.Key{Topic: r.Def.Topic(), ID: schedule.ID(a.name, t)})
+			r.Open = append(r.Open, r.key(a.name, t))
 		}
 	}
 	if r.Pause == nil && !def.sameTimes(&r.Def) {
@@ -214,6 +214,7 @@ func (a *alteration) pause(ctx context.Context, p job.Pause) error {
 	a.skip(rules, ReasonPaused)
 	if r.Queued != nil {
 		a.skipped(r.Queued.Time, 1, ReasonPaused)
+		r.open(r.key(a.name, r.Queued.Time.Time()))
 		r.Queued = nil
 	}
 	p.Since = a.now

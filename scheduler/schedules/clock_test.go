@@ -110,6 +110,29 @@ func TestTheClockGoesBack(t *testing.T) {
 	}
 }
 
+// A schedule is resumed after the clock went back. Occurrences whose jobs there are do not fire again.
+func TestResumeAfterTheClockWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, clock := steppedRig(t)
+		m := r.node("a", nil)
+		defer r.run(m)()
+		r.set(m, "s", every("10s"))
+		pass(5 * time.Minute)
+		fired := r.get(m, "s").Counters.Fired
+		clock.step(-3 * time.Minute)
+		_, err := m.Resume(t.Context(), "s")
+		r.ok(err)
+		pass(2*time.Minute + 30*time.Second)
+		if n := r.jobs.registered(); n != int(fired) {
+			t.Errorf("%d jobs, before the clock went back %d", n, fired)
+		}
+		pass(time.Minute)
+		if n := r.jobs.registered(); n <= int(fired) {
+			t.Errorf("%d jobs after the clock came back", n)
+		}
+	})
+}
+
 // The store's clock steps ahead: what it passed is late.
 func TestTheClockGoesAhead(t *testing.T) {
 	for policy, late := range map[string]int64{"fire_once": 1, "skip": 0, "fire_all": 100} {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -33,10 +33,10 @@ type work struct {
 	broken bool // some registrations were not answered
 }
 
-// uidOf is the uid of the job of an occurrence. It follows from its arguments: repeated
-// registrations are one job, with one webhook-id.
-func uidOf(own string, form uint64, at job.Instant, key job.Key) string {
-	sum := sha256.Sum256([]byte(own + " " + strconv.FormatUint(form, 10) + " " + strconv.FormatInt(int64(at), 10) + " " + key.ID))
+// uidOf is the uid of the job of an occurrence, whose id has its time. It follows from its arguments:
+// repeated registrations are one job, with one webhook-id, whatever the schedule has become meanwhile.
+func uidOf(own string, at job.Instant, key job.Key) string {
+	sum := sha256.Sum256([]byte(own + " " + key.ID))
 	var id ulid.ULID
 	_ = id.SetTime(uint64(max(at, 0))) // no time of a timetable is too late
 	_ = id.SetEntropy(sum[:10])
@@ -82,6 +82,13 @@ func (w *work) run(ctx context.Context) error {
 // maxSuspects bounds the latest occurrences whose jobs are looked up.
 const maxSuspects = 100
 
+// open counts a job as unfinished.
+func (r *record) open(key job.Key) {
+	if r.Def.Overlap != schedule.Allow && !slices.Contains(r.Open, key) {
+		r.Open = append(slices.Clip(r.Open), key)
+	}
+}
+
 // suspect counts jobs as unfinished that the record may lack: another node, or a call that failed, may have
 // registered the first undecided occurrence, and the latest.
 func (r *record) suspect(name string, rules *schedule.Rules, at job.Instant) {
@@ -95,9 +102,7 @@ func (r *record) suspect(name string, rules *schedule.Rules, at job.Instant) {
 		break
 	}
 	for _, t := range times {
-		if key := (job.Key{Topic: r.Def.Topic(), ID: schedule.ID(name, t)}); !slices.Contains(r.Open, key) {
-			r.Open = append(slices.Clip(r.Open), key)
-		}
+		r.open(r.key(name, t))
 	}
 }
 
@@ -108,9 +113,9 @@ func (w *work) registration(at job.Instant, late bool) (store.Registration, erro
 	if late {
 		of.Kind = job.ByMisfire
 	}
-	key := job.Key{Topic: r.Def.Topic(), ID: schedule.ID(w.name, t)}
+	key := r.key(w.name, t)
 	return w.m.o.Jobs.Occurrence(&r.Def.Job, scheduler.Occurrence{
-		Key: key, UID: uidOf(r.UID, r.Version, at, key), Now: w.now, Due: job.InstantOf(schedule.Due(w.name, t, r.Def.spread())), Of: of,
+		Key: key, UID: uidOf(r.UID, at, key), Now: w.now, Due: job.InstantOf(schedule.Due(w.name, t, r.Def.spread())), Of: of,
 	})
 }
 
@@ -242,8 +247,8 @@ func wrongTemplate(err error) bool {
 	return errors.As(err, &wrong) || errors.Is(err, job.ErrBodyTooLarge)
 }
 
-// registered takes the result of a registration. A job of an earlier form of the schedule was
-// counted by that.
+// registered takes the result of a registration. A job that is there already counts: the node that
+// registered it did not write that.
 func (w *work) registered(reg *store.Registration, got *store.Registered) error {
 	if refused := refusals[got.Outcome]; refused != nil {
 		return refused
@@ -252,7 +257,7 @@ func (w *work) registered(reg *store.Registration, got *store.Registered) error 
 	case got.Outcome == store.StoreFull:
 		return store.ErrFull
 	case got.Job.First() == reg.UID || reg.Spec.Occurrence.Is(got.Job.Spec.Occurrence):
-		w.fired(reg, got.Outcome == store.Created || got.Job.First() == reg.UID)
+		w.fired(reg)
 	default:
 		w.failed(reg.Spec.Occurrence.Time, ReasonIDTaken)
 	}
@@ -260,22 +265,21 @@ func (w *work) registered(reg *store.Registration, got *store.Registered) error 
 }
 
 // fired notes the job of an occurrence.
-func (w *work) fired(reg *store.Registration, counts bool) {
+func (w *work) fired(reg *store.Registration) {
 	r := &w.rec
-	if counts {
-		r.Fired++
-		w.m.metrics.outcomes.WithLabelValues(string(schedule.Fired)).Inc()
-	}
+	r.Fired++
+	w.m.metrics.outcomes.WithLabelValues(string(schedule.Fired)).Inc()
 	r.Last = &Last{Time: reg.Spec.Occurrence.Time, DueAt: reg.Spec.When.At, Outcome: schedule.Fired, Key: reg.Key, UID: reg.UID}
-	if r.Def.Overlap != schedule.Allow {
-		r.Open = append(r.Open, reg.Key)
-	}
+	r.open(reg.Key)
 }
 
-// cancelOpen cancels the unfinished jobs of the schedule, except one that is registered again.
-func (w *work) cancelOpen(ctx context.Context, except string) error {
+// cancelOpen cancels the unfinished jobs of the schedule. The jobs of an occurrence and of later ones,
+// which a node may have registered before it died, stay: they are found when they are registered again.
+func (w *work) cancelOpen(ctx context.Context, from string) error {
+	var left []job.Key
 	for _, key := range w.rec.Open {
-		if key.ID == except {
+		if key.ID >= from && !strings.HasPrefix(key.ID, w.name+runMark) {
+			left = append(left, key)
 			continue
 		}
 		_, err := w.m.o.Jobs.Update(ctx, key, func(j *job.Job, now job.Instant) error {
@@ -286,7 +290,7 @@ func (w *work) cancelOpen(ctx context.Context, except string) error {
 			return err
 		}
 	}
-	w.rec.Open = nil
+	w.rec.Open = left
 	return nil
 }
 

@@ -193,6 +193,11 @@ type record struct {
 	DeletedAt job.Instant `json:"deleted_at,omitempty"`
 }
 
+// key is the key of the job of an occurrence.
+func (r *record) key(name string, at time.Time) job.Key {
+	return job.Key{Topic: r.Def.Topic(), ID: schedule.ID(name, at)}
+}
+
 func (r *record) exists() bool { return r.UID != "" && r.DeletedAt == 0 }
 
 // wake resumes a schedule whose pause is over. It may be made to any copy of the document.

@@ -17,6 +17,9 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
+// runMark divides the name of a schedule from the rest of the id of a run.
+const runMark = "@now-"
+
 // RunResult is what RunNow did.
 type RunResult struct {
 	Job     job.Job
@@ -66,9 +69,9 @@ func (m *Manager) runOf(s *Schedule, repeat string) (store.Registration, error) 
 		sum := sha256.Sum256([]byte(repeat))
 		run, at = strings.ToUpper(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]))[:26], s.CreatedAt
 	}
-	key := job.Key{Topic: s.Def.Topic(), ID: s.Name + "@now-" + run}
+	key := job.Key{Topic: s.Def.Topic(), ID: s.Name + runMark + run}
 	return m.o.Jobs.Occurrence(&s.Def.Job, scheduler.Occurrence{
-		Key: key, UID: uidOf(s.UID, 0, at, key), Now: s.Now, Due: s.Now,
+		Key: key, UID: uidOf(s.UID, at, key), Now: s.Now, Due: s.Now,
 		Of: job.Occurrence{Schedule: s.Name, Time: s.Now, Kind: job.ByHand},
 	})
 }
@@ -84,9 +87,7 @@ func (m *Manager) countRun(ctx context.Context, s *Schedule, reg *store.Registra
 		}
 		r.Manual++
 		r.Last = &Last{Time: s.Now, DueAt: s.Now, Outcome: schedule.Fired, Key: reg.Key, UID: reg.UID}
-		if r.Def.Overlap != schedule.Allow {
-			r.Open = append(r.Open, reg.Key)
-		}
+		r.open(reg.Key)
 		return nil
 	})
 	if err != nil && !errors.Is(err, ErrNotFound) {

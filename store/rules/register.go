@@ -23,8 +23,8 @@ func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 		return store.Kept
 	case r.OnConflict == job.ConflictRenew && old.First() == r.UID: // this registration itself, sent again
 		return store.Same
-	case r.OnConflict == job.ConflictRenew && old.State != job.Cancelled && r.Spec.Occurrence.Is(old.Spec.Occurrence):
-		return store.Exists // an earlier form of the schedule fired it
+	case r.OnConflict == job.ConflictRenew && r.Spec.Occurrence.Is(old.Spec.Occurrence):
+		return store.Exists // the schedule fired it with another order key
 	case old.State.Final():
 		return againstEnded(r, old)
 	case Moves(r) && old.State == job.Running:
