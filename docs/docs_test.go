@@ -99,6 +99,86 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+var (
+	quoted  = regexp.MustCompile("`([^` ]+)`|\\*\\*([a-z]+)\\*\\*")
+	source  = regexp.MustCompile(`^[\w./-]+\.(go|lua|md|pml|proto|sql|ts|tsx|yaml|yml)$`)
+	inStore = regexp.MustCompile("^ of (both stores|each store)")
+)
+
+// TestMapNamesFiles: each file in the map of the code is there. A name without a path is in a folder that
+// the same row or paragraph names before it, or in both stores.
+func TestMapNamesFiles(t *testing.T) {
+	text := fence.ReplaceAllString(documents(t)["ARCHITECTURE.md"], "")
+	exists := func(path string) bool {
+		_, err := os.Stat(filepath.Join(root, path))
+		return err == nil
+	}
+	checked := 0
+	for _, part := range regexp.MustCompile(`\n\n|\n\|`).Split(text, -1) {
+		folders := []string{"."}
+		for _, at := range quoted.FindAllStringSubmatchIndex(part, -1) {
+			name, rest := part[at[0]:at[1]], part[at[1]:]
+			name = strings.Trim(name, "`*")
+			file := source.MatchString(name)
+			found := ""
+			for _, folder := range slices.Concat(folders, []string{"store"}) {
+				if path := filepath.Join(folder, name); exists(path) {
+					found = path
+				}
+			}
+			switch {
+			case !file && found != "":
+				folders = append(folders, found)
+				continue
+			case !file:
+				continue
+			case found == "" && inStore.MatchString(rest) && exists("store/diskstore/"+name) && exists("store/redisstore/"+name):
+			case found == "":
+				t.Errorf("ARCHITECTURE.md names %s, which is in none of %v", name, folders)
+			default:
+				folders = append(folders, filepath.Dir(found))
+			}
+			checked++
+		}
+	}
+	if checked < 100 {
+		t.Errorf("only %d files found: the pattern has gone wrong", checked)
+	}
+}
+
+// TestMapHasEveryPackage: the tree of packages in the map of the code has the folders that there are.
+func TestMapHasEveryPackage(t *testing.T) {
+	_, tree, _ := strings.Cut(documents(t)["ARCHITECTURE.md"], "## Packages\n\n```\n")
+	tree, _, _ = strings.Cut(tree, "```")
+	listed, above := map[string]bool{}, ""
+	for line := range strings.Lines(tree) {
+		inner := strings.HasPrefix(line, "  ")
+		names, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		for i, word := range strings.Fields(names) {
+			if i > 0 && !strings.HasSuffix(word, "/") {
+				break
+			}
+			path := strings.TrimSuffix(word, "/")
+			if inner {
+				path = above + "/" + path
+			} else {
+				above = path
+			}
+			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+				t.Errorf("the tree of packages has %s, which is not there", path)
+			}
+			listed[path] = true
+		}
+	}
+	for name := range files(t, ".go") {
+		top, _, below := strings.Cut(name, "/")
+		if folder := filepath.Dir(name); below && slices.Contains([]string{"internal", "job", "httpapi", "node", "scheduler", "store"}, top) &&
+			!listed[folder] && folder != "httpapi/rpc/duehookv1" {
+			t.Errorf("the tree of packages lacks %s", folder)
+		}
+	}
+}
+
 var sidebarLink = regexp.MustCompile(`'/([a-z/-]+)'`)
 
 // TestSidebarHasEveryPage: the site's sidebar names each page once, and nothing else.
