@@ -42,11 +42,11 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	limits, err := topics.New(topics.Options{Store: n.store, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit})
+	topicSettings, err := topics.New(topics.Options{Store: n.store, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit})
 	if err != nil {
 		return nil, err
 	}
-	n.topics.Store(limits)
+	n.topics.Store(topicSettings)
 	keys := n.newKeys(ln, keyring)
 	dispatch, err := n.newDispatcher(keyring, keys)
 	if err != nil {
@@ -56,7 +56,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	members := groups.New(n.store, guard.Check, nil)
 	jobBounds := job.Bounds{MaxBody: c.MaxBody, MaxTimeout: c.MaxTimeout}
 	jobs, err := scheduler.New(scheduler.Options{
-		Store: n.store, Clock: n.clock, Pace: job.SystemClock(), Metrics: n.metrics, Recent: n.recent, Topics: limits, Groups: members, Endpoints: dispatch,
+		Store: n.store, Clock: n.clock, Pace: job.SystemClock(), Metrics: n.metrics, Recent: n.recent, Topics: topicSettings, Groups: members, Endpoints: dispatch,
 		Bounds: jobBounds, Policy: n.policy, Guard: guard,
 		Carry: n.carrying(), Ledger: n.restore,
 	})
@@ -87,7 +87,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		}
 		n.Dev.Attach(parts)
 	}
-	watch, err := n.newAlerts(jobs, limits)
+	watch, err := n.newAlerts(jobs, topicSettings)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		camellia.Name: camellia.New(camellia.Options{Scheduler: jobs, Pulls: fetch, Monitor: n.monitor, Clock: n.clock}),
 		mykit.Name:    mykit.New(mykit.Options{Scheduler: jobs, Operations: bulk, Restoring: n.restore, Clock: n.clock}),
 		qstash.Name: qstash.New(qstash.Options{
-			Scheduler: jobs, Schedules: recurring, Groups: members, Topics: limits, Keys: keys, Clock: n.clock,
+			Scheduler: jobs, Schedules: recurring, Groups: members, Topics: topicSettings, Keys: keys, Clock: n.clock,
 		}),
 	})
 	api, secured, err := n.newAPI(ln, calls, dialects, dispatch.Stuck)
@@ -120,7 +120,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	}
 	working := []part{{"carrier", func(ctx context.Context) error {
 		if c.Embedded() { // Redis has the limits
-			limits.Load(ctx)
+			topicSettings.Load(ctx)
 		}
 		return carry.Run(ctx)
 	}}, {"dispatcher", func(ctx context.Context) error {
@@ -132,7 +132,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return dispatch.Run(ctx)
 	}}, {"api", func(ctx context.Context) error {
 		loads, cancel := context.WithTimeout(ctx, topicsWithin)
-		limits.Load(loads) // a job that is registered before would not have the url and the defaults of its topic
+		topicSettings.Load(loads) // a job that is registered before would not have the url and the defaults of its topic
 		cancel()
 		return api.Serve(ctx, ln)
 	}}, {"operations", bulk.Run}, {"schedules", recurring.Run}, {"alerts", watch.Run}}
@@ -145,7 +145,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 			working = append(working, part{"control", func(ctx context.Context) error { return n.control(ctx, ln) }})
 		}
 	}
-	needed := append(secured, part{"events", n.events.Run}, part{"topics", limits.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.runs.Run}, part{"nodes", registry.Run})
+	needed := append(secured, part{"events", n.events.Run}, part{"topics", topicSettings.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.runs.Run}, part{"nodes", registry.Run})
 	if keyring != nil {
 		needed = append(needed, part{"secrets", keyring.Run})
 	}
@@ -242,9 +242,9 @@ func (n *node) comingHerds(ctx context.Context, now job.Instant) ([]herds.Herd, 
 	return herds.Coming(ctx, n.store, now, &past)
 }
 
-func (n *node) newAlerts(jobs *scheduler.Scheduler, limits *topics.Manager) (*alerts.Manager, error) {
+func (n *node) newAlerts(jobs *scheduler.Scheduler, topicSettings *topics.Manager) (*alerts.Manager, error) {
 	return alerts.New(alerts.Options{
-		Store: n.store, Jobs: jobs, Ledger: n.restore, Counts: n.counts, Topics: limits, ID: n.id, Alone: n.Config.Embedded(),
+		Store: n.store, Jobs: jobs, Ledger: n.restore, Counts: n.counts, Topics: topicSettings, ID: n.id, Alone: n.Config.Embedded(),
 		Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Every: alerts.DefaultEvery,
 		Herds: n.comingHerds,
 	})
