@@ -19,27 +19,20 @@ var bounds = [...]int64{5, 10, 25, 50, 100, 250, 500, 1_000, 2_000, 5_000, 10_00
 // Bounds returns the bounds of Activity.Late, in ms.
 func Bounds() []int64 { return bounds[:] }
 
-// hourKinds is the number of counters in a step of the hour's ring: countDelivered, countFailed, and one for each class of lateness.
-const hourKinds = countLate + len(bounds) + 1
+// newAll returns the series of all jobs. Each minute of its hour also counts the attempts by their
+// lateness, behind the other kinds.
+func newAll() *series {
+	all := newSeries()
+	all[0] = newRing(Minutes, kinds+len(bounds)+1)
+	return all
+}
 
-const countLate = countFailed + 1
-
-func newHour() ring { return newRing(Minutes, hourKinds) }
-
-// addTo counts a settled attempt in the ring of the hour.
-func addTo(hour *ring, s *job.Settlement) {
-	at := hour.at(minuteOf(s.Attempt.StartedAt))
-	if at == nil {
-		return
+// addLateness counts an attempt in a series of newAll by its lateness.
+func (all *series) addLateness(started, due job.Instant) {
+	if c := all[0].at(minuteOf(started)); c != nil {
+		late, _ := slices.BinarySearch(bounds[:], int64(started-due))
+		c[kinds+late]++
 	}
-	switch {
-	case s.To == job.Delivered:
-		at[countDelivered]++
-	case !job.PutOff(s.Reason):
-		at[countFailed]++
-	}
-	late, _ := slices.BinarySearch(bounds[:], int64(s.Attempt.StartedAt-s.Due))
-	at[countLate+late]++
 }
 
 func minuteOf(at job.Instant) int64 { return int64(at) / Step.Milliseconds() }
@@ -73,8 +66,8 @@ func (a *Activity) add(hour *sheet) {
 			a.Delivered[minute] += n
 		case kind == countFailed:
 			a.Failed[minute] += n
-		case kind < hourKinds:
-			a.Late[minute][kind-countLate] += n
+		case kind >= kinds && kind <= kinds+len(bounds):
+			a.Late[minute][kind-kinds] += n
 		}
 	})
 }

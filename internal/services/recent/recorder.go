@@ -52,9 +52,8 @@ type Recorder struct {
 	charts *exchange.Exchange[charted]
 
 	mu        sync.Mutex
-	hour      ring
 	endpoints endpoints
-	all       *series
+	all       *series // of newAll
 	byTopic   named
 	byTarget  named
 	latest    job.Instant // start of the last attempt
@@ -83,7 +82,7 @@ func New(o Options) *Recorder {
 			Documents: o.Documents, Kind: chartKind, Name: name, Latest: func(c *charted) job.Instant { return c.Latest },
 			Kept: chartKept, Max: maxNodes, Logger: o.Logger,
 		}),
-		hour: newHour(), endpoints: endpoints{}, all: newSeries(), byTopic: newNamed(), byTarget: newNamed(), reading: make(chan struct{}, 1),
+		endpoints: endpoints{}, all: newAll(), byTopic: newNamed(), byTarget: newNamed(), reading: make(chan struct{}, 1),
 	}
 }
 
@@ -97,10 +96,10 @@ func (r *Recorder) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) 
 		if s.Attempt == nil {
 			continue
 		}
-		addTo(&r.hour, s)
 		r.endpoints.add(s)
 		at, as := s.Attempt.StartedAt, kindsOf(s)
 		r.all.add(at, as)
+		r.all.addLateness(at, s.Due)
 		r.byTopic.add(s.Lane.Topic, at, as)
 		r.byTarget.add(s.Lane.Endpoint, at, as)
 		r.latest = max(r.latest, at)
@@ -119,7 +118,7 @@ type shared struct {
 func (r *Recorder) Activity(ctx context.Context, now job.Instant) (Activity, error) {
 	a := newActivity(now)
 	r.mu.Lock()
-	a.add(r.hour.sheet())
+	a.add(r.all[0].sheet())
 	r.mu.Unlock()
 	err := r.hours.Others(ctx, func(s *shared) { a.add(s.Hour) })
 	return a, err
@@ -171,7 +170,7 @@ func (r *Recorder) publish(ctx context.Context) {
 		return
 	}
 	r.mu.Lock()
-	figures := shared{Latest: r.latest, Hour: r.hour.sheet(), Endpoints: r.endpoints.copied()}
+	figures := shared{Latest: r.latest, Hour: r.all[0].sheet(), Endpoints: r.endpoints.copied()}
 	r.mu.Unlock()
 	if !r.hours.Put(ctx, figures) {
 		r.again(&r.changed)
