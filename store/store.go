@@ -68,7 +68,7 @@ type Store interface {
 // Registrar registers and changes jobs.
 type Registrar interface {
 	// Register registers jobs. Results are in the order of regs. rules.Against decides
-	// about a key that is taken. After an error, the outcome of all of them is unknown. A
+	// about a key that is taken, also by an earlier registration of the call. After an error, the outcome of all of them is unknown. A
 	// full store returns no error but the outcome StoreFull: such a job is surely not
 	// stored.
 	Register(ctx context.Context, regs []Registration) ([]Registered, error)
@@ -331,14 +331,16 @@ type Dispatching interface {
 	// Hints popped at that moment are lost, which is safe.
 	Pop(ctx context.Context, shard, max int, wait time.Duration) ([]Hint, error)
 	// Claim claims the hinted jobs that are due and not leased, and leaves the others out.
-	// Of a topic with limits, it claims carried jobs only. A call repeated with its nonce
+	// A job that is hinted twice is claimed once. Of a topic with limits, only carried jobs are claimed. A call repeated with its nonce
 	// returns the same claims while their leases last, and new claims after that. A claim
 	// from Running means that the lease expired, unless the call is such a repetition; it
 	// adds one to ExpiredLeases unless the job is a suspect. The store may keep the claims,
 	// so the caller does not change them.
 	Claim(ctx context.Context, shard int, hints []Hint, o ClaimOptions) ([]Claimed, error)
-	// Settle applies settlements. Results are in their order. The store may keep the
-	// settlements, so the caller does not change them.
+	// Settle applies settlements. Results are in their order. An applied
+	// settlement may be repeated. Until the job is claimed again or gone, the answer is that of
+	// the first run, with Repeated. The store may keep the settlements, so the caller does not
+	// change them.
 	Settle(ctx context.Context, settlements []job.Settlement) ([]Settled, error)
 	// SetCircuit opens or closes the circuit of an endpoint.
 	//   - CircuitOpen: the endpoint's lanes are not carried for d. Then the circuit is half-open:
