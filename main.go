@@ -40,7 +40,7 @@ var testdata embed.FS
 const about = `duehook is a delay scheduler for webhooks.
 
   duehook demo                        two stories with real deliveries, in a minute
-  duehook dev                         a server in memory for tests, with a clock to turn and sinks
+  duehook dev                         a server in memory for tests, which control its clock
   duehook serve                       run the server; duehook serve --help lists its settings
   duehook send URL --in 30m           register a job
   duehook get TOPIC/ID                look at it; duehook explain TOPIC/ID says why it waits
@@ -409,7 +409,7 @@ func settled(short string, environ []string, stdout io.Writer, do func(*cobra.Co
 // devServer takes the settings of serve as flags. It does not read the environment.
 func devServer(stdout, stderr io.Writer) *cobra.Command {
 	var frozen bool
-	cmd := withSettings("dev", "Run a server in memory for tests, with a clock to turn and sinks", dev.Environ, stdout, func(ctx context.Context, c *config.Config) error {
+	cmd := withSettings("dev", "Run a server in memory for tests, which control its clock and read what receivers got", dev.Environ, stdout, func(ctx context.Context, c *config.Config) error {
 		if err := dev.Complete(c); err != nil {
 			return err
 		}
