@@ -12,26 +12,9 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
-// TestKillAllEnded: registrations for a group report once when all their jobs have ended, and say how,
-// although nodes are killed all the time. A repeated report has the id of the first one.
-func TestKillAllEnded(t *testing.T) {
-	t.Parallel()
-	for name, start := range map[string]func(t *testing.T) []*node{
-		"embedded": func(t *testing.T) []*node { return []*node{startEmbedded(t, shipped, quickTakeover...)} },
-		"Redis": func(t *testing.T) []*node {
-			return startNodes(t, shipped, "a b", testenv.StartRedis(t, testenv.WithAOF()).URL(), quickTakeover...)
-		},
-		"ledger": func(t *testing.T) []*node { return startWithLedger(t, testenv.StartRedis(t, testenv.WithAOF())) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			killAllEnded(t, start(t))
-		})
-	}
-}
-
-func killAllEnded(t *testing.T, nodes []*node) {
-	rnd := newRand(t)
+// killGroups registers for a group. Each registration reports once when all its jobs have ended, and says
+// how. A repeated report has the id of the first one.
+func killGroups(t *testing.T, k *underKills) func() {
 	const topic, members = "ended", 10
 	groups := sized(30, 300)
 	jobs := receiver.Start(t, func(d receiver.Delivery) receiver.Answer {
@@ -45,46 +28,41 @@ func killAllEnded(t *testing.T, nodes []*node) {
 	for i := range members {
 		list = append(list, map[string]any{"name": fmt.Sprint("m", i), "url": jobs.URL()})
 	}
-	must(t, http.StatusCreated, "PUT", nodes[0].base()+"/v1/groups/g", map[string]any{"members": list})
+	must(t, http.StatusCreated, "PUT", k.nodes[0].base()+"/v1/groups/g", map[string]any{"members": list})
 	for i := range groups {
-		must(t, http.StatusCreated, "POST", nodes[0].base()+"/v1/jobs", map[string]any{
+		must(t, http.StatusCreated, "POST", k.nodes[0].base()+"/v1/jobs", map[string]any{
 			"topic": topic, "group": "g", "id": fmt.Sprint(i), "delay": "1s", "spread": "8s",
 			"callbacks": map[string]any{"all_ended": map[string]any{"url": reports.URL()}},
 		})
 	}
-
-	var c cuts
-	for range sized(5, 30) {
-		pause(t, time.Second+time.Duration(rnd.Int64N(int64(time.Second))))
-		n := nodes[rnd.IntN(len(nodes))]
-		c.kill(n)
-		n.start()
-	}
-	ids := func() map[string]map[string]int {
-		reported := map[string]map[string]int{}
-		for _, d := range reports.Deliveries() {
-			id := groupReport(t, d, members)
-			if reported[id] == nil {
-				reported[id] = map[string]int{}
+	return func() {
+		c := k.killed()
+		ids := func() map[string]map[string]int {
+			reported := map[string]map[string]int{}
+			for _, d := range reports.Deliveries() {
+				id := groupReport(t, d, members)
+				if reported[id] == nil {
+					reported[id] = map[string]int{}
+				}
+				reported[id][d.UID]++
 			}
-			reported[id][d.UID]++
+			return reported
 		}
-		return reported
+		testenv.Eventually(t, deliverLimit, func() bool { return len(ids()) == groups }, "each registration reports its end")
+		testenv.Eventually(t, deliverLimit, func() bool {
+			var page struct {
+				Data []jobView `json:"data"`
+			}
+			must(t, http.StatusOK, "GET", k.nodes[0].base()+"/v1/jobs?limit=1&state=waiting,ready,running,retrying", nil).into(t, &page)
+			return len(page.Data) == 0
+		}, "nothing is left")
+		for id, by := range ids() {
+			if len(by) != 1 {
+				t.Errorf("registration %s reports its end under %d ids: %v", id, len(by), by)
+			}
+		}
+		t.Logf("%d registrations of %d jobs, %d kills: %d reports in %d deliveries", groups, members, len(c.All()), len(ids()), len(reports.Deliveries()))
 	}
-	testenv.Eventually(t, deliverLimit, func() bool { return len(ids()) == groups }, "each registration reports its end")
-	testenv.Eventually(t, deliverLimit, func() bool {
-		var page struct {
-			Data []jobView `json:"data"`
-		}
-		must(t, http.StatusOK, "GET", nodes[0].base()+"/v1/jobs?limit=1&state=waiting,ready,running,retrying", nil).into(t, &page)
-		return len(page.Data) == 0
-	}, "nothing is left")
-	for id, by := range ids() {
-		if len(by) != 1 {
-			t.Errorf("registration %s reports its end under %d ids: %v", id, len(by), by)
-		}
-	}
-	t.Logf("%d registrations of %d jobs, %d kills: %d reports in %d deliveries", groups, members, len(c.All()), len(ids()), len(reports.Deliveries()))
 }
 
 // groupReport is the id of the registration that a delivery reports. It checks the outcomes.

@@ -69,12 +69,11 @@ func (s *sdk) until(ctx context.Context, name string, pairs ...string) sdkAnswer
 	}
 }
 
-// camelliaLoad sends messages and consumes them by long polls, while meanwhile happens. Each one must
-// be consumed, and none early.
-func camelliaLoad(t *testing.T, pick func() string, meanwhile func()) {
-	t.Helper()
+// killCamellia sends messages as a client of camellia-delay-queue, and consumes them by long polls. Each
+// one must be consumed, and none early.
+func killCamellia(t *testing.T, k *underKills) func() {
 	ctx, stop := context.WithCancel(t.Context())
-	s := &sdk{t: t, pick: pick}
+	s := &sdk{t: t, pick: k.up.pick}
 	messages, consumers := sized(400, 5_000), 4
 	var mu sync.Mutex
 	left := map[string]bool{}
@@ -114,31 +113,27 @@ func camelliaLoad(t *testing.T, pick func() string, meanwhile func()) {
 			}
 		}
 	})
-	meanwhile()
-	select {
-	case <-all:
-	case <-time.After(deliverLimit):
-		mu.Lock()
-		t.Errorf("%d messages did not arrive: %v", len(left), left)
-		mu.Unlock()
-	}
-	limit, cancel := context.WithTimeout(ctx, deliverLimit)
-	defer cancel()
-	for i := range messages {
-		id := fmt.Sprint("m", i)
-		for s.until(limit, "getMsg", "topic", "t", "msgId", id).DelayMsg.Status != 4 {
-			if job.Sleep(limit, clock, 50*time.Millisecond) != nil {
-				t.Errorf("%s is not consumed", id)
-				break
+	return func() {
+		k.killed()
+		select {
+		case <-all:
+		case <-time.After(deliverLimit):
+			mu.Lock()
+			t.Errorf("%d messages did not arrive: %v", len(left), left)
+			mu.Unlock()
+		}
+		limit, cancel := context.WithTimeout(ctx, deliverLimit)
+		defer cancel()
+		for i := range messages {
+			id := fmt.Sprint("m", i)
+			for s.until(limit, "getMsg", "topic", "t", "msgId", id).DelayMsg.Status != 4 {
+				if job.Sleep(limit, clock, 50*time.Millisecond) != nil {
+					t.Errorf("%s is not consumed", id)
+					break
+				}
 			}
 		}
+		stop()
+		running.Wait()
 	}
-	stop()
-	running.Wait()
-}
-
-// TestKillCamellia: a client of camellia-delay-queue loses no message to kills of its servers.
-func TestKillCamellia(t *testing.T) {
-	t.Parallel()
-	onEachStore(t, "camellia", func(t *testing.T, up *bases, meanwhile func()) { camelliaLoad(t, up.pick, meanwhile) })
 }

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,56 +24,73 @@ func pause(t testing.TB, d time.Duration) {
 // in flight.
 func slowly(receiver.Delivery) receiver.Answer { return receiver.Answer{Hold: 30 * time.Millisecond} }
 
-// TestKillEmbedded: whatever the embedded default has acknowledged survives
-// SIGKILL, and is delivered once but for what was in flight.
-func TestKillEmbedded(t *testing.T) {
-	t.Parallel()
-	rnd := newRand(t)
-	r := receiver.Start(t, slowly)
-	n := startEmbedded(t, shipped)
-	l := &load{
-		topic: "embedded", url: r.URL(), jobs: sized(2_000, 100_000),
-		over: sized(12*time.Second, 3*time.Minute), maxDelay: 2 * time.Second, pick: n.base,
-	}
-	wait := l.start(t, rnd)
-	kills := sized(5, 50)
-	var c cuts
-	for range kills {
-		pause(t, l.over/time.Duration(kills+1)+time.Duration(rnd.Int64N(int64(time.Second)))-time.Second/2)
-		c.kill(n)
-		n.start()
-	}
-	wait()
-	audit(t, l, r, &c, n.base())
-}
-
-// TestKillNodesOnRedis: three nodes on one Redis that writes its AOF before
-// it answers; every 2 s a random one is killed and started again.
-func TestKillNodesOnRedis(t *testing.T) {
-	t.Parallel()
-	rnd := newRand(t)
-	r := receiver.Start(t, slowly)
-	redis := testenv.StartRedis(t, testenv.WithAOF())
-	nodes := startNodes(t, shipped, "a b c", redis.URL(), quickTakeover...)
-	up := &bases{nodes: nodes}
-	l := &load{
-		topic: "cluster", url: r.URL(), jobs: sized(2_000, 100_000),
-		over: sized(12*time.Second, 3*time.Minute), maxDelay: 2 * time.Second, pick: up.pick,
-	}
-	wait := l.start(t, rnd)
-	var c cuts
-	begin := clock.Now()
-	for clock.Now().Sub(begin) < l.over {
-		pause(t, 2*time.Second)
-		n := nodes[rnd.IntN(len(nodes))]
-		c.kill(n)
-		n.start()
-	}
-	wait()
-	audit(t, l, r, &c, nodes[0].base())
-}
-
 // quickTakeover makes the jobs of a killed node wait less than by default, so
 // that tests are quick. The lease is what the timeout allows, and the timeout what a busy
 // machine may need.
 var quickTakeover = []string{"--timeout", "5s", "--lease", "10s", "--visibility", "3s"}
+
+// underKills is what clients do while nodes are killed.
+type underKills struct {
+	nodes []*node
+	up    *bases
+	rnd   *rand.Rand
+	over  chan struct{} // closed after the last kill
+	cuts  cuts          // not read before that
+}
+
+// killed waits for the last kill.
+func (k *underKills) killed() *cuts {
+	<-k.over
+	return &k.cuts
+}
+
+// TestKill kills nodes at random, and starts each again at once, while clients of duehook's own API and of
+// each dialect register jobs. On each store, whatever a node has acknowledged is delivered, and once but for
+// what was in flight at a kill. Redis writes its AOF before it answers.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	flags := append([]string{"--dialects", "camellia,mykit,qstash"}, quickTakeover...)
+	for store, start := range map[string]func(t *testing.T) []*node{
+		"embedded": func(t *testing.T) []*node { return []*node{startEmbedded(t, shipped, flags...)} },
+		"redis": func(t *testing.T) []*node {
+			return startNodes(t, shipped, "a b c", testenv.StartRedis(t, testenv.WithAOF()).URL(), flags...)
+		},
+		"ledger": func(t *testing.T) []*node {
+			return startWithLedger(t, testenv.StartRedis(t, testenv.WithAOF()), flags...)
+		},
+	} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			k := &underKills{nodes: start(t), rnd: newRand(t), over: make(chan struct{})}
+			k.up = &bases{nodes: k.nodes}
+			var clients sync.WaitGroup
+			defer clients.Wait()
+			defer close(k.over)
+			// Each begins here, and returns what it does meanwhile and afterwards.
+			for _, begin := range []func(*testing.T, *underKills) func(){killMykit, killQStash, killCamellia, killGroups, killJobs} {
+				clients.Go(begin(t, k))
+			}
+			kills, over := sized(6, 50), killTime()
+			for range kills {
+				pause(t, over/time.Duration(kills+1)+time.Duration(k.rnd.Int64N(int64(time.Second)))-time.Second/2)
+				n := k.nodes[k.rnd.IntN(len(k.nodes))]
+				k.cuts.kill(n)
+				n.start()
+			}
+		})
+	}
+}
+
+func killTime() time.Duration { return sized(12*time.Second, 3*time.Minute) }
+
+// killJobs registers jobs, and audits their deliveries.
+func killJobs(t *testing.T, k *underKills) func() {
+	r := receiver.Start(t, slowly)
+	l := &load{topic: "plain", url: r.URL(), jobs: sized(2_000, 100_000), over: killTime(), maxDelay: 2 * time.Second, pick: k.up.pick}
+	wait := l.start(t, k.rnd)
+	return func() {
+		c := k.killed()
+		wait()
+		audit(t, l, r, c, k.nodes[0].base())
+	}
+}
