@@ -77,15 +77,15 @@ $(goreleaser):
 $(cyclonedx):
 	GOBIN=$(CURDIR)/.tools/bin $(plain) go install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)
 
-# First both builds of the product: two go commands that compile the same at a time share nothing. Then the
-# real processes: they wait more than they work, and their faults and deadlines take a machine that answers.
-# What runs beside them is nice and has few servers. Always two parts at a time: a third one saturates two
-# cores for minutes, and then the SQL servers of tests miss the 4 s in which they must answer. All parts run
-# to their end, so that one run shows everything that is broken.
+# First both builds of the product, while packages are installed: two go commands that compile the same at a
+# time share nothing. Then the real processes: they wait more than they work, and their faults and deadlines
+# take a machine that answers. What runs beside them is nice and has few servers. Always two parts at a time: a
+# third one saturates two cores for minutes, and then the SQL servers of tests miss the 4 s in which they must
+# answer. All parts run to their end, so that one run shows everything that is broken.
 .PHONY: test
-test: deps $(npm_installed) $(testrun) ## all tests, models and the dashboard; installs what they need if it is missing
+test: $(testrun) ## all tests, models and the dashboard; installs what they need if it is missing
 	@rm -rf build/tests
-	@status=0; $(MAKE) --no-print-directory test-build || status=1; \
+	@status=0; $(MAKE) --no-print-directory --keep-going --jobs 2 test-build $(npm_installed) || status=1; \
 	$(MAKE) --no-print-directory --keep-going --jobs 2 \
 		test-e2e test-races test-model test-bench test-web test-rest test-concurrent test-large || status=1; \
 	$(testrun) summary ./... || status=1; \
@@ -106,35 +106,40 @@ lazy := GOGC=400
 
 # A test runs with the race detector, or without it to count statements. The detector takes five to ten
 # times the CPU time, since Pebble also checks its invariants in such a build, and each process waits a second
-# at its exit. So it watches the packages with goroutines. Of the other packages (the main one, stores,
-# dialects) it watches the tests that call from several goroutines, lose their server or run a node.
+# at its exit. So it watches the packages with goroutines, except large tests of one goroutine: TestPlain….
+# Of the other packages (the main one, stores, API) it watches the tests that call from several goroutines, lose
+# their server or run a node: TestRace….
 sequential := |docs.*|examples/.*|httpapi(/(camellia|mykit|qstash|rpc|v1))?|internal/kit/(busiest|feed|follow|nearest|packed|strictjson)|internal/services/herds|internal/testing/everyfield|job.*|node/(config|dashboard)|retrypolicy|schedule|scheduler/(explain|groups)|scripts/picture|store.*
-one_by_one := ^Test(AJitterRegistersNothingAhead|CalendarsHoldForAllSchedules|CrashLoopEndsNoJob|EachOccurrenceIsRegisteredOnceThroughCrashes|Ladder|OneCallbackWhenAllHaveEnded|OutageOfHoursCostsMinutesAfterIt|PoisonousJobIsGivenUpAloneAndLate|SchedulesAreBoundedInBytes)$$
-side_by_side := ^Test(AConnectionMayBreak|AFullDisk|AdoptedJobMovesOn|AnyCommandMayFail|BrokenOffBatch|CallbackWaitsForTheCommit|ChangeIsOvertakenAndLost|ChangeIsOvertakenInTheLedger|ClaimsWaitForTheDisk|CloseUnderWay|CloseWaitsForCalls|ConcurrentRegistrationsOfOneKey|ConformanceOnDisk|ContextHasEnded|CountAtOnce|CrashWhileDispatching|CrashWhileRegistering|Deadline|Demo|EndsAreReportedAfterTheCommit|EventFilters|EventStream|EveryRefusalMayPass|FullRedisGetsJobsBackWhenThereIsRoom|ImportAndExport|Kill|LeaseEnds|Listen|LostAnswer.*|LostReplies|NoAnswerPanics|NothingComesBetween|OneNodeSweeps|OneTransaction|OperationThatCorrects|OrderKeysWaitForLostJobs|PatchMeetsAnotherChange|PipelineFailsInPart|PopGivesBack|RandomCallsOfSeveral|Reconciler.*|RedisIsKilled|RedisLosesJobs|RedisLosesJobsAtRandom|RegistrationsShareCalls|ReopenedWhileRegistering|ReplacingWhatChanges|RestoreOnRequest|RoundEndsLate|SecondSignalAborts|Serve(CutsOff|Drains|StopsOnSIGTERMAndRemembers|TellsLoadBalancersFirst)|ServerIsKilled|SettlementsWaitForRoom|SeveralStartAtOnce|StoreGoesBackDuringAChange|SweepLooksTwice|TurnWaitsForTheCommit|TwoNodes|WakeupsUntilDeadline|WrongAnswers)$$
+
+# Commands are linked where they are needed.
+packages = $$(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./...)
 
 .PHONY: test-build
-test-build: $(testrun)
-	@$(plain) $(lazy) $(testrun) exec build go build ./...
-	@$(lazy) $(testrun) exec build-race go build $(race) ./...
+test-build: deps test-build-plain
+	@$(lazy) $(testrun) exec build-race go build $(race) $(packages)
+
+.PHONY: test-build-plain
+test-build-plain: $(testrun)
+	@$(plain) $(lazy) $(testrun) exec build go build $(packages)
 
 # The longest packages begin first, so that none of them is left alone at the end.
 .PHONY: test-races
 test-races: $(testrun)
-	@SIM_SEEDS=3 $(lazy) nice $(testrun) go races $(race) $(quick) -skip '^TestSoak|$(one_by_one)' -timeout 20m ./dispatcher ./node $$(go list ./... | grep -vxE "$$(go list -m)/?($(sequential)|e2e.*)")
+	@SIM_SEEDS=3 $(lazy) nice $(testrun) go races $(race) $(quick) -skip '^TestSoak|^TestPlain' -timeout 20m ./dispatcher ./node $$(go list ./... | grep -vxE "$$(go list -m)/?($(sequential)|e2e.*)")
 
 .PHONY: test-concurrent
 test-concurrent: $(testrun)
-	@$(lazy) nice $(testrun) go concurrent $(race) $(quick) -run '$(side_by_side)' -timeout 20m ./store/ledger ./store/redisstore ./store/diskstore ./httpapi/v1 .
+	@$(lazy) nice $(testrun) go concurrent $(race) $(quick) -run '^TestRace' -timeout 20m ./store/ledger ./store/redisstore ./store/diskstore ./httpapi/v1 .
 
 # With most simulated worlds, where one goroutine runs at a time. Three packages at a time, since they wait
 # for servers.
 .PHONY: test-rest
 test-rest: $(testrun)
-	@$(plain) $(lazy) nice $(testrun) go rest $(quick) -skip '^TestSoak|$(side_by_side)' -timeout 20m -p 3 -covermode set -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out ./store/ledger ./store/redisstore ./internal/testing/simulation $$(go list ./... | grep -xE "$$(go list -m)/?($(sequential))")
+	@$(plain) $(lazy) nice $(testrun) go rest $(quick) -skip '^TestSoak|^TestRace' -timeout 20m -p 3 -covermode set -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out ./store/ledger ./store/redisstore ./internal/testing/simulation $$(go list ./... | grep -xE "$$(go list -m)/?($(sequential))")
 
 .PHONY: test-large
 test-large: $(testrun)
-	@$(plain) $(lazy) nice $(testrun) go large $(quick) -run '$(one_by_one)' -timeout 20m ./dispatcher ./scheduler ./scheduler/schedules
+	@$(plain) $(lazy) nice $(testrun) go large $(quick) -run '^TestPlain' -timeout 20m ./dispatcher ./internal/services/recent ./scheduler ./scheduler/operations ./scheduler/schedules ./scheduler/topics
 
 # Several tests at a time, and not nice.
 .PHONY: test-e2e
@@ -157,7 +162,7 @@ test-web: $(testrun)
 $(testrun): $(wildcard scripts/testrun/*.go)
 	@$(plain) go build -o $@ ./scripts/testrun
 
-$(npm_installed): web/package-lock.json
+$(npm_installed): web/package-lock.json | deps
 	npm --prefix web ci --no-fund --no-audit
 	@touch $@
 

@@ -269,7 +269,7 @@ func TestCommandsOnTheRest(t *testing.T) {
 	u.run(cli.ExitUnavailable, "health")
 }
 
-func TestImportAndExport(t *testing.T) {
+func TestRaceImportAndExport(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	var lines bytes.Buffer
@@ -482,7 +482,7 @@ func (u *user) start(args string) (lines *bufio.Scanner, stdin io.Writer, end fu
 }
 
 // What listen passes on is what the server would have sent.
-func TestListen(t *testing.T) {
+func TestRaceListen(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	secret := strings.TrimSpace(u.run(cli.ExitOK, "secret new"))

@@ -216,7 +216,7 @@ func post(t *testing.T, base, job string) {
 }
 
 // A SIGTERM ends duehook cleanly, and a restart finds what was registered.
-func TestServeStopsOnSIGTERMAndRemembers(t *testing.T) {
+func TestRaceServeStopsOnSIGTERMAndRemembers(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	cmd, base, logs := serving(t, dir)
@@ -251,7 +251,7 @@ func TestServeStopsOnSIGTERMAndRemembers(t *testing.T) {
 
 // While a request is under way, the first signal waits for it and the second
 // does not.
-func TestSecondSignalAborts(t *testing.T) {
+func TestRaceSecondSignalAborts(t *testing.T) {
 	t.Parallel()
 	arrived, done := make(chan struct{}), make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -286,7 +286,7 @@ func TestSecondSignalAborts(t *testing.T) {
 }
 
 // The demo as a newcomer runs it.
-func TestDemo(t *testing.T) {
+func TestRaceDemo(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := result(t, program(t, nil, "demo"))
 	for _, want := range []string{

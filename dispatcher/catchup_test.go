@@ -103,7 +103,7 @@ func outageCosts(t *testing.T, catchUpRate int) (cost time.Duration, brought flo
 	return cost, brought
 }
 
-func TestOutageOfHoursCostsMinutesAfterIt(t *testing.T) {
+func TestPlainOutageOfHoursCostsMinutesAfterIt(t *testing.T) {
 	cost, brought := outageCosts(t, 100)
 	// A retry keeps 10 minutes from the failure before it.
 	if cost > 11*time.Minute || brought < 10 {

@@ -77,7 +77,7 @@ func (r *rig) decide(callback *job.Job) (job.Ends, *job.Outcome) {
 // In whatever order jobs end and their callbacks are decided about, with clocks that disagree,
 // workers that die after a decision, and dead letters that are replayed or discarded: one
 // callback is sent, when all have ended.
-func TestOneCallbackWhenAllHaveEnded(t *testing.T) {
+func TestPlainOneCallbackWhenAllHaveEnded(t *testing.T) {
 	for seed := range uint64(300) {
 		dice := rand.New(rand.NewPCG(seed, 7))
 		n := 1 + dice.IntN(5)

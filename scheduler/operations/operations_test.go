@@ -622,7 +622,7 @@ func TestThereAreNotTooMany(t *testing.T) {
 	})
 }
 
-func TestOperationsAreBoundedInBytes(t *testing.T) {
+func TestPlainOperationsAreBoundedInBytes(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		m, first := r.idle()
 		others := store.Document{Kind: documentKind, Name: "others", Data: make([]byte, MaxAllBytes)}

@@ -29,7 +29,7 @@ func (r *rig) put(c *calendars.Manager, name string, dates ...string) {
 
 // A change of a calendar on one node holds at once for the schedules that another looks after,
 // and what it gives back of the past does not fire.
-func TestCalendarsHoldForAllSchedules(t *testing.T) {
+func TestPlainCalendarsHoldForAllSchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // from 2000-01-01 00:00
 		r := newRig(t, time.Hour)
 		leads, other := r.node("a", nil), r.node("b", nil)

@@ -174,7 +174,7 @@ func (r *rig) counters(m *Manager, name string, want Counters) {
 	}
 }
 
-func TestSchedulesAreBoundedInBytes(t *testing.T) {
+func TestPlainSchedulesAreBoundedInBytes(t *testing.T) {
 	r := newRig(t, time.Hour)
 	m := r.node("one", nil)
 	large := every("1d")
@@ -244,7 +244,7 @@ func TestOccurrencesAreRegisteredWhenTheyAreDue(t *testing.T) {
 
 // Nothing is kept of occurrences that wait for their jitter: their jobs are registered when
 // they are due.
-func TestAJitterRegistersNothingAhead(t *testing.T) {
+func TestPlainAJitterRegistersNothingAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, time.Hour)
 		m := r.node("a", nil)
@@ -622,7 +622,7 @@ var errCrash = errors.New("crash")
 
 // Nodes crash between any two steps, two are at work at once, jobs end at once and
 // nothing is retained: each occurrence is decided once, and registered once if it fired.
-func TestEachOccurrenceIsRegisteredOnceThroughCrashes(t *testing.T) {
+func TestPlainEachOccurrenceIsRegisteredOnceThroughCrashes(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { crashes(t, seed) })

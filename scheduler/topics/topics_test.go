@@ -706,7 +706,7 @@ func TestTopicsWithThresholdsAreBounded(t *testing.T) {
 	})
 }
 
-func TestTopicsAreBounded(t *testing.T) {
+func TestPlainTopicsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		m := r.node()
 		data, err := json.Marshal(&Topic{Settings: Settings{Rate: 1}, State: Active})
@@ -730,7 +730,7 @@ func TestTopicsAreBounded(t *testing.T) {
 	})
 }
 
-func TestTopicsAreBoundedInBytes(t *testing.T) {
+func TestPlainTopicsAreBoundedInBytes(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		m := r.node()
 		r.put("others", strings.Repeat("x", MaxAllBytes-1000))

@@ -23,8 +23,8 @@ import (
 	"github.com/duehook/duehook/store/storetest"
 )
 
-// TestConformanceOnDisk runs what a file system can change: what is written.
-func TestConformanceOnDisk(t *testing.T) {
+// TestRaceConformanceOnDisk runs what a file system can change: what is written.
+func TestRaceConformanceOnDisk(t *testing.T) {
 	storetest.RunWritten(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
 		return open(t, diskstore.Options{Dir: filepath.Join(t.TempDir(), "new", "data"), Retention: o.Retention})
 	}})
@@ -171,7 +171,7 @@ func TestADiskThatFails(t *testing.T) {
 }
 
 // While the disk is full, what began waits, and new jobs are refused. Then all goes on.
-func TestAFullDisk(t *testing.T) {
+func TestRaceAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
@@ -210,7 +210,7 @@ func TestAFullDisk(t *testing.T) {
 // A job is not sent before its registration is on the disk: a kill would take it back, and its
 // client would register it again with another uid. Nor is it sent again before the outcome of the
 // attempt before: the number of that would come again.
-func TestClaimsWaitForTheDisk(t *testing.T) {
+func TestRaceClaimsWaitForTheDisk(t *testing.T) {
 	register := func(t *testing.T, s diskstore.Embedded, id string, delay time.Duration) {
 		if _, err := s.Register(t.Context(), []store.Registration{newReg("t", id, job.Spec{When: job.When{Delay: delay}})}); err != nil {
 			t.Error(err)

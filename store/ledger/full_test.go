@@ -78,7 +78,7 @@ func TestFullRedisRefuses(t *testing.T) {
 
 // What was acknowledged and lost waits in the ledger for room in the store,
 // which goes on forgetting what has ended so that there is some.
-func TestFullRedisGetsJobsBackWhenThereIsRoom(t *testing.T) {
+func TestRaceFullRedisGetsJobsBackWhenThereIsRoom(t *testing.T) {
 	t.Parallel()
 	for _, b := range servers {
 		t.Run(b.Name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 // Changes of one job that are written in one transaction must come out as if
 // each had been written by itself.
-func TestOneTransaction(t *testing.T) {
+func TestRaceOneTransaction(t *testing.T) {
 	register := func(policy job.OnConflict) func(r *rig) {
 		return func(r *rig) {
 			g := reg("a", time.Minute)
@@ -86,7 +86,7 @@ func TestVersionOfACancelInFlight(t *testing.T) {
 
 // A call must not come between what the store does for another and the ledger
 // hearing of it.
-func TestNothingComesBetween(t *testing.T) {
+func TestRaceNothingComesBetween(t *testing.T) {
 	later := func(r *rig) { r.Change("a", runAt(job.When{Delay: time.Hour})) }
 	replacing := func(r *rig) {
 		g := reg("a", 0)

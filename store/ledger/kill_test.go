@@ -147,7 +147,7 @@ func (a *audit) killed() {
 
 // However often the node is killed, and the store with it: what was answered is there, and nothing
 // comes twice but what was in flight.
-func TestKill(t *testing.T) {
+func TestRaceKill(t *testing.T) {
 	t.Parallel()
 	for _, b := range servers {
 		t.Run(b.Name, func(t *testing.T) {

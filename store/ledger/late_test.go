@@ -27,7 +27,7 @@ func threeNodes(t *testing.T, b *backend) (nodes [3]*rig, h *hooked) {
 // another node opens the ended job again whose key it is to have. Whenever that
 // comes to the ledger, and whatever the store says to the registration, the
 // ledger has in the end what the store has.
-func TestReopenedWhileRegistering(t *testing.T) {
+func TestRaceReopenedWhileRegistering(t *testing.T) {
 	update := func(change func(*job.Job, job.Instant) error) func(r *rig) {
 		return func(r *rig) { r.Change("a", change) }
 	}

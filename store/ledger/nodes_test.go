@@ -152,7 +152,7 @@ func (r *rig) takeAny(ctx context.Context) []store.Claimed {
 // Two nodes with several callers each make random calls about the same few
 // jobs. When all is quiet, the ledger has every job as the
 // store has it.
-func TestTwoNodes(t *testing.T) {
+func TestRaceTwoNodes(t *testing.T) {
 	t.Parallel()
 	redis := testenv.StartRedis(t)
 	for _, b := range servers {

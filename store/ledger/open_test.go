@@ -61,7 +61,7 @@ func TestCloseTwice(t *testing.T) {
 	unavailable(t, "Purge", err)
 }
 
-func TestCloseWaitsForCalls(t *testing.T) {
+func TestRaceCloseWaitsForCalls(t *testing.T) {
 	inBubble(func(t *testing.T) {
 		h, option := hook()
 		r := freshRig(t, postgres, retention, option)
@@ -79,7 +79,7 @@ func TestCloseWaitsForCalls(t *testing.T) {
 }
 
 // Closing while calls are under way loses nothing that was answered.
-func TestCloseUnderWay(t *testing.T) {
+func TestRaceCloseUnderWay(t *testing.T) {
 	r := freshRig(t, postgres, retention)
 	answered := make(chan string, 1000)
 	stopped := make(chan struct{})

@@ -75,7 +75,7 @@ func more(t *testing.T, what string, count *atomic.Int64, n int64) {
 
 // While the ledger's server is away, registrations are refused, and deliveries go on. When
 // it is back, the ledger catches up.
-func TestServerIsKilled(t *testing.T) {
+func TestRaceServerIsKilled(t *testing.T) {
 	t.Parallel()
 	redis := testenv.StartRedis(t)
 	for _, b := range servers {

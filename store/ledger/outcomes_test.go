@@ -95,7 +95,7 @@ func TestLostCallbackIsNotSent(t *testing.T) {
 // The node that settled commits late. The callback waits for that, and another node commits the
 // outcome if it takes long. If that node cannot do so either, the callback is
 // released until the commit, and other jobs are claimed.
-func TestCallbackWaitsForTheCommit(t *testing.T) {
+func TestRaceCallbackWaitsForTheCommit(t *testing.T) {
 	for name, test := range map[string]struct {
 		after time.Duration // the commit
 		both  bool          // neither node commits
@@ -154,7 +154,7 @@ func TestCallbackWaitsForTheCommit(t *testing.T) {
 
 // The next round of a job is written to the ledger by another node before the end of this one. The
 // ledger has the end, too.
-func TestRoundEndsLate(t *testing.T) {
+func TestRaceRoundEndsLate(t *testing.T) {
 	onServers(func(t *testing.T, b *backend) {
 		nodes, _ := threeNodes(t, b)
 		one, two := nodes[0], nodes[1]

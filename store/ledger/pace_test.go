@@ -134,7 +134,7 @@ func TestSettlementsKeepTheirPace(t *testing.T) {
 }
 
 // When the outcomes that wait take too much memory, the next one waits for its commit.
-func TestSettlementsWaitForRoom(t *testing.T) {
+func TestRaceSettlementsWaitForRoom(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		r := freshRig(t, b, retention)
 		r.Add(reg("a", 0))

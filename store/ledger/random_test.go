@@ -86,9 +86,9 @@ func restartLosesNothing(r *rig) {
 // race detector.
 func TestRandomCallsOfOne(t *testing.T) { randomCalls(t, 1, 30, 3) }
 
-// TestRandomCallsOfSeveral makes random calls by several callers side by side: the ledger
+// TestRaceRandomCallsOfSeveral makes random calls by several callers side by side: the ledger
 // must get the changes of a job in the order in which the store made them.
-func TestRandomCallsOfSeveral(t *testing.T) { randomCalls(t, 8, 15, 4) }
+func TestRaceRandomCallsOfSeveral(t *testing.T) { randomCalls(t, 8, 15, 4) }
 
 func randomCalls(t *testing.T, callers, steps, runs int) {
 	t.Helper()

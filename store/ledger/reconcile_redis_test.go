@@ -83,7 +83,7 @@ func quick(o *options) {
 // Two nodes work and reconcile while their Redis loses everything, and goes back to
 // what it was. Each job is delivered; what was known as delivered before a loss
 // is not delivered again.
-func TestRedisLosesJobs(t *testing.T) {
+func TestRaceRedisLosesJobs(t *testing.T) {
 	t.Parallel()
 	for _, b := range servers {
 		t.Run(b.Name, func(t *testing.T) {
@@ -164,7 +164,7 @@ func (r *rig) unfinished() int {
 
 // A random workload, during which Redis loses everything now and then, loses no
 // job: what has not ended in the ledger is in the store when all is quiet.
-func TestRedisLosesJobsAtRandom(t *testing.T) {
+func TestRaceRedisLosesJobsAtRandom(t *testing.T) {
 	t.Parallel()
 	for _, b := range servers {
 		seed := rand.Uint64()

@@ -216,7 +216,7 @@ func TestSweepPutsBackWhatIsLost(t *testing.T) {
 }
 
 // A node may know of an end that is not in the ledger yet.
-func TestSweepLooksTwice(t *testing.T) {
+func TestRaceSweepLooksTwice(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
@@ -393,7 +393,7 @@ func TestReplayMeetsAJobThatRunsInACopy(t *testing.T) {
 
 // A change may be written after what another node did to the job later. It is
 // in the ledger nevertheless.
-func TestChangeIsOvertakenInTheLedger(t *testing.T) {
+func TestRaceChangeIsOvertakenInTheLedger(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
@@ -423,7 +423,7 @@ func TestChangeIsOvertakenInTheLedger(t *testing.T) {
 
 // A store may go back between a change and its way into the ledger, and the job
 // be handed out as it was. Nobody is told then that it was cancelled or changed.
-func TestStoreGoesBackDuringAChange(t *testing.T) {
+func TestRaceStoreGoesBackDuringAChange(t *testing.T) {
 	respecify := func(j *job.Job, _ job.Instant) error {
 		s := j.Spec
 		s.Destination = "http://b.example/hook"
@@ -481,7 +481,7 @@ func TestStoreGoesBackDuringAChange(t *testing.T) {
 
 // A change that is overtaken on its way to the ledger, and lost by the store
 // before it is written, was not made: nobody is told that it was.
-func TestChangeIsOvertakenAndLost(t *testing.T) {
+func TestRaceChangeIsOvertakenAndLost(t *testing.T) {
 	nothing := func(*rig) {}
 	run := func(other *rig) { other.RunOne(job.OutcomeFailed, time.Hour) }
 	for name, c := range map[string]struct {

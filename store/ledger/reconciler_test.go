@@ -72,7 +72,7 @@ func (r *rig) has(id string) func() bool {
 	}
 }
 
-func TestReconcilerNoticesALoss(t *testing.T) {
+func TestRaceReconcilerNoticesALoss(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
@@ -101,7 +101,7 @@ func TestReconcilerNoticesALoss(t *testing.T) {
 }
 
 // A look that was made and got no answer does not hide what it found.
-func TestReconcilerLosesAnAnswer(t *testing.T) {
+func TestRaceReconcilerLosesAnAnswer(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
@@ -116,7 +116,7 @@ func TestReconcilerLosesAnAnswer(t *testing.T) {
 }
 
 // A claim, say, that was on its way to the ledger when the store lost the job.
-func TestReconcilerComesBackToWhatMoves(t *testing.T) {
+func TestRaceReconcilerComesBackToWhatMoves(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option, func(o *options) { o.Pace.SecondLook = 3 * time.Second })
@@ -132,7 +132,7 @@ func TestReconcilerComesBackToWhatMoves(t *testing.T) {
 }
 
 // Rows of before a loss that a node commits after the pass has gone by.
-func TestReconcilerComesBackToLateRows(t *testing.T) {
+func TestRaceReconcilerComesBackToLateRows(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
@@ -157,7 +157,7 @@ func TestReconcilerComesBackToLateRows(t *testing.T) {
 
 // An old copy of the store leads to another change with the version of the one in the ledger. Its
 // worker ends the job when the pass has gone by.
-func TestReconcilerComesBackToOutcomesOfAnOldCopy(t *testing.T) {
+func TestRaceReconcilerComesBackToOutcomesOfAnOldCopy(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
@@ -179,7 +179,7 @@ func TestReconcilerComesBackToOutcomesOfAnOldCopy(t *testing.T) {
 	})(t)
 }
 
-func TestOneNodeSweeps(t *testing.T) {
+func TestRaceOneNodeSweeps(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
@@ -202,7 +202,7 @@ func TestOneNodeSweeps(t *testing.T) {
 	})(t)
 }
 
-func TestRestoreOnRequest(t *testing.T) {
+func TestRaceRestoreOnRequest(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option, func(o *options) { o.Pace.SecondLook = 10 * time.Second })
@@ -240,7 +240,7 @@ func TestRestoreOnRequest(t *testing.T) {
 }
 
 // While the ledger or the store fails, the reconciler keeps trying.
-func TestReconcilerOutlivesFailures(t *testing.T) {
+func TestRaceReconcilerOutlivesFailures(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
@@ -265,7 +265,7 @@ func TestReconcilerOutlivesFailures(t *testing.T) {
 }
 
 // A younger job of an order key is registered after the loss of an older one.
-func TestOrderKeysWaitForLostJobs(t *testing.T) {
+func TestRaceOrderKeysWaitForLostJobs(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)

@@ -13,7 +13,7 @@ import (
 
 // A registration got no answer, and is made again. What another node does to the job meanwhile stays
 // in the ledger.
-func TestAdoptedJobMovesOn(t *testing.T) {
+func TestRaceAdoptedJobMovesOn(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		h, hooking := hook()
@@ -86,7 +86,7 @@ func TestRefusedInThePlaceOfADeadLetter(t *testing.T) {
 	})(t)
 }
 
-func TestConcurrentRegistrationsOfOneKey(t *testing.T) {
+func TestRaceConcurrentRegistrationsOfOneKey(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		r := freshRig(t, b, retention)
 		const callers, keys = 16, 20

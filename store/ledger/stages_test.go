@@ -14,7 +14,7 @@ import (
 // A process can die between any two of a call's steps. These tests open the
 // ledger as it is on the disk at such a moment.
 
-func TestCrashWhileRegistering(t *testing.T) {
+func TestRaceCrashWhileRegistering(t *testing.T) {
 	t.Run("the store told and nothing committed", onEach(func(t *testing.T, b *backend) {
 		h, option := hook()
 		r := freshRig(t, b, retention, option)
@@ -86,7 +86,7 @@ func TestCrashWhileRegistering(t *testing.T) {
 	}))
 }
 
-func TestCrashWhileDispatching(t *testing.T) {
+func TestRaceCrashWhileDispatching(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		h, option := hook()
 		r := freshRig(t, b, retention, option)
@@ -115,7 +115,7 @@ func TestCrashWhileDispatching(t *testing.T) {
 
 // When the store's answer is lost nobody knows whether it has the job. Once
 // the client has tried again, there is one job, and the ledger has it.
-func TestLostAnswer(t *testing.T) {
+func TestRaceLostAnswer(t *testing.T) {
 	for name, spoil := range map[string]func(func() ([]store.Registered, error)) ([]store.Registered, error){
 		"the store took it": lost[[]store.Registered],
 		"it did not":        unsent[[]store.Registered],
@@ -149,7 +149,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-func TestLostAnswerToSettle(t *testing.T) {
+func TestRaceLostAnswerToSettle(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		h, option := hook()
 		r := freshRig(t, b, retention, option)
@@ -171,7 +171,7 @@ func TestLostAnswerToSettle(t *testing.T) {
 }
 
 // A call reports the end of a job only after the commit.
-func TestEndsAreReportedAfterTheCommit(t *testing.T) {
+func TestRaceEndsAreReportedAfterTheCommit(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		r := freshRig(t, b, retention)
 		r.Add(reg("a", time.Hour))

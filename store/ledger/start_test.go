@@ -14,7 +14,7 @@ import (
 )
 
 // childLedger names the ledger of a child process, which is this test's program. Its run is
-// that of TestKill, or empty: it starts and stops.
+// that of TestRaceKill, or empty: it starts and stops.
 const childLedger = "LEDGER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -47,7 +47,7 @@ func startAndStop(url string) error {
 }
 
 // The tables are made once, by whichever process is first.
-func TestSeveralStartAtOnce(t *testing.T) {
+func TestRaceSeveralStartAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, b := range servers {
 		t.Run(b.Name, func(t *testing.T) {

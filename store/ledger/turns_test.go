@@ -143,7 +143,7 @@ func TestReplayedJobHoldsNoTurn(t *testing.T) {
 // The node that settled commits late. The next job of the key waits for that, and another node
 // commits the end if it takes long. If that node cannot do so either, the job is released until
 // the commit, and other jobs are claimed.
-func TestTurnWaitsForTheCommit(t *testing.T) {
+func TestRaceTurnWaitsForTheCommit(t *testing.T) {
 	for name, test := range map[string]struct {
 		after time.Duration // the commit
 		both  bool          // neither node commits

@@ -20,9 +20,9 @@ import (
 	"github.com/duehook/duehook/store/listing"
 )
 
-// TestWrongAnswers gives calls an answer that none of our scripts gives and no
+// TestRaceWrongAnswers gives calls an answer that none of our scripts gives and no
 // Redis has reason to. It must be told, not taken for something else.
-func TestWrongAnswers(t *testing.T) {
+func TestRaceWrongAnswers(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	now := number(1_800_000_000_000)
@@ -139,9 +139,9 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
-// TestNoAnswerPanics gives each call any answer to any of its commands. Not
+// TestRaceNoAnswerPanics gives each call any answer to any of its commands. Not
 // those to subscribing, which only the client library reads.
-func TestNoAnswerPanics(t *testing.T) {
+func TestRaceNoAnswerPanics(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	one, junk := number(1), text("junk")

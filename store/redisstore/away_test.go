@@ -13,10 +13,10 @@ import (
 	"github.com/duehook/duehook/store/storetest"
 )
 
-// TestAnyCommandMayFail lets each call send so many commands, and has Redis
+// TestRaceAnyCommandMayFail lets each call send so many commands, and has Redis
 // refuse all that follow. Wherever that happens, the call says that the store
 // is unavailable, and works when it is made again.
-func TestAnyCommandMayFail(t *testing.T) {
+func TestRaceAnyCommandMayFail(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	refused := refusal("MISCONF Errors writing to the AOF file: No space left on device")
@@ -47,9 +47,9 @@ func TestAnyCommandMayFail(t *testing.T) {
 	}
 }
 
-// TestAConnectionMayBreak breaks the connection once, at each command in turn.
+// TestRaceAConnectionMayBreak breaks the connection once, at each command in turn.
 // Nobody is bothered with that but who waits on a connection of its own.
-func TestAConnectionMayBreak(t *testing.T) {
+func TestRaceAConnectionMayBreak(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	for _, c := range calls {
@@ -74,9 +74,9 @@ func TestAConnectionMayBreak(t *testing.T) {
 	}
 }
 
-// TestEveryRefusalMayPass: whatever a Redis refuses with, it is its state that
+// TestRaceEveryRefusalMayPass: whatever a Redis refuses with, it is its state that
 // is wrong and not the call.
-func TestEveryRefusalMayPass(t *testing.T) {
+func TestRaceEveryRefusalMayPass(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	for _, reason := range []string{
@@ -118,7 +118,7 @@ func TestScriptsAreForgotten(t *testing.T) {
 
 // TestRedisIsAway opens stores of every kind on an address where nothing is,
 // and asks in every way: by command, pipeline, script, subscription, blocking,
-// and for a lock. TestRedisIsKilled makes all the calls.
+// and for a lock. TestRaceRedisIsKilled makes all the calls.
 func TestRedisIsAway(t *testing.T) {
 	t.Parallel()
 	r, away := testenv.StartRedis(t), testenv.StartRedis(t)
@@ -137,8 +137,8 @@ func TestRedisIsAway(t *testing.T) {
 	}
 }
 
-// TestRedisIsKilled kills it under calls that wait, and starts it again.
-func TestRedisIsKilled(t *testing.T) {
+// TestRaceRedisIsKilled kills it under calls that wait, and starts it again.
+func TestRaceRedisIsKilled(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	sc := newScene(t, r, r.URL())
@@ -181,8 +181,8 @@ func TestRedisIsKilled(t *testing.T) {
 	}
 }
 
-// TestContextHasEnded: nothing is sent for a caller that has gone.
-func TestContextHasEnded(t *testing.T) {
+// TestRaceContextHasEnded: nothing is sent for a caller that has gone.
+func TestRaceContextHasEnded(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	l := startLiar(t, r)
@@ -202,9 +202,9 @@ func TestContextHasEnded(t *testing.T) {
 	}
 }
 
-// TestDeadline: a Redis that does not answer is waited for until the caller's
+// TestRaceDeadline: a Redis that does not answer is waited for until the caller's
 // deadline, and not asked a second time.
-func TestDeadline(t *testing.T) {
+func TestRaceDeadline(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	l := startLiar(t, r)
@@ -225,8 +225,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestWakeupsUntilDeadline: a deadline is an end like any other.
-func TestWakeupsUntilDeadline(t *testing.T) {
+// TestRaceWakeupsUntilDeadline: a deadline is an end like any other.
+func TestRaceWakeupsUntilDeadline(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	s := open(t, r.URL(), storetest.Options{})

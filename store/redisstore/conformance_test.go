@@ -44,7 +44,7 @@ func openAs(t testing.TB, o Options) *Store {
 // TestConformanceOnCluster runs where a script may use the keys of one shard only.
 // Each script runs again behind the caller's back: the second run must change nothing.
 // `make test` runs it without the race detector: calls have one caller each, and
-// TestAnyCommandMayFail fans all of them out over shards.
+// TestRaceAnyCommandMayFail fans all of them out over shards.
 func TestConformanceOnCluster(t *testing.T) {
 	t.Parallel()
 	nodes := testenv.StartRedisCluster(t, 3)

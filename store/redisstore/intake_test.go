@@ -18,9 +18,9 @@ import (
 	"github.com/duehook/duehook/store/storetest"
 )
 
-// TestRegistrationsShareCalls: those that arrive while all calls are in progress go
+// TestRaceRegistrationsShareCalls: those that arrive while all calls are in progress go
 // together, as many as one call takes.
-func TestRegistrationsShareCalls(t *testing.T) {
+func TestRaceRegistrationsShareCalls(t *testing.T) {
 	small, large := newJob{}, newJob{body: make([]byte, store.BatchBytes/2+1)}
 	for name, test := range map[string]struct {
 		job    newJob

@@ -19,11 +19,11 @@ import (
 	"github.com/duehook/duehook/store/storetest"
 )
 
-// TestLostReplies cuts the connection in place of one reply in five, so that
+// TestRaceLostReplies cuts the connection in place of one reply in five, so that
 // no caller knows what was carried out: scripts are sent again, hints that
 // were popped are gone. Every job must still fail once and then be delivered
 // once, by the book.
-func TestLostReplies(t *testing.T) {
+func TestRaceLostReplies(t *testing.T) {
 	const jobs = 200
 	r := testenv.StartRedis(t)
 	p := testenv.StartProxy(t, r.Addr())

@@ -18,9 +18,9 @@ import (
 	"github.com/duehook/duehook/store/listing"
 )
 
-// TestReplacingWhatChanges lets somebody else get in between the steps of
+// TestRaceReplacingWhatChanges lets somebody else get in between the steps of
 // replacing a job.
-func TestReplacingWhatChanges(t *testing.T) {
+func TestRaceReplacingWhatChanges(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	change := func(t *testing.T, sc *scene) {
@@ -82,9 +82,9 @@ func TestReplacingWhatChanges(t *testing.T) {
 	}
 }
 
-// TestBrokenOffBatch: when one shard fails, the caller knows nothing of the
+// TestRaceBrokenOffBatch: when one shard fails, the caller knows nothing of the
 // others. Calling again gives every answer, and does nothing twice.
-func TestBrokenOffBatch(t *testing.T) {
+func TestRaceBrokenOffBatch(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	l := startLiar(t, r)
@@ -141,8 +141,8 @@ func TestBrokenOffBatch(t *testing.T) {
 	}
 }
 
-// TestPopGivesBack lets a hint arrive just when nobody waits for it any more.
-func TestPopGivesBack(t *testing.T) {
+// TestRacePopGivesBack lets a hint arrive just when nobody waits for it any more.
+func TestRacePopGivesBack(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	l := startLiar(t, r)
@@ -168,9 +168,9 @@ func TestPopGivesBack(t *testing.T) {
 	}
 }
 
-// TestPipelineFailsInPart: an answer of nothing, which is no error, must not
+// TestRacePipelineFailsInPart: an answer of nothing, which is no error, must not
 // hide that a later command failed.
-func TestPipelineFailsInPart(t *testing.T) {
+func TestRacePipelineFailsInPart(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
 	l := startLiar(t, r)

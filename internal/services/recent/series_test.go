@@ -167,7 +167,7 @@ func TestSeriesOutliveARestart(t *testing.T) {
 }
 
 // The document of a node whose places are all busy all day stays below 1 MB.
-func TestSizeOfSeries(t *testing.T) {
+func TestPlainSizeOfSeries(t *testing.T) {
 	mem := testenv.Store(t, diskstore.Options{})
 	r := New(Options{Documents: mem})
 	for minute := range 24 * 60 {

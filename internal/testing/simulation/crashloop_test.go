@@ -61,9 +61,9 @@ func (w *world) stored(id string) job.Job {
 	return j
 }
 
-// TestCrashLoopEndsNoJob kills the node again and again, while it sends jobs that
+// TestPlainCrashLoopEndsNoJob kills the node again and again, while it sends jobs that
 // take longer than it lives.
-func TestCrashLoopEndsNoJob(t *testing.T) {
+func TestPlainCrashLoopEndsNoJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs, kills = 10, 300
 		w := crashLoop(t, jobs, 5*time.Second)
@@ -87,9 +87,9 @@ func TestCrashLoopEndsNoJob(t *testing.T) {
 	})
 }
 
-// TestPoisonousJobIsGivenUpAloneAndLate: one job crashes its node each time
+// TestPlainPoisonousJobIsGivenUpAloneAndLate: one job crashes its node each time
 // that it is sent.
-func TestPoisonousJobIsGivenUpAloneAndLate(t *testing.T) {
+func TestPlainPoisonousJobIsGivenUpAloneAndLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const poison = "poison"
 		w := crashLoop(t, 0, 100*time.Millisecond)

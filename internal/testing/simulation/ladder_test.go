@@ -14,9 +14,9 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// TestLadder runs a job down the whole default ladder, 25 hours, to the dead
+// TestPlainLadder runs a job down the whole default ladder, 25 hours, to the dead
 // letters: each attempt has to come at its millisecond.
-func TestLadder(t *testing.T) { runLadder(t, inMemory) }
+func TestPlainLadder(t *testing.T) { runLadder(t, inMemory) }
 
 func runLadder(t *testing.T, open func(*testing.T, *plan) backend) {
 	began := time.Now()

@@ -28,5 +28,5 @@ func TestSoakReplay(t *testing.T) {
 	}
 }
 
-// TestSoakLadderOnRedis is TestLadder on redisstore and miniredis.
+// TestSoakLadderOnRedis is TestPlainLadder on redisstore and miniredis.
 func TestSoakLadderOnRedis(t *testing.T) { runLadder(t, inRedis) }
