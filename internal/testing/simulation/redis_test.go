@@ -1,3 +1,8 @@
+//go:build !race
+
+// With the race detector, a world on miniredis takes 20 s, most of it in Lua. Tests of dispatcher and nodes
+// of e2e with a real Redis run with it.
+
 package simulation
 
 import (
@@ -20,6 +25,15 @@ import (
 // TestSeedsOnRedis simulates worlds on redisstore and miniredis, fewer of them:
 // each takes as long as thirty on diskstore.
 func TestSeedsOnRedis(t *testing.T) { runSeeds(t, newPlan, 3, max(1, *seeds/30), inRedis) }
+
+// TestSchedulesOnRedis is TestSchedules on redisstore and miniredis, whose clock does not step.
+func TestSchedulesOnRedis(t *testing.T) {
+	runSeeds(t, func(seed uint64, shards int) *plan {
+		p := newSchedulePlan(seed, shards)
+		p.steps = false
+		return p
+	}, 3, max(1, *seeds/100), inRedis)
+}
 
 // mini is a miniredis of a bubble's own. It is reached over pipes: sockets would
 // keep the bubble's time from going on. Its TIME is the bubble's.

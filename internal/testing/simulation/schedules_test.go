@@ -22,15 +22,6 @@ import (
 // as long as five.
 func TestSchedules(t *testing.T) { runSeeds(t, newSchedulePlan, 1, max(1, *seeds/5), inMemory) }
 
-// TestSchedulesOnRedis is TestSchedules on redisstore and miniredis, whose clock does not step.
-func TestSchedulesOnRedis(t *testing.T) {
-	runSeeds(t, func(seed uint64, shards int) *plan {
-		p := newSchedulePlan(seed, shards)
-		p.steps = false
-		return p
-	}, 3, max(1, *seeds/100), inRedis)
-}
-
 // timing is a schedule, and the client that changes it.
 type timing struct {
 	w       *world
