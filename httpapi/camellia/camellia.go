@@ -28,7 +28,7 @@ const (
 // Options are the services behind the calls. Clock has a default.
 type Options struct {
 	Scheduler *scheduler.Scheduler
-	Pulls     *pulls.Queue
+	Pulls     *pulls.Manager
 	Monitor   *Monitor
 	Clock     job.Clock
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/duehook/duehook/scheduler/pulls"
 )
 
-// Pulls serves consumers of pull queues. A *pulls.Queue does.
+// Pulls serves consumers of pull queues. A *pulls.Manager does.
 type Pulls interface {
 	Pull(ctx context.Context, r pulls.Request) ([]pulls.Leased, error)
 	Ack(ctx context.Context, may pulls.May, receipts []string) ([]pulls.Result, error)

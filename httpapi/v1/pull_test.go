@@ -252,7 +252,7 @@ func (f faultyPulls) Get(ctx context.Context, key job.Key) (job.Job, error) {
 	return f.Store.Get(ctx, key)
 }
 
-func (a *api) newPulls() *pulls.Queue {
+func (a *api) newPulls() *pulls.Manager {
 	a.t.Helper()
 	q, err := pulls.New(pulls.Options{Store: faultyPulls{a.mem, a.faults}, ID: "node", Policy: retrypolicy.Default(), Clock: a.clock})
 	if err != nil {

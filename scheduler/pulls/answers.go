@@ -37,19 +37,19 @@ type Nack struct {
 type May func(topic string) error
 
 // Ack ends jobs as delivered.
-func (q *Queue) Ack(ctx context.Context, may May, receipts []string) ([]Result, error) {
-	return q.settle(ctx, may, receipts, func(_ int, j *job.Job, a *job.Attempt) job.Settlement {
-		return q.settlement(j, job.Outcome{Kind: job.OutcomeDelivered, Attempt: a})
+func (m *Manager) Ack(ctx context.Context, may May, receipts []string) ([]Result, error) {
+	return m.settle(ctx, may, receipts, func(_ int, j *job.Job, a *job.Attempt) job.Settlement {
+		return m.settlement(j, job.Outcome{Kind: job.OutcomeDelivered, Attempt: a})
 	})
 }
 
 // Nack ends attempts as failed.
-func (q *Queue) Nack(ctx context.Context, may May, nacks []Nack) ([]Result, error) {
+func (m *Manager) Nack(ctx context.Context, may May, nacks []Nack) ([]Result, error) {
 	receipts := make([]string, len(nacks))
 	for i := range nacks {
 		receipts[i] = nacks[i].Receipt
 	}
-	return q.settle(ctx, may, receipts, func(i int, j *job.Job, a *job.Attempt) job.Settlement {
+	return m.settle(ctx, may, receipts, func(i int, j *job.Job, a *job.Attempt) job.Settlement {
 		n := &nacks[i]
 		a.Error, a.ResponseBody = job.ErrorNacked, contract.Excerpt([]byte(n.Error))
 		o := job.Outcome{Kind: job.OutcomeFailed, Attempt: a}
@@ -59,18 +59,18 @@ func (q *Queue) Nack(ctx context.Context, may May, nacks []Nack) ([]Result, erro
 		case n.Delay != nil:
 			o.Named, o.After = true, *n.Delay
 		}
-		return q.settlement(j, o)
+		return m.settlement(j, o)
 	})
 }
 
 // Extend gives leases a new end: lease from now.
-func (q *Queue) Extend(ctx context.Context, may May, receipts []string, lease time.Duration) ([]Result, error) {
-	return q.settle(ctx, may, receipts, func(_ int, j *job.Job, _ *job.Attempt) job.Settlement { return j.Extend(lease) })
+func (m *Manager) Extend(ctx context.Context, may May, receipts []string, lease time.Duration) ([]Result, error) {
+	return m.settle(ctx, may, receipts, func(_ int, j *job.Job, _ *job.Attempt) job.Settlement { return j.Extend(lease) })
 }
 
 // settle settles the jobs of receipts as decide says.
-func (q *Queue) settle(ctx context.Context, may May, receipts []string, decide func(i int, j *job.Job, a *job.Attempt) job.Settlement) ([]Result, error) {
-	read, jobs, err := q.find(ctx, may, receipts)
+func (m *Manager) settle(ctx context.Context, may May, receipts []string, decide func(i int, j *job.Job, a *job.Attempt) job.Settlement) ([]Result, error) {
+	read, jobs, err := m.find(ctx, may, receipts)
 	if err != nil {
 		return nil, err
 	}
@@ -87,24 +87,24 @@ func (q *Queue) settle(ctx context.Context, may May, receipts []string, decide f
 		default:
 			if _, twice := first[receipts[i]]; !twice {
 				first[receipts[i]] = i
-				settlements, of = append(settlements, decide(i, j, q.attempt(read[i].at, j))), append(of, i)
+				settlements, of = append(settlements, decide(i, j, m.attempt(read[i].at, j))), append(of, i)
 			}
 		}
 	}
 	if len(settlements) > 0 {
-		settled, err := q.write(ctx, settlements)
+		settled, err := m.write(ctx, settlements)
 		if err != nil {
 			return nil, err
 		}
 		for n, i := range of {
-			results[i] = q.resultOf(&settlements[n], &settled[n], receipts[i])
+			results[i] = m.resultOf(&settlements[n], &settled[n], receipts[i])
 		}
 	}
 	for i, r := range receipts { // one that is given twice
 		if at, ok := first[r]; ok {
 			results[i] = results[at]
 		}
-		q.metrics.results[results[i]].Inc()
+		m.metrics.results[results[i]].Inc()
 	}
 	return results, nil
 }
@@ -140,12 +140,12 @@ func newAnswers(s successors.Store) *batch.Batcher[*answer] {
 }
 
 // write settles. Extensions wait for no outcomes.
-func (q *Queue) write(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
+func (m *Manager) write(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
 	if settlements[0].Extends() {
-		return successors.Settle(ctx, q.o.Store, settlements)
+		return successors.Settle(ctx, m.o.Store, settlements)
 	}
 	a := &answer{settlements: settlements}
-	if err := q.answers.Do(ctx, a); err != nil {
+	if err := m.answers.Do(ctx, a); err != nil {
 		return nil, fmt.Errorf("wait for answers of other consumers: %w", err)
 	}
 	return a.settled, a.err
@@ -153,9 +153,9 @@ func (q *Queue) write(ctx context.Context, settlements []job.Settlement) ([]stor
 
 // resultOf is the result of a settlement. A repetition that wanted something else than the call
 // before is stale.
-func (q *Queue) resultOf(s *job.Settlement, r *store.Settled, receipt string) Result {
+func (m *Manager) resultOf(s *job.Settlement, r *store.Settled, receipt string) Result {
 	if !s.Extends() {
-		q.leased.forget(receipt)
+		m.leased.forget(receipt)
 	}
 	switch {
 	case r.Status == store.Missing:
@@ -167,13 +167,13 @@ func (q *Queue) resultOf(s *job.Settlement, r *store.Settled, receipt string) Re
 }
 
 // attempt is the log entry of a lease that is answered now.
-func (q *Queue) attempt(leased job.Instant, j *job.Job) *job.Attempt {
-	return &job.Attempt{Number: j.Attempts + 1, StartedAt: leased, Duration: max(0, q.lines.now().Sub(leased)), Version: j.Version}
+func (m *Manager) attempt(leased job.Instant, j *job.Job) *job.Attempt {
+	return &job.Attempt{Number: j.Attempts + 1, StartedAt: leased, Duration: max(0, m.waiters.now().Sub(leased)), Version: j.Version}
 }
 
 // find reads receipts, and returns their jobs, nil for no job. It reads what this node has not leased
 // itself, or what has callbacks: they need the whole job.
-func (q *Queue) find(ctx context.Context, may May, receipts []string) ([]receipt, []*job.Job, error) {
+func (m *Manager) find(ctx context.Context, may May, receipts []string) ([]receipt, []*job.Job, error) {
 	parsed, jobs := make([]receipt, len(receipts)), make([]*job.Job, len(receipts))
 	var unknown []int
 	for i, text := range receipts {
@@ -184,7 +184,7 @@ func (q *Queue) find(ctx context.Context, may May, receipts []string) ([]receipt
 		if err := may(parsed[i].key.Topic); err != nil {
 			return nil, nil, err
 		}
-		if jobs[i] = q.leased.get(text); jobs[i] == nil {
+		if jobs[i] = m.leased.get(text); jobs[i] == nil {
 			unknown = append(unknown, i)
 		}
 	}
@@ -192,7 +192,7 @@ func (q *Queue) find(ctx context.Context, may May, receipts []string) ([]receipt
 	for n, i := range unknown {
 		keys[n] = parsed[i].key
 	}
-	found, err := listing.Jobs(ctx, q.o.Store, keys)
+	found, err := listing.Jobs(ctx, m.o.Store, keys)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the jobs of receipts: %w", err)
 	}

@@ -107,33 +107,33 @@ func (s *share) take(l *Leased) bool {
 }
 
 // serve carries jobs for some calls, and returns when the next calls may carry theirs. Claiming goes on; Run waits for it.
-func (q *Queue) serve(ctx context.Context, w want, of *gathering, shares []*share) {
+func (m *Manager) serve(ctx context.Context, w want, of *gathering, shares []*share) {
 	ctx = context.WithoutCancel(ctx) // what is carried has to be claimed
 	most := 0
 	for _, s := range shares {
 		most += s.most
 	}
 	others := len(of.claiming) > 0
-	carried, err := q.carry(ctx, w, most)
+	carried, err := m.carry(ctx, w, most)
 	of.claiming <- struct{}{}
 	if others && err == nil && len(carried.Carried) == 0 { // the others may have given jobs back
-		carried, err = q.carry(ctx, w, most)
+		carried, err = m.carry(ctx, w, most)
 	}
 	for _, s := range shares {
 		s.wait = carried.Wait
 	}
 	shares = slices.Clone(shares)
-	q.claims.Go(func() {
+	m.claims.Go(func() {
 		if err == nil {
-			err = q.fill(ctx, w, carried.Carried, shares)
+			err = m.fill(ctx, w, carried.Carried, shares)
 		}
-		q.answer(ctx, shares, err)
+		m.answer(ctx, shares, err)
 		<-of.claiming
 	})
 }
 
 // answer gives some calls their jobs. Those that have none get the error.
-func (q *Queue) answer(ctx context.Context, shares []*share, err error) {
+func (m *Manager) answer(ctx context.Context, shares []*share, err error) {
 	var back []job.Settlement
 	for _, s := range shares {
 		if len(s.jobs) == 0 {
@@ -141,41 +141,41 @@ func (q *Queue) answer(ctx context.Context, shares []*share, err error) {
 		}
 		if !s.decided.CompareAndSwap(false, true) { // the caller has left
 			for i := range s.jobs {
-				back = append(back, q.released(&s.jobs[i].Job))
+				back = append(back, m.released(&s.jobs[i].Job))
 			}
 		}
 		close(s.served)
 	}
-	q.giveBack(ctx, back)
+	m.giveBack(ctx, back)
 }
 
 // fill claims carried jobs, and adds them to shares.
-func (q *Queue) fill(ctx context.Context, w want, carried []store.Carried, shares []*share) error {
+func (m *Manager) fill(ctx context.Context, w want, carried []store.Carried, shares []*share) error {
 	hints := make([]store.Hint, len(carried))
 	for i := range carried {
 		hints[i] = carried[i].Hint
 	}
 	for len(hints) > 0 {
 		var left []store.Hint
-		claims, err := q.o.Store.Claim(ctx, w.shard, hints, store.ClaimOptions{
-			Nonce: rand.Text(), Lease: w.lease, By: q.o.ID, Left: func(hints []store.Hint) { left = hints },
+		claims, err := m.o.Store.Claim(ctx, w.shard, hints, store.ClaimOptions{
+			Nonce: rand.Text(), Lease: w.lease, By: m.o.ID, Left: func(hints []store.Hint) { left = hints },
 		})
 		if err != nil {
 			return err // they are due again soon
 		}
-		hints, shares = left, q.divide(ctx, w, claims, shares)
+		hints, shares = left, m.divide(ctx, w, claims, shares)
 	}
 	return nil
 }
 
 // divide adds claimed jobs to the first shares that have room. It returns the shares that are not full.
-func (q *Queue) divide(ctx context.Context, w want, claims []store.Claimed, shares []*share) []*share {
+func (m *Manager) divide(ctx context.Context, w want, claims []store.Claimed, shares []*share) []*share {
 	var back []job.Settlement
 	for i := range claims {
 		c := &claims[i]
-		q.lines.tells(c.Now)
+		m.waiters.tells(c.Now)
 		if o := c.Job.Before(c.From, c.Earlier, c.Now); o != nil { // it has expired or was cancelled
-			back = append(back, q.settlement(&c.Job, *o))
+			back = append(back, m.settlement(&c.Job, *o))
 			continue
 		}
 		l := Leased{Job: c.Job, Receipt: receiptOf(c).String(), Attempt: c.Job.Attempts + 1, Until: c.Now.Add(w.lease)}
@@ -183,13 +183,13 @@ func (q *Queue) divide(ctx context.Context, w want, claims []store.Claimed, shar
 			shares = shares[1:]
 		}
 		if len(shares) == 0 {
-			back = append(back, q.released(&l.Job))
+			back = append(back, m.released(&l.Job))
 			continue
 		}
-		q.leased.keep(l.Receipt, &l.Job)
+		m.leased.keep(l.Receipt, &l.Job)
 	}
 	if len(back) > 0 {
-		q.giveBack(ctx, back)
+		m.giveBack(ctx, back)
 		for _, s := range shares {
 			s.wait = 0 // other jobs may have their places
 		}
@@ -198,16 +198,16 @@ func (q *Queue) divide(ctx context.Context, w want, claims []store.Claimed, shar
 }
 
 // released is how a leased job is settled that nobody gets.
-func (q *Queue) released(j *job.Job) job.Settlement {
-	return q.settlement(j, job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown})
+func (m *Manager) released(j *job.Job) job.Settlement {
+	return m.settlement(j, job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown})
 }
 
 // giveBack settles claimed jobs that nobody gets.
-func (q *Queue) giveBack(ctx context.Context, back []job.Settlement) {
+func (m *Manager) giveBack(ctx context.Context, back []job.Settlement) {
 	if len(back) == 0 {
 		return
 	}
-	if _, err := successors.Settle(ctx, q.o.Store, back); err != nil {
-		q.o.Logger.Warn("jobs that no consumer gets could not be settled; they will be when their leases end", "jobs", len(back), "error", err)
+	if _, err := successors.Settle(ctx, m.o.Store, back); err != nil {
+		m.o.Logger.Warn("jobs that no consumer gets could not be settled; they will be when their leases end", "jobs", len(back), "error", err)
 	}
 }

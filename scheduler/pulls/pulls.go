@@ -43,7 +43,7 @@ type Store interface {
 	successors.Store
 }
 
-// Options are the terms of a Queue. Store and ID are required.
+// Options are the terms of a Manager. Store and ID are required.
 type Options struct {
 	Store  Store
 	ID     string // of the node
@@ -56,10 +56,10 @@ type Options struct {
 	Random      func() float64
 }
 
-// Queue serves the consumers of a node.
-type Queue struct {
+// Manager serves the consumers of a node, for the pull queues of all topics.
+type Manager struct {
 	o       Options
-	lines   *lines
+	waiters *waiters
 	leased  *leased
 	looking chan struct{} // a place for each call that looks for jobs
 	looks   gatherer
@@ -68,8 +68,8 @@ type Queue struct {
 	metrics *metrics
 }
 
-// New returns a Queue. Run keeps its waiting consumers informed.
-func New(o Options) (*Queue, error) {
+// New returns a Manager. Run keeps its waiting consumers informed.
+func New(o Options) (*Manager, error) {
 	if o.Store == nil || o.ID == "" {
 		return nil, errors.New("pulls: a store and an id are required")
 	}
@@ -78,12 +78,12 @@ func New(o Options) (*Queue, error) {
 	if o.Random == nil {
 		o.Random = mathrand.Float64
 	}
-	q := &Queue{o: o, lines: newLines(o.Clock), leased: newLeased(), looking: make(chan struct{}, claimsAtOnce)}
-	q.looks = gatherer{of: map[string]*gathering{}, serve: q.serve}
-	q.answers = newAnswers(o.Store)
+	m := &Manager{o: o, waiters: newWaiters(o.Clock), leased: newLeased(), looking: make(chan struct{}, claimsAtOnce)}
+	m.looks = gatherer{of: map[string]*gathering{}, serve: m.serve}
+	m.answers = newAnswers(o.Store)
 	var err error
-	q.metrics, err = newMetrics(o.Metrics, q.lines.count)
-	return q, err
+	m.metrics, err = newMetrics(o.Metrics, m.waiters.count)
+	return m, err
 }
 
 // Request is a call for jobs.
@@ -104,21 +104,21 @@ type Leased struct {
 
 // Pull leases due jobs, and waits for the first if there are none. Without an error, none are
 // leased if none became due in time.
-func (q *Queue) Pull(ctx context.Context, r Request) ([]Leased, error) {
+func (m *Manager) Pull(ctx context.Context, r Request) ([]Leased, error) {
 	if r.Wait <= 0 {
-		return q.look(ctx, r)
+		return m.look(ctx, r)
 	}
 	w := &waiter{topics: r.Topics, woken: make(chan struct{}, 1)}
-	look, err := q.lines.enter(w)
+	look, err := m.waiters.enter(w)
 	if err != nil {
 		return nil, err
 	}
-	defer q.lines.leave(w)
+	defer m.waiters.leave(w)
 	timer := job.SystemClock().NewTimer(r.Wait) // the caller waits by its own time, also if a test turns the clock
 	defer timer.Stop()
 	for {
 		if look {
-			got, err := q.look(ctx, r)
+			got, err := m.look(ctx, r)
 			if err != nil || len(got) > 0 {
 				return got, err
 			}
@@ -135,17 +135,17 @@ func (q *Queue) Pull(ctx context.Context, r Request) ([]Leased, error) {
 }
 
 // look leases what is due.
-func (q *Queue) look(ctx context.Context, r Request) ([]Leased, error) {
+func (m *Manager) look(ctx context.Context, r Request) ([]Leased, error) {
 	select {
-	case q.looking <- struct{}{}:
-		defer func() { <-q.looking }()
+	case m.looking <- struct{}{}:
+		defer func() { <-m.looking }()
 	case <-ctx.Done(): // as in Pull
 		return nil, nil
 	}
-	q.lines.looks(r.Topics)
+	m.waiters.looks(r.Topics)
 	var got []Leased
 	room, wait := maxAnswer, time.Duration(-1)
-	shards := q.o.Store.Shards()
+	shards := m.o.Store.Shards()
 	first := mathrand.IntN(shards) //nolint:gosec // no secret
 	for i := range shards {
 		if len(got) >= r.Max {
@@ -153,8 +153,8 @@ func (q *Queue) look(ctx context.Context, r Request) ([]Leased, error) {
 			break
 		}
 		of := &share{most: r.Max - len(got), room: room}
-		if err := q.looks.get(ctx, want{(first + i) % shards, r.Topics, r.Lease}, of); err != nil {
-			q.lines.looked(r.Topics, 0, false)
+		if err := m.looks.get(ctx, want{(first + i) % shards, r.Topics, r.Lease}, of); err != nil {
+			m.waiters.looked(r.Topics, 0, false)
 			if len(got) > 0 || ctx.Err() != nil {
 				break
 			}
@@ -165,23 +165,23 @@ func (q *Queue) look(ctx context.Context, r Request) ([]Leased, error) {
 			wait = of.wait
 		}
 	}
-	q.lines.looked(r.Topics, wait, len(got) > 0)
+	m.waiters.looked(r.Topics, wait, len(got) > 0)
 	if ctx.Err() != nil { // as in Pull
 		back := make([]job.Settlement, len(got))
 		for i := range got {
-			back[i] = q.released(&got[i].Job)
+			back[i] = m.released(&got[i].Job)
 		}
-		q.giveBack(context.WithoutCancel(ctx), back)
+		m.giveBack(context.WithoutCancel(ctx), back)
 		return nil, nil
 	}
-	q.metrics.leased.Add(float64(len(got)))
+	m.metrics.leased.Add(float64(len(got)))
 	return got, nil
 }
 
 // carry carries up to most jobs, which are claimed at once.
-func (q *Queue) carry(ctx context.Context, w want, most int) (store.CarryResult, error) {
-	r, err := q.o.Store.Carry(ctx, w.shard, store.CarryOptions{
-		Cap: most, Visibility: visibility, HalfOpenLimit: 1, TopicLimits: q.o.TopicLimits, By: q.o.ID, Pull: w.topics,
+func (m *Manager) carry(ctx context.Context, w want, most int) (store.CarryResult, error) {
+	r, err := m.o.Store.Carry(ctx, w.shard, store.CarryOptions{
+		Cap: most, Visibility: visibility, HalfOpenLimit: 1, TopicLimits: m.o.TopicLimits, By: m.o.ID, Pull: w.topics,
 	})
 	if err != nil {
 		err = fmt.Errorf("carry from pull queues: %w", err)
@@ -189,41 +189,41 @@ func (q *Queue) carry(ctx context.Context, w want, most int) (store.CarryResult,
 	return r, err
 }
 
-func (q *Queue) settlement(j *job.Job, o job.Outcome) job.Settlement {
-	return q.o.Policy.Settle(j, o, q.o.Random)
+func (m *Manager) settlement(j *job.Job, o job.Outcome) job.Settlement {
+	return m.o.Policy.Settle(j, o, m.o.Random)
 }
 
 // Run wakes waiting consumers when jobs become due, until ctx ends. Then it waits for claims under way, so no call
 // may begin afterwards. It returns nil.
-func (q *Queue) Run(ctx context.Context) error {
+func (m *Manager) Run(ctx context.Context) error {
 	listening := make(chan struct{})
 	go func() {
 		defer close(listening)
-		q.listen(ctx)
+		m.listen(ctx)
 	}()
 	for ctx.Err() == nil {
-		q.lines.changed.Wait(ctx, q.o.Clock, q.lines.due())
+		m.waiters.changed.Wait(ctx, m.o.Clock, m.waiters.due())
 	}
 	<-listening
-	q.claims.Wait()
+	m.claims.Wait()
 	return nil
 }
 
 // listen hears of jobs that are due earlier than known.
-func (q *Queue) listen(ctx context.Context) {
-	health := outage.New("listening for jobs of pull queues", q.o.Clock, q.o.Logger, q.o.Random)
+func (m *Manager) listen(ctx context.Context) {
+	health := outage.New("listening for jobs of pull queues", m.o.Clock, m.o.Logger, m.o.Random)
 	for ctx.Err() == nil {
-		err := q.o.Store.Listen(ctx, store.PullChannel, func(m []byte) {
+		err := m.o.Store.Listen(ctx, store.PullChannel, func(message []byte) {
 			health.Worked()
-			if m == nil {
-				q.begin(ctx)
+			if message == nil {
+				m.begin(ctx)
 				return
 			}
-			if topic, at, err := store.ParsePullMessage(m); err == nil {
-				q.lines.hear(topic, at)
+			if topic, at, err := store.ParsePullMessage(message); err == nil {
+				m.waiters.hear(topic, at)
 			}
 		})
-		q.lines.listens(false)
+		m.waiters.listens(false)
 		if ctx.Err() == nil && err != nil {
 			health.Rest(ctx, err)
 		}
@@ -231,9 +231,9 @@ func (q *Queue) listen(ctx context.Context) {
 }
 
 // begin notes that messages arrive from now on.
-func (q *Queue) begin(ctx context.Context) {
-	if now, err := store.Now(ctx, q.o.Store); err == nil {
-		q.lines.tells(now)
+func (m *Manager) begin(ctx context.Context) {
+	if now, err := store.Now(ctx, m.o.Store); err == nil {
+		m.waiters.tells(now)
 	}
-	q.lines.listens(true)
+	m.waiters.listens(true)
 }

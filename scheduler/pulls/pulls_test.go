@@ -59,11 +59,11 @@ func (c *counting) Carry(ctx context.Context, shard int, o store.CarryOptions) (
 	return c.Store.Carry(ctx, shard, o)
 }
 
-// node runs queues on one store until the test ends.
+// node runs managers on one store until the test ends.
 type node struct {
-	t      *testing.T
-	store  *counting
-	queues []*Queue
+	t        *testing.T
+	store    *counting
+	managers []*Manager
 }
 
 func newNodes(t *testing.T, n int) *node {
@@ -74,18 +74,18 @@ func newNodes(t *testing.T, n int) *node {
 	return all
 }
 
-// add adds n queues.
-func (n *node) add(queues int) {
+// add adds n managers.
+func (n *node) add(managers int) {
 	n.t.Helper()
 	ctx, stop := context.WithCancel(n.t.Context())
 	var running sync.WaitGroup
-	for i := range queues {
-		q, err := New(Options{Store: n.store, ID: fmt.Sprint("node", i), Policy: retrypolicy.Default()})
+	for i := range managers {
+		m, err := New(Options{Store: n.store, ID: fmt.Sprint("node", i), Policy: retrypolicy.Default()})
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		n.queues = append(n.queues, q)
-		running.Go(func() { _ = q.Run(ctx) })
+		n.managers = append(n.managers, m)
+		running.Go(func() { _ = m.Run(ctx) })
 	}
 	n.t.Cleanup(func() { stop(); running.Wait() })
 	synctest.Wait()
@@ -122,13 +122,13 @@ func TestWaitingConsumers(t *testing.T) {
 		for i := range consumers {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					got, err := n.queues[i%2].Pull(ctx, Request{Topics: []string{"t"}, Max: 1, Wait: 20 * time.Second, Lease: time.Minute})
+					got, err := n.managers[i%2].Pull(ctx, Request{Topics: []string{"t"}, Max: 1, Wait: 20 * time.Second, Lease: time.Minute})
 					if err != nil {
 						t.Error(err)
 					}
 					for _, l := range got {
 						late <- time.Since(l.Job.DueAt.Time())
-						if r, err := n.queues[i%2].Ack(ctx, everything, []string{l.Receipt}); err != nil || r[0] != OK {
+						if r, err := n.managers[i%2].Ack(ctx, everything, []string{l.Receipt}); err != nil || r[0] != OK {
 							t.Error(r, err)
 						}
 					}
@@ -161,15 +161,15 @@ func everything(string) error { return nil }
 func TestCallersMayLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 1)
-		q := n.queues[0]
+		m := n.managers[0]
 		for name, begin := range map[string]func() (end func()){
 			"waiting for a place": func() func() {
-				for range cap(q.looking) {
-					q.looking <- struct{}{}
+				for range cap(m.looking) {
+					m.looking <- struct{}{}
 				}
 				return func() {
-					for range cap(q.looking) {
-						<-q.looking
+					for range cap(m.looking) {
+						<-m.looking
 					}
 				}
 			},
@@ -177,7 +177,7 @@ func TestCallersMayLeave(t *testing.T) {
 				n.store.hang = make(chan struct{})
 				done := make(chan error, 1)
 				go func() {
-					_, err := q.Pull(t.Context(), Request{Topics: []string{"looking"}, Max: 1, Lease: time.Minute})
+					_, err := m.Pull(t.Context(), Request{Topics: []string{"looking"}, Max: 1, Lease: time.Minute})
 					done <- err
 				}()
 				synctest.Wait()
@@ -198,7 +198,7 @@ func TestCallersMayLeave(t *testing.T) {
 			}
 			answer := make(chan result, 1)
 			go func() {
-				got, err := q.Pull(ctx, Request{Topics: []string{name}, Max: 1, Wait: time.Minute, Lease: time.Minute})
+				got, err := m.Pull(ctx, Request{Topics: []string{name}, Max: 1, Wait: time.Minute, Lease: time.Minute})
 				answer <- result{got, err}
 			}()
 			synctest.Wait()
@@ -226,7 +226,7 @@ func TestCallsLookTogether(t *testing.T) {
 		var all sync.WaitGroup
 		pull := func(topic string, most int) {
 			all.Go(func() {
-				leased, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{topic}, Max: most, Lease: time.Minute})
+				leased, err := n.managers[0].Pull(t.Context(), Request{Topics: []string{topic}, Max: most, Lease: time.Minute})
 				if err != nil || len(leased) != most {
 					t.Errorf("%d jobs, %v", len(leased), err)
 				}
@@ -268,7 +268,7 @@ func TestCarryingWhileClaiming(t *testing.T) {
 		got := make(chan job.Key)
 		for range calls {
 			go func() {
-				jobs, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: 1, Lease: time.Hour})
+				jobs, err := n.managers[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: 1, Lease: time.Hour})
 				if err != nil || len(jobs) != 1 {
 					t.Errorf("%d jobs, %v", len(jobs), err)
 				}
@@ -305,7 +305,7 @@ func TestJobsOfCallersThatLeft(t *testing.T) {
 		got := make(chan int)
 		for _, ctx := range []context.Context{t.Context(), t.Context(), leaving, t.Context()} { // the first two look alone
 			go func() {
-				jobs, err := n.queues[0].Pull(ctx, one)
+				jobs, err := n.managers[0].Pull(ctx, one)
 				if err != nil {
 					t.Error(err)
 				}
@@ -329,7 +329,7 @@ func TestJobsOfCallersThatLeft(t *testing.T) {
 			t.Errorf("the call that stayed got %d jobs", jobs)
 		}
 		synctest.Wait()
-		if jobs, err := n.queues[0].Pull(t.Context(), one); err != nil || len(jobs) != 1 || jobs[0].Attempt != 1 {
+		if jobs, err := n.managers[0].Pull(t.Context(), one); err != nil || len(jobs) != 1 || jobs[0].Attempt != 1 {
 			t.Errorf("afterwards: %v, %v", jobs, err)
 		}
 	})
@@ -341,7 +341,7 @@ func TestRunWaitsForClaims(t *testing.T) {
 		n := newNodes(t, 0)
 		n.register("t", "a", 0)
 		n.store.hold = make(chan struct{})
-		q, err := New(Options{Store: n.store, ID: "node", Policy: retrypolicy.Default()})
+		m, err := New(Options{Store: n.store, ID: "node", Policy: retrypolicy.Default()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -349,13 +349,13 @@ func TestRunWaitsForClaims(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_ = q.Run(ctx)
+			_ = m.Run(ctx)
 		}()
 		leaving, leave := context.WithCancel(t.Context())
 		left := make(chan struct{})
 		go func() {
 			defer close(left)
-			_, _ = q.Pull(leaving, Request{Topics: []string{"t"}, Max: 1, Lease: time.Hour})
+			_, _ = m.Pull(leaving, Request{Topics: []string{"t"}, Max: 1, Lease: time.Hour})
 		}()
 		synctest.Wait()
 		leave()
@@ -385,7 +385,7 @@ func TestAnswersHaveBounds(t *testing.T) {
 		got := map[job.Key]bool{}
 		var mu sync.Mutex
 		pull := func(want int) {
-			leased, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: jobs, Lease: time.Hour})
+			leased, err := n.managers[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: jobs, Lease: time.Hour})
 			if err != nil || len(leased) != want {
 				t.Errorf("%d jobs, %v, want %d", len(leased), err, want)
 			}
@@ -421,7 +421,7 @@ func TestAnswersAreWrittenTogether(t *testing.T) {
 		for i := range calls {
 			n.register("t", fmt.Sprint(i), 0)
 		}
-		leased, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: calls, Lease: time.Hour})
+		leased, err := n.managers[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: calls, Lease: time.Hour})
 		if err != nil || len(leased) != calls {
 			t.Fatal(leased, err)
 		}
@@ -429,7 +429,7 @@ func TestAnswersAreWrittenTogether(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range leased {
 			all.Go(func() {
-				results, err := n.queues[0].Ack(t.Context(), everything, []string{leased[i].Receipt, "?"})
+				results, err := n.managers[0].Ack(t.Context(), everything, []string{leased[i].Receipt, "?"})
 				if err != nil || results[0] != OK || results[1] != Unknown {
 					t.Error(results, err)
 				}
@@ -453,15 +453,15 @@ func TestAnswersAreWrittenTogether(t *testing.T) {
 func TestWakesArePassedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNodes(t, 1)
-		q := n.queues[0]
+		m := n.managers[0]
 		first := &waiter{topics: []string{"t"}, woken: make(chan struct{}, 1)}
-		if _, err := q.lines.enter(first); err != nil {
+		if _, err := m.waiters.enter(first); err != nil {
 			t.Fatal(err)
 		}
-		q.lines.looks([]string{"t"})
+		m.waiters.looks([]string{"t"})
 		got := make(chan []Leased)
 		go func() {
-			jobs, err := q.Pull(t.Context(), Request{Topics: []string{"t"}, Max: 1, Wait: time.Minute, Lease: time.Minute})
+			jobs, err := m.Pull(t.Context(), Request{Topics: []string{"t"}, Max: 1, Wait: time.Minute, Lease: time.Minute})
 			if err != nil {
 				t.Error(err)
 			}
@@ -470,7 +470,7 @@ func TestWakesArePassedOn(t *testing.T) {
 		synctest.Wait()
 		n.register("t", "a", 0)
 		synctest.Wait() // the first is woken, and does not look
-		q.lines.leave(first)
+		m.waiters.leave(first)
 		if jobs := <-got; len(jobs) != 1 {
 			t.Errorf("got %d jobs", len(jobs))
 		}
@@ -485,7 +485,7 @@ func TestDeafNode(t *testing.T) {
 		n.add(1)
 		got := make(chan []Leased)
 		go func() {
-			jobs, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: 1, Wait: time.Minute, Lease: time.Minute})
+			jobs, err := n.managers[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: 1, Wait: time.Minute, Lease: time.Minute})
 			if err != nil {
 				t.Error(err)
 			}
@@ -519,15 +519,15 @@ func TestAnswersAtAnotherNode(t *testing.T) {
 		n := newNodes(t, 2)
 		n.register("t", "a", 0)
 		n.register("t", "b", 0)
-		got, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: 2, Lease: time.Minute})
+		got, err := n.managers[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: 2, Lease: time.Minute})
 		if err != nil || len(got) != 2 {
 			t.Fatal(got, err)
 		}
-		results, err := n.queues[1].Ack(t.Context(), everything, []string{got[0].Receipt, got[1].Receipt, got[0].Receipt, "?"})
+		results, err := n.managers[1].Ack(t.Context(), everything, []string{got[0].Receipt, got[1].Receipt, got[0].Receipt, "?"})
 		if err != nil || fmt.Sprint(results) != "[ok ok ok unknown]" {
 			t.Error(results, err)
 		}
-		results, err = n.queues[0].Nack(t.Context(), everything, []Nack{{Receipt: got[0].Receipt}})
+		results, err = n.managers[0].Nack(t.Context(), everything, []Nack{{Receipt: got[0].Receipt}})
 		if err != nil || results[0] != Stale {
 			t.Error(results, err)
 		}
@@ -558,12 +558,12 @@ func TestAnswersEndWithTheFirstError(t *testing.T) {
 		for _, id := range []string{"a", "b", "c"} {
 			n.register("t", id, 0)
 		}
-		got, err := n.queues[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: 3, Lease: time.Minute})
+		got, err := n.managers[0].Pull(t.Context(), Request{Topics: []string{"t"}, Max: 3, Lease: time.Minute})
 		if err != nil || len(got) != 3 {
 			t.Fatal(got, err)
 		}
-		n.queues[1].o.Store = &downForOne{Store: n.store, key: got[1].Job.Key}
-		_, err = n.queues[1].Ack(t.Context(), everything, []string{got[0].Receipt, got[1].Receipt, got[2].Receipt})
+		n.managers[1].o.Store = &downForOne{Store: n.store, key: got[1].Job.Key}
+		_, err = n.managers[1].Ack(t.Context(), everything, []string{got[0].Receipt, got[1].Receipt, got[2].Receipt})
 		if !errors.Is(err, store.ErrUnavailable) {
 			t.Error(err)
 		}
@@ -576,31 +576,31 @@ func TestReceiptOfJob(t *testing.T) {
 		n := newNodes(t, 2)
 		n.register("t", "a", 0)
 		lease := Request{Topics: []string{"t"}, Max: 1, Lease: time.Minute}
-		got, err := n.queues[0].Pull(t.Context(), lease)
+		got, err := n.managers[0].Pull(t.Context(), lease)
 		if err != nil || len(got) != 1 {
 			t.Fatal(got, err)
 		}
 		j := &got[0].Job
-		if last, ok := n.queues[0].Last(j.Key); !ok || last != got[0].Receipt || n.queues[0].Receipt(j) != last {
+		if last, ok := n.managers[0].Last(j.Key); !ok || last != got[0].Receipt || n.managers[0].Receipt(j) != last {
 			t.Errorf("the node that leased it has %q, want %q", last, got[0].Receipt)
 		}
 		older := *j
 		older.Token--
-		if n.queues[0].Receipt(&older) == got[0].Receipt {
+		if n.managers[0].Receipt(&older) == got[0].Receipt {
 			t.Error("an older lease has the same receipt")
 		}
-		if _, ok := n.queues[1].Last(j.Key); ok {
+		if _, ok := n.managers[1].Last(j.Key); ok {
 			t.Error("the other node remembers it")
 		}
 		for range 2 { // the second is a repetition
-			if r, err := n.queues[1].Ack(t.Context(), everything, []string{n.queues[1].Receipt(j)}); err != nil || r[0] != OK {
+			if r, err := n.managers[1].Ack(t.Context(), everything, []string{n.managers[1].Receipt(j)}); err != nil || r[0] != OK {
 				t.Errorf("acknowledged at the other node: %v, %v", r, err)
 			}
 		}
-		if r, err := n.queues[0].Ack(t.Context(), everything, []string{got[0].Receipt}); err != nil || r[0] != OK {
+		if r, err := n.managers[0].Ack(t.Context(), everything, []string{got[0].Receipt}); err != nil || r[0] != OK {
 			t.Errorf("acknowledged again: %v, %v", r, err)
 		}
-		if last, ok := n.queues[0].Last(j.Key); ok {
+		if last, ok := n.managers[0].Last(j.Key); ok {
 			t.Errorf("an acknowledged lease is remembered: %s", last)
 		}
 	})

@@ -24,17 +24,17 @@ func receiptOf(c *store.Claimed) receipt {
 }
 
 // Receipt is the receipt of the lease of a running job, for consumers that name the job instead.
-func (q *Queue) Receipt(j *job.Job) string {
-	if text, ok := q.Last(j.Key); ok {
+func (m *Manager) Receipt(j *job.Job) string {
+	if text, ok := m.Last(j.Key); ok {
 		if r, _ := parseReceipt(text); r.token == j.Token {
 			return text
 		}
 	}
-	return receipt{key: j.Key, token: j.Token, at: q.lines.now()}.String() // when it was claimed is not known here
+	return receipt{key: j.Key, token: j.Token, at: m.waiters.now()}.String() // when it was claimed is not known here
 }
 
 // Last is the receipt of the last lease of a job that this node remembers.
-func (q *Queue) Last(key job.Key) (receipt string, ok bool) { return q.leased.last(key) }
+func (m *Manager) Last(key job.Key) (receipt string, ok bool) { return m.leased.last(key) }
 
 // String is what consumers get.
 func (r receipt) String() string {

@@ -31,7 +31,7 @@ type Parts struct {
 	Schedules *schedules.Manager
 	Groups    *groups.Manager
 	Topics    *topics.Manager
-	Pulls     *pulls.Queue
+	Pulls     *pulls.Manager
 
 	tb      testing.TB
 	store   diskstore.Embedded

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxLines bounds the topics of which a node remembers when a job is due.
-	maxLines = 10_000
+	// maxTopics bounds the topics of which a node remembers when a job is due.
+	maxTopics = 10_000
 	// deaf is the interval of looks while no messages arrive.
 	deaf = time.Second
 	// unheard is after how long a waiting consumer looks without a message: one may have been lost.
@@ -22,20 +22,20 @@ const (
 	wakesMore = 2
 )
 
-// lines are the consumers that wait, by topic.
-type lines struct {
+// waiters are the consumers that wait, by topic.
+type waiters struct {
 	clock   job.Clock
 	changed signal.Signal // the first time may be earlier
 
 	mu      sync.Mutex
-	of      map[string]*line
+	of      map[string]*topicWaiters
 	hears   bool          // messages about jobs arrive
 	ahead   time.Duration // of the store's clock
 	waiting int
 }
 
-// line is the consumers of one topic, and when a look at it may find a job.
-type line struct {
+// topicWaiters are the consumers that wait for one topic, and when a look at it may find a job.
+type topicWaiters struct {
 	next    time.Time
 	waiters []*waiter
 }
@@ -46,69 +46,69 @@ type waiter struct {
 	woken  signal.Signal
 }
 
-func newLines(clock job.Clock) *lines {
-	return &lines{clock: clock, changed: signal.New(), of: map[string]*line{}}
+func newWaiters(clock job.Clock) *waiters {
+	return &waiters{clock: clock, changed: signal.New(), of: map[string]*topicWaiters{}}
 }
 
-// lineOf returns the line of a topic. A new one has to be looked at.
-func (l *lines) lineOf(topic string, now time.Time) *line {
-	of := l.of[topic]
+// ofTopic returns the waiters of a topic. A new topic has to be looked at.
+func (ws *waiters) ofTopic(topic string, now time.Time) *topicWaiters {
+	of := ws.of[topic]
 	if of == nil {
-		if len(l.of) >= maxLines {
-			l.forget()
+		if len(ws.of) >= maxTopics {
+			ws.forget()
 		}
-		of = &line{next: now}
-		l.of[topic] = of
+		of = &topicWaiters{next: now}
+		ws.of[topic] = of
 	}
 	return of
 }
 
-// forget forgets lines in which nobody waits.
-func (l *lines) forget() {
-	for topic, of := range l.of {
+// forget forgets the topics for which nobody waits.
+func (ws *waiters) forget() {
+	for topic, of := range ws.of {
 		if len(of.waiters) == 0 {
-			delete(l.of, topic)
+			delete(ws.of, topic)
 		}
 	}
 }
 
 // enter adds a waiting call. It returns true if something may be due.
-func (l *lines) enter(w *waiter) (look bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.waiting >= maxWaiting {
+func (ws *waiters) enter(w *waiter) (look bool, err error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.waiting >= maxWaiting {
 		return false, fmt.Errorf("%w: %d calls wait for jobs at this server; try another one, or again later", store.ErrUnavailable, maxWaiting)
 	}
-	now := l.clock.Now()
-	look = !l.hears
+	now := ws.clock.Now()
+	look = !ws.hears
 	for _, topic := range w.topics {
-		of := l.lineOf(topic, now)
+		of := ws.ofTopic(topic, now)
 		of.waiters = append(of.waiters, w)
 		look = look || !of.next.After(now)
 	}
-	l.waiting++
-	l.changed.Set()
+	ws.waiting++
+	ws.changed.Set()
 	return look, nil
 }
 
 // count is the number of waiting calls.
-func (l *lines) count() float64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return float64(l.waiting)
+func (ws *waiters) count() float64 {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return float64(ws.waiting)
 }
 
 // now is the store's time, as far as it is known.
-func (l *lines) now() job.Instant {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return job.InstantOf(l.clock.Now().Add(l.ahead))
+func (ws *waiters) now() job.Instant {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return job.InstantOf(ws.clock.Now().Add(ws.ahead))
 }
 
 // leave removes a waiting call. If it was woken and did not look, another one is.
-func (l *lines) leave(w *waiter) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (ws *waiters) leave(w *waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
 	woken := false
 	select {
 	case <-w.woken:
@@ -116,17 +116,17 @@ func (l *lines) leave(w *waiter) {
 	default:
 	}
 	for _, topic := range w.topics {
-		of := l.of[topic]
+		of := ws.of[topic]
 		of.waiters = slices.DeleteFunc(of.waiters, func(o *waiter) bool { return o == w })
 		if woken {
 			of.wake()
 		}
 	}
-	l.waiting--
+	ws.waiting--
 }
 
 // wake wakes the consumer that has waited longest of those that are not woken.
-func (of *line) wake() {
+func (of *topicWaiters) wake() {
 	if len(of.waiters) == 0 {
 		return
 	}
@@ -137,18 +137,18 @@ func (of *line) wake() {
 }
 
 // looks notes that a look at topics begins: what is heard from now on is newer.
-func (l *lines) looks(topics []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.clock.Now()
+func (ws *waiters) looks(topics []string) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	now := ws.clock.Now()
 	for _, topic := range topics {
-		l.lineOf(topic, now).next = now.Add(l.patience())
+		ws.ofTopic(topic, now).next = now.Add(ws.patience())
 	}
 }
 
-// patience is how long a line is left alone.
-func (l *lines) patience() time.Duration {
-	if l.hears {
+// patience is how long nobody looks at a topic without a message.
+func (ws *waiters) patience() time.Duration {
+	if ws.hears {
 		return unheard
 	}
 	return deaf
@@ -156,18 +156,18 @@ func (l *lines) patience() time.Duration {
 
 // looked notes the end of a look: there may be more after a wait; negative: nothing waits. If more
 // is due now and the look found some, others look at once.
-func (l *lines) looked(topics []string, wait time.Duration, found bool) {
+func (ws *waiters) looked(topics []string, wait time.Duration, found bool) {
 	if wait < 0 {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
 	if wait == 0 && !found {
 		wait = time.Millisecond // others take it at the moment
 	}
-	at := l.clock.Now().Add(wait)
+	at := ws.clock.Now().Add(wait)
 	for _, topic := range topics {
-		of := l.lineOf(topic, at)
+		of := ws.ofTopic(topic, at)
 		of.next = earlier(of.next, at)
 		if wait == 0 {
 			for range wakesMore {
@@ -175,7 +175,7 @@ func (l *lines) looked(topics []string, wait time.Duration, found bool) {
 			}
 		}
 	}
-	l.changed.Set()
+	ws.changed.Set()
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -186,51 +186,51 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // hear notes a message: a job of the topic may be due at a time of the store.
-func (l *lines) hear(topic string, due job.Instant) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	of := l.of[topic]
+func (ws *waiters) hear(topic string, due job.Instant) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	of := ws.of[topic]
 	if of == nil {
 		return
 	}
-	at := due.Time().Add(-l.ahead)
+	at := due.Time().Add(-ws.ahead)
 	if at.Before(of.next) {
 		of.next = at
-		l.changed.Set()
+		ws.changed.Set()
 	}
 }
 
 // listens notes whether messages arrive. Some may have been lost before.
-func (l *lines) listens(hears bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.hears = hears
-	now := l.clock.Now()
-	for _, of := range l.of {
+func (ws *waiters) listens(hears bool) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.hears = hears
+	now := ws.clock.Now()
+	for _, of := range ws.of {
 		of.next = earlier(of.next, now)
 	}
-	l.changed.Set()
+	ws.changed.Set()
 }
 
 // tells notes the time of the store.
-func (l *lines) tells(now job.Instant) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ahead = now.Time().Sub(l.clock.Now())
+func (ws *waiters) tells(now job.Instant) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.ahead = now.Time().Sub(ws.clock.Now())
 }
 
 // due wakes a consumer of each topic that may have a job, and returns how long none will.
-func (l *lines) due() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.clock.Now()
+func (ws *waiters) due() time.Duration {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	now := ws.clock.Now()
 	rest := unheard
-	for _, of := range l.of {
+	for _, of := range ws.of {
 		if len(of.waiters) == 0 {
 			continue
 		}
 		if !of.next.After(now) {
-			of.next = now.Add(l.patience()) // until it has looked
+			of.next = now.Add(ws.patience()) // until it has looked
 			of.wake()
 		}
 		rest = min(rest, of.next.Sub(now))
