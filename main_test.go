@@ -366,7 +366,7 @@ func TestWhatChangesPrintsJSON(t *testing.T) {
 	}
 	code, stdout, stderr := result(t, program(t, nil, "reshard", "--json", "--redis-url="+redis.URL(), "--shards=4"))
 	none := `{"unfinished":0,"dead":0,"delivered":0,"cancelled":0,"expired":0}`
-	want := `{"namespace":"default","from":4,"to":4,"before":` + none + `,"after":` + none + `,"moved":0,"checked":0,"unreadable":0}` + "\n"
+	want := `{"namespace":"default","from":4,"to":4,"before":` + none + `,"after":` + none + `,"moved":0,"unreadable":0}` + "\n"
 	if code != 0 || stdout != want {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}

@@ -25,7 +25,6 @@ type Resharded struct {
 	Before     redisstore.Census `json:"before"` // jobs by state
 	After      redisstore.Census `json:"after"`
 	Moved      int64             `json:"moved"`
-	Checked    int64             `json:"checked"` // where they belong, of those that were moved
 	Unreadable int64             `json:"unreadable"`
 	Took       time.Duration     `json:"-"`
 }
@@ -47,8 +46,8 @@ func (r Resharded) String() string {
 	} {
 		_, _ = fmt.Fprintf(&b, "%-10s  before %d, after %d\n", line.what, line.before, line.after)
 	}
-	_, _ = fmt.Fprintf(&b, "from %d to %d shards: %d jobs moved, %d found where they belong, %d that cannot be read; took %v\nstart all nodes with --shards %d",
-		r.From, r.To, r.Moved, r.Checked, r.Unreadable, r.Took.Round(1e8), r.To)
+	_, _ = fmt.Fprintf(&b, "from %d to %d shards: %d jobs moved, %d that cannot be read; took %v\nstart all nodes with --shards %d",
+		r.From, r.To, r.Moved, r.Unreadable, r.Took.Round(1e8), r.To)
 	return b.String()
 }
 
@@ -66,7 +65,7 @@ func Reshard(ctx context.Context, c *config.Config, w io.Writer) (Resharded, err
 			MinReplicas: c.RedisMinReplicas, ReplicaWait: c.RedisReplicaWait, Logger: slog.New(slog.DiscardHandler),
 		},
 		Report: func(r redisstore.Resharding) {
-			_, _ = fmt.Fprintf(w, "%d of %d jobs looked at, %d moved, %d checked\n", r.Walked, r.Before.Jobs(), r.Moved, r.Checked)
+			_, _ = fmt.Fprintf(w, "%d of %d jobs moved\n", r.Moved, r.Before.Jobs())
 		},
 	})
 	if err != nil {
@@ -74,6 +73,6 @@ func Reshard(ctx context.Context, c *config.Config, w io.Writer) (Resharded, err
 	}
 	return Resharded{
 		Namespace: c.Namespace, From: r.From, To: r.To, Before: r.Before, After: r.After,
-		Moved: r.Moved, Checked: r.Checked, Unreadable: r.Unreadable, Took: clock.Now().Sub(began),
+		Moved: r.Moved, Unreadable: r.Unreadable, Took: clock.Now().Sub(began),
 	}, nil
 }

@@ -16,9 +16,8 @@ import (
 
 var errDocument = errors.New("redisstore: unreadable document")
 
-// docs is the hash that keeps the documents of a kind, all in the first shard:
-// name -> "version\ndata".
-func (s *Store) docs(kind string) string { return s.shards[0].prefix + "docs:" + kind }
+// docs is the hash that keeps the documents of a kind: name -> "version\ndata".
+func (s *Store) docs(kind string) string { return s.common.prefix + "docs:" + kind }
 
 // document reads a document.
 func (s *Store) document(ctx context.Context, kind, name string) ([]store.Document, error) {
@@ -176,7 +175,7 @@ func (s *Store) PutDocuments(ctx context.Context, docs []store.Document) ([]uint
 }
 
 func (s *Store) changeDocuments(ctx context.Context, fields []field) ([]int64, error) {
-	return changeFields(ctx, s.commit, fieldsScript, s.shards[0], fields)
+	return changeFields(ctx, s.commit, fieldsScript, s.common, fields)
 }
 
 // headOfVersion is how a document of this version begins; empty for none.

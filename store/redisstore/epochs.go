@@ -3,29 +3,33 @@ package redisstore
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"slices"
-	"strings"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // The epoch of resharded jobs. Without it, the nodes would compare all jobs with the ledger
 // first, and jobs with order keys would wait for that.
 
-// copyEpoch gives new shards the epoch of the old ones if those lack no job. A shard
+// takeEpoch gives new shards the epoch of the old ones if those lack no job. A shard
 // that loses jobs later loses the epoch, too. Otherwise no shard is whole: it may get jobs
 // whose predecessors are missing.
-func (m *mover) copyEpoch(ctx context.Context) (err error) {
-	if !m.report.Resumed { // otherwise jobs that were moved may be lost
-		if m.epoch, err = m.from.wholeEpoch(ctx); err != nil {
-			return err
-		}
-	}
-	if m.epoch == "" {
+func (m *mover) takeEpoch(ctx context.Context) error {
+	if m.report.Resumed { // jobs that were moved may be lost
 		return m.forgetEpoch(ctx)
 	}
-	_, err = m.to.SwapEpoch(ctx, m.epoch, m.epoch)
+	wholes, err := gather(ctx, m.from, m.from.isWhole)
+	if err != nil {
+		return err
+	}
+	epochs, err := m.from.SwapEpoch(ctx, rand.Text(), "")
+	if err != nil {
+		return err
+	}
+	other := func(epoch string) bool { return epoch != epochs[0] }
+	if slices.Contains(wholes, false) || slices.ContainsFunc(epochs, other) || epochs[0] == "" {
+		return m.forgetEpoch(ctx)
+	}
+	m.epoch = epochs[0]
+	_, err = m.to.SwapEpoch(ctx, m.epoch, "")
 	return err
 }
 
@@ -45,31 +49,4 @@ func (m *mover) confirmEpoch(ctx context.Context) error {
 		return m.forgetEpoch(ctx)
 	}
 	return err
-}
-
-// wholeEpoch returns the epoch of all shards, or an empty text if one may lack a job.
-func (s *Store) wholeEpoch(ctx context.Context) (epoch string, err error) {
-	for i, sh := range s.shards {
-		whole, err := s.isWhole(ctx, sh)
-		if err != nil || !whole {
-			return "", err
-		}
-		text, err := s.db.Get(ctx, sh.epoch).Result()
-		if errors.Is(err, redis.Nil) {
-			return "", nil
-		}
-		if err != nil {
-			return "", s.wrap(err)
-		}
-		its, run, _ := strings.Cut(text, " ")
-		marked, err := s.db.Get(ctx, sh.whole).Result()
-		switch {
-		case err != nil && !errors.Is(err, redis.Nil):
-			return "", s.wrap(err)
-		case marked != run, i > 0 && its != epoch:
-			return "", nil
-		}
-		epoch = its
-	}
-	return epoch, nil
 }

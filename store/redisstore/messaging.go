@@ -18,7 +18,7 @@ const subscriptionPing = 30 * time.Second
 const pullChannel = ":pull"
 
 // channel is the name of a channel in Redis. Each node of a Cluster has it.
-func (s *Store) channel(name string) string { return s.shards[0].prefix + "channel:" + name }
+func (s *Store) channel(name string) string { return s.common.prefix + "channel:" + name }
 
 // Publish sends a message.
 func (s *Store) Publish(ctx context.Context, channel string, message []byte) error {

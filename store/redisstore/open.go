@@ -54,6 +54,7 @@ type Store struct {
 	confirm   *confirming           // nil: no waiting for replicas
 	guard     *guard                // nil: the layout is not checked
 	shards    []*shard
+	common    *shard // keys of what belongs to no shard: documents
 	retention time.Duration
 	locks     *redsync.Redsync
 	log       *slog.Logger
@@ -156,6 +157,7 @@ func prepare(o Options, guard bool) (*Store, error) {
 		s.db.AddHook(guarded{s.guard})
 		inspect.met = func() { s.guard.met.Add(1) }
 	}
+	s.common = &shard{shardKeys: newShardKeys(o.Namespace)}
 	s.locks = redsync.New(goredis.NewPool(s.db))
 	for i := range o.Shards {
 		sh := &shard{shardKeys: newShardKeys(shardTag(o.Namespace, i, o.Shards))}

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,10 +50,8 @@ type Resharding struct {
 	From, To int
 	Resumed  bool
 	Before   Census // when it began first
-	Walked   int64  // jobs examined, moved or not
 	Moved    int64  // jobs that this run moved
-	Checked  int64  // and found afterwards
-	After    Census // once all are checked
+	After    Census // once all are moved
 	// Unreadable are jobs whose records cannot be read. They stay where they are.
 	Unreadable int64
 	Done       bool
@@ -75,8 +74,9 @@ var ErrInUse = errors.New("a node is running: stop all nodes of the namespace fi
 
 // Reshard moves a namespace's jobs to another number of shards, while no node is running. A
 // running node serves nothing from then on. Reshard may be interrupted at any time and
-// continues when it runs again. It writes each job to the new shard before it removes it from
-// the old one. At the end it checks each job in its shard and counts all.
+// continues when it runs again. Each number of shards has keys of its own, so Reshard restores
+// jobs in the new shards as from a ledger, looks for each there, and then forgets it in the old
+// ones.
 func Reshard(ctx context.Context, o ReshardOptions) (Resharding, error) {
 	if o.Quiet == 0 {
 		o.Quiet = layoutAge + callTimeout
@@ -105,8 +105,9 @@ type mover struct {
 	from, to *Store
 	stored   *layout // as stored in Redis
 	report   Resharding
-	epoch    string // of the old shards, if they lack no job; see epochs.go
-	tally
+	told     time.Time       // when Report was called last
+	spoiled  map[string]bool // old shards with jobs that cannot be read, by their prefixes
+	epoch    string          // of the old shards, if they lack no job; see epochs.go
 }
 
 func (m *mover) run(ctx context.Context) (Resharding, error) {
@@ -128,12 +129,10 @@ func (m *mover) run(ctx context.Context) (Resharding, error) {
 		what string
 		do   func(context.Context) error
 	}{
-		{"copy the epoch", m.copyEpoch},
-		{"copy documents", m.copyDocuments},
+		{"take the epoch", m.takeEpoch},
 		{"set the limits of topics", m.copyLimits},
-		{"copy holds", m.copyCircuits},
+		{"copy circuits", m.copyCircuits},
 		{"move jobs", m.moveJobs},
-		{"check jobs", m.checkJobs},
 		{"confirm the epoch", m.confirmEpoch},
 		{"clear old shards", m.clear},
 	} {
@@ -182,25 +181,23 @@ func (m *mover) plan(ctx context.Context) error {
 func (m *mover) begin(ctx context.Context) error {
 	was := *m.stored
 	if !m.report.Resumed {
-		if err := m.awaitQuiet(ctx, 0); err != nil { // nothing is touched before
-			return err
+		if used, err := m.inUse(ctx); used || err != nil { // nothing is touched before
+			return cmp.Or(err, ErrInUse)
 		}
 		if err := m.put(ctx, layout{Version: was.Version, Shards: was.Shards, To: m.report.To}); err != nil {
 			return err
 		}
 	}
-	if err := m.awaitQuiet(ctx, m.o.Quiet); err != nil {
+	if err := m.awaitQuiet(ctx); err != nil {
 		if !m.report.Resumed {
 			err = errors.Join(err, m.put(context.WithoutCancel(ctx), was))
 		}
 		return err
 	}
 	if m.stored.Before == nil {
-		var before Census
-		for _, sh := range m.from.shards {
-			if err := m.census(ctx, m.from, sh, &before); err != nil {
-				return err
-			}
+		before, err := census(ctx, m.from)
+		if err != nil {
+			return err
 		}
 		with := *m.stored
 		with.Before = &before
@@ -228,33 +225,33 @@ func (m *mover) put(ctx context.Context, l layout) error {
 // lookAgain is the interval of checking whether nodes run.
 const lookAgainEvery = 250 * time.Millisecond
 
-// awaitQuiet waits until no carrier has held a lock for Quiet. Among running nodes, one
-// always does.
-func (m *mover) awaitQuiet(ctx context.Context, quiet time.Duration) error {
+// inUse reports whether a node holds a carrier's lock. Among running nodes, one always does.
+func (m *mover) inUse(ctx context.Context) (bool, error) {
+	for _, sh := range m.from.shards {
+		if n, err := m.from.db.Exists(ctx, sh.lock).Result(); n > 0 || err != nil {
+			return n > 0, m.from.wrap(err)
+		}
+	}
+	return false, nil
+}
+
+// awaitQuiet waits until no node has held a lock for Quiet.
+func (m *mover) awaitQuiet(ctx context.Context) error {
 	clock := job.SystemClock()
 	began := clock.Now()
-	since := began
-	for {
-		for _, s := range []*Store{m.from, m.to} {
-			for _, sh := range s.shards {
-				n, err := s.db.Exists(ctx, sh.lock).Result()
-				if err != nil {
-					return s.wrap(err)
-				}
-				if n > 0 {
-					since = clock.Now()
-				}
-			}
-		}
+	for since := began; ; {
+		used, err := m.inUse(ctx)
 		now := clock.Now()
 		switch {
-		case since != began && quiet == 0, now.Sub(began) > m.o.Patience:
-			if since != began {
-				return ErrInUse
-			}
+		case err != nil:
+			return err
+		case used:
+			since = now
+		case now.Sub(since) >= m.o.Quiet:
 			return nil
-		case now.Sub(since) >= quiet:
-			return nil
+		}
+		if now.Sub(began) > m.o.Patience {
+			return ErrInUse
 		}
 		if err := job.Sleep(ctx, clock, lookAgainEvery); err != nil {
 			return err
@@ -262,43 +259,11 @@ func (m *mover) awaitQuiet(ctx context.Context, quiet time.Duration) error {
 	}
 }
 
-// same reports whether a shard is of both, the old and the new.
-func (m *mover) same(sh *shard) bool {
-	return slices.ContainsFunc(m.to.shards, func(o *shard) bool { return o.prefix == sh.prefix })
-}
-
-// copyDocuments copies the documents, which are in the first shard.
-func (m *mover) copyDocuments(ctx context.Context) error {
-	from, to := m.from.shards[0], m.to.shards[0]
-	if from.prefix == to.prefix {
-		return nil
-	}
-	return m.from.eachKey(ctx, from.prefix+"docs:*", func(keys []string) error {
-		for _, key := range keys {
-			docs, err := m.from.db.HGetAll(ctx, key).Result()
-			if err != nil {
-				return err
-			}
-			for name, text := range docs {
-				if err := m.to.db.HSetNX(ctx, to.prefix+key[len(from.prefix):], name, text).Err(); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-}
-
 // copyLimits sets the limits of topics in the new shards. Their rates start over.
 func (m *mover) copyLimits(ctx context.Context) error {
 	limits, err := listing.Limits(ctx, m.from)
 	if err != nil {
 		return err
-	}
-	for _, sh := range m.to.shards {
-		if err := m.to.db.Del(ctx, sh.tokens).Err(); err != nil {
-			return err
-		}
 	}
 	for _, topic := range slices.Sorted(maps.Keys(limits)) {
 		if limits[topic] == (store.Limits{}) {
@@ -329,21 +294,10 @@ func (m *mover) copyCircuits(ctx context.Context) error {
 	return nil
 }
 
-// clear deletes the keys of removed shards, unless unreadable jobs are left there.
+// clear deletes the keys of old shards, unless unreadable jobs are left there.
 func (m *mover) clear(ctx context.Context) error {
 	for _, sh := range m.from.shards {
-		if m.same(sh) {
-			continue
-		}
-		left := int64(0)
-		for _, page := range sh.jobs {
-			n, err := m.from.db.HLen(ctx, page).Result()
-			if err != nil {
-				return err
-			}
-			left += n
-		}
-		if left > 0 {
+		if m.spoiled[sh.prefix] {
 			continue
 		}
 		err := m.from.eachKey(ctx, sh.prefix+"*", func(keys []string) error {

@@ -5,13 +5,16 @@ import "strconv"
 // slots is the number of slots of a Redis Cluster.
 const slots = 16384
 
-// shardTag is the hash tag of one of a number of shards. A plain ns:shard could be in any
-// slot. The tag is the first of ns:shard, ns:shard:1, ns:shard:2, … in the shard's own part
+// shardTag is the hash tag of one of a number of shards: ns:0 of a single one. The tag of others is
+// the first of ns:shards:shard, ns:shards:shard:1, ns:shards:shard:2, … in the shard's own part
 // of the slots, so that masters with equal shares of the slots have equal numbers of
-// shards.
+// shards. Different numbers of shards have no tag in common.
 func shardTag(namespace string, shard, shards int) string {
+	if shards == 1 {
+		return namespace + ":0"
+	}
 	from, to := shard*slots/shards, (shard+1)*slots/shards
-	base := namespace + ":" + strconv.Itoa(shard)
+	base := namespace + ":" + strconv.Itoa(shards) + ":" + strconv.Itoa(shard)
 	state, suffix := crc16(0, base), ""
 	for n := 1; ; n++ {
 		if slot := int(crc16(state, suffix)) % slots; from <= slot && slot < to {
