@@ -327,8 +327,8 @@ func (h Hint) Key() job.Key { return job.Key{Topic: h.Lane.Topic, ID: h.ID} }
 type Dispatching interface {
 	Shards() int
 	// Pop takes up to max hints off the shard's ready list. It waits up to wait for the
-	// first, and returns none after that. When ctx ends, it returns ctx's error at once.
-	// Hints popped at that moment are lost, which is safe.
+	// first, and returns none after that. When ctx ends, it returns ctx's error at once, or
+	// the hints popped at that moment. Hints lost are safe.
 	Pop(ctx context.Context, shard, max int, wait time.Duration) ([]Hint, error)
 	// Claim claims the hinted jobs that are due and not leased, and leaves the others out.
 	// A job that is hinted twice is claimed once. Of a topic with limits, only carried jobs are claimed. A call repeated with its nonce

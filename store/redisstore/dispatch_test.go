@@ -1,10 +1,12 @@
 package redisstore
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/oklog/ulid/v2"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
@@ -51,5 +53,51 @@ func TestEndedByTime(t *testing.T) {
 		if state, _ := place(e.Score); (state + job.Delivered).String() != e.Member {
 			t.Errorf("%v is marked %v", e.Member, state+job.Delivered)
 		}
+	}
+}
+
+// A pop whose context ends returns what it has taken. Otherwise the jobs would wait for their
+// visibility deadlines.
+func TestPopReturnsWhatItTook(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t)
+	for command, want := range map[string]int{"lpop": 3, "blpop": 1} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			n := newNodes(t, r.URL(), 1)
+			s := n.open()
+			n.register(s, 3)
+			_, err := s.Carry(t.Context(), 0, carryAll)
+			n.ok(err)
+			ctx, cancel := context.WithCancel(t.Context())
+			s.pops.AddHook(&after{command: command, do: cancel})
+			wait := time.Duration(0)
+			if command == "blpop" {
+				wait = time.Minute
+			}
+			if hints, err := s.Pop(ctx, 0, 10, wait); err != nil || len(hints) != want {
+				t.Errorf("%d hints, %v; want %d", len(hints), err, want)
+			}
+			if left := s.db.LLen(t.Context(), s.shards[0].ready).Val(); left != int64(3-want) {
+				t.Errorf("%d hints are left of 3", left)
+			}
+		})
+	}
+}
+
+// after does something after each command of a name.
+type after struct {
+	breaks
+	command string
+	do      func()
+}
+
+func (a *after) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == a.command {
+			a.do()
+		}
+		return err
 	}
 }

@@ -32,10 +32,11 @@ func (s *Store) Pop(ctx context.Context, n, limit int, wait time.Duration) ([]st
 		return nil, err
 	}
 	raw, err := s.shards[n].pop.pop(ctx, limit, min(wait, maxPopWait))
-	if ctx.Err() != nil {
+	switch {
+	case len(raw) > 0: // also if ctx has just ended: the caller claims and releases them
+	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	}
-	if err != nil {
+	case err != nil:
 		return nil, s.wrap(err)
 	}
 	hints := make([]store.Hint, 0, len(raw))
@@ -66,7 +67,7 @@ func (p *popper) pop(ctx context.Context, limit int, wait time.Duration) ([]stri
 	if err != nil || hint == "" {
 		return nil, err
 	}
-	if limit == 1 {
+	if limit == 1 || ctx.Err() != nil {
 		return []string{hint}, nil
 	}
 	// The hints that arrived with it. A failure here must not lose the first one.
@@ -111,19 +112,8 @@ func (p *popper) block(ctx context.Context, wait time.Duration) (string, error) 
 	case len(v) != 2:
 		p.drop()
 		return "", fmt.Errorf("blpop answered %d values", len(v))
-	case ctx.Err() != nil:
-		p.giveBack(detached, v[1])
-		return "", ctx.Err()
 	}
 	return v[1], nil
-}
-
-// giveBack returns a hint whose caller has left. If it fails, the job is only late: it
-// becomes due again at its visibility deadline.
-func (p *popper) giveBack(ctx context.Context, hint string) {
-	c, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	_ = p.conn.LPush(c, p.key, hint).Err()
 }
 
 func (p *popper) connect(ctx context.Context) error {
