@@ -276,7 +276,8 @@ func (p *pipeline) conclude(c *claim, o job.Outcome) {
 	if p.opts.contractOf(&c.Job).Exact {
 		policy.Jitter = 0
 	}
-	p.settler.batches.Add(&result{settlement: policy.Settle(&c.Job, o, p.opts.Random), leaseEnd: c.asked.Add(p.leaseOf(&c.Job))})
+	settlement := policy.Settle(&c.Job, o, p.opts.Random)
+	p.settler.batches.Add(&settlement)
 }
 
 // deliver makes the attempt of a claimed job, unless something speaks against it.

@@ -19,22 +19,17 @@ const (
 	// settleTime is how long results wait for others while many requests are in
 	// progress.
 	settleTime = 2 * time.Millisecond
+	// settleTries bounds the tries of a result that the store refuses: less than a second.
+	settleTries = 5
 )
-
-// result is the result of a worker, for the settler.
-type result struct {
-	settlement job.Settlement
-	leaseEnd   time.Time // by this node's clock; the store's lease ends no earlier
-}
 
 // settler stores results in batches, in the order of their arrival.
 type settler struct {
 	store   Store
-	clock   job.Clock
 	log     *slog.Logger
 	metrics *metrics
 	outage  *outage.Outage
-	batches *batch.Batcher[*result]
+	batches *batch.Batcher[*job.Settlement]
 }
 
 // newSettler makes a settler. busy reports that more results will arrive soon. When
@@ -42,10 +37,10 @@ type settler struct {
 // are due again when their leases expire.
 func newSettler(ctx context.Context, d *Dispatcher, maxQueued int, busy func() bool) *settler {
 	s := &settler{
-		store: d.opts.Store, clock: d.opts.Clock, log: d.opts.Logger, metrics: d.metrics,
+		store: d.opts.Store, log: d.opts.Logger, metrics: d.metrics,
 		outage: outage.New("settling jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
 	}
-	s.batches = batch.New(batch.Options[*result]{
+	s.batches = batch.New(batch.Options[*job.Settlement]{
 		Workers: 1, MaxCount: maxSettle, MaxQueued: maxQueued, Clock: d.opts.Clock,
 		Linger: func(queued int) time.Duration {
 			if queued < mostEnough && busy() {
@@ -53,20 +48,20 @@ func newSettler(ctx context.Context, d *Dispatcher, maxQueued int, busy func() b
 			}
 			return 0
 		},
-	}, func(_ context.Context, results []*result) { s.settle(ctx, results) })
+	}, func(_ context.Context, results []*job.Settlement) { s.settle(ctx, results) })
 	return s
 }
 
 // settle stores results. It repeats the call while the store is unavailable: the
 // fencing tokens usually stay current even after the leases, because nobody can
-// claim either. After other errors it settles each result alone until its lease
-// expires, so that one refused result does not block the others.
-func (s *settler) settle(ctx context.Context, results []*result) {
+// claim either. After other errors it settles each result alone and gives it up after
+// a few tries, so that one refused result does not block the others.
+func (s *settler) settle(ctx context.Context, results []*job.Settlement) {
 	settlements := make([]job.Settlement, len(results))
 	for i, r := range results {
-		settlements[i] = r.settlement
+		settlements[i] = *r
 	}
-	for {
+	for try := 1; ; try++ {
 		settled, err := successors.Settle(ctx, s.store, settlements)
 		if err == nil {
 			s.outage.Worked()
@@ -80,8 +75,7 @@ func (s *settler) settle(ctx context.Context, results []*result) {
 			}
 			return
 		}
-		expired := !s.clock.Now().Before(results[0].leaseEnd)
-		if !unavailable && expired || !s.outage.Rest(ctx, err) {
+		if !unavailable && try == settleTries || !s.outage.Rest(ctx, err) {
 			s.drop(settlements, err)
 			return
 		}
