@@ -8,7 +8,7 @@ import (
 )
 
 // State is the state of a job. The four unfinished states come first: stores encode
-// their numbers in a bucket's entries.
+// their numbers in a bucket's entries. In JSON, too, it is its number: answers to clients have String.
 type State uint8
 
 // The states of a job. The zero value, Waiting, is where every job starts.
