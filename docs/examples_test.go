@@ -3,7 +3,6 @@ package docs
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -104,28 +103,16 @@ func startNode(t *testing.T) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	ready, done := make(chan string, 1), make(chan error, 1)
-	go func() {
-		done <- node.Run(ctx, node.Options{
-			Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test",
-			Ready: func(base string) { ready <- base },
-		})
-	}()
-	select {
-	case base := <-ready:
-		t.Cleanup(func() {
-			stop()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
-		return &running{t: t, base: base, token: token.Reveal()}
-	case err := <-done:
-		stop()
+	base, stop, err := node.Start(t.Context(), node.Options{Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test"})
+	if err != nil {
 		t.Fatalf("duehook did not start: %v", err)
-		return nil
 	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &running{t: t, base: base, token: token.Reveal()}
 }
 
 // play makes the calls of a script. A shell reads the script, with a curl that only

@@ -21,7 +21,6 @@
 package duehooktest
 
 import (
-	"context"
 	"log/slog"
 	"net/url"
 	"testing"
@@ -52,27 +51,19 @@ func Start(t testing.TB, settings ...string) *Server {
 		t.Fatalf("duehooktest: %v", err)
 	}
 	s := &Server{t: t, dev: dev.New(true)}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ready, done := make(chan string, 1), make(chan error, 1)
-	go func() {
-		done <- node.Run(ctx, node.Options{
-			Config: c, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: c.LogLevel})),
-			Version: "test", Dev: s.dev, Ready: func(base string) { ready <- base },
-		})
-	}()
-	select {
-	case s.URL = <-ready:
-	case err := <-done:
-		stop()
+	base, stop, err := node.Start(t.Context(), node.Options{
+		Config: c, Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: c.LogLevel})), Version: "test", Dev: s.dev,
+	})
+	if err != nil {
 		t.Fatalf("duehooktest: %v", err)
 	}
+	s.URL = base
 	s.Client, err = client.New(s.URL)
 	t.Cleanup(func() {
 		if s.Client != nil {
 			s.Client.Close()
 		}
-		stop()
-		if err := <-done; err != nil {
+		if err := stop(); err != nil {
 			t.Errorf("duehooktest: stop: %v", err)
 		}
 	})

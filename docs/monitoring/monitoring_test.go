@@ -3,7 +3,6 @@
 package monitoring
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -279,27 +277,16 @@ func start(t *testing.T) (base string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done, ready := make(chan error, 1), make(chan string, 1)
-	go func() {
-		done <- node.Run(ctx, node.Options{
-			Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test", Ready: func(base string) { ready <- base },
-		})
-	}()
-	stop := sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
+	base, stop, err := node.Start(t.Context(), node.Options{Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test"})
+	if err != nil {
+		t.Fatalf("duehook did not start: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
 			t.Error(err)
 		}
 		http.DefaultClient.CloseIdleConnections()
 	})
-	t.Cleanup(stop)
-	select {
-	case base = <-ready:
-	case err := <-done:
-		done <- err
-		t.Fatalf("duehook did not start: %v", err)
-	}
 	return base
 }
 

@@ -45,7 +45,7 @@ type stage struct {
 	api      *client.Client
 	receiver string // its URL
 	start    time.Time
-	stop     func() error
+	close    func() error
 
 	mu      sync.Mutex
 	answers map[string][]answer // by the id of a job: before its last answer, which is left
@@ -68,37 +68,27 @@ func openStage(ctx context.Context, o *Options, t *timeline, dir string, log *sl
 	}
 	s.receiver = "http://" + ln.Addr().String()
 	receiver := &http.Server{Handler: s, ReadHeaderTimeout: limit}
-	received, ran, ready := make(chan error, 1), make(chan error, 1), make(chan string, 1)
+	received := make(chan error, 1)
 	go func() { received <- receiver.Serve(ln) }()
-	nodeCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	go func() {
-		ran <- node.Run(nodeCtx, node.Options{
-			Config: config, Logger: log, Version: o.Version, Dev: s.dev, Ready: func(base string) { ready <- base },
-		})
-	}()
-	s.stop = func() error {
-		stop()
-		err := errors.Join(<-ran, receiver.Close())
+	closeReceiver := func() error {
+		err := receiver.Close()
 		if served := <-received; !errors.Is(served, http.ErrServerClosed) {
 			err = errors.Join(err, served)
 		}
 		return err
 	}
-	select {
-	case base := <-ready:
-		s.api, err = client.New(base)
-	case err = <-ran:
-		ran <- nil
-	}
+	base, stop, err := node.Start(ctx, node.Options{Config: config, Logger: log, Version: o.Version, Dev: s.dev})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("demo: duehook did not start: %w", err), s.stop())
+		return nil, errors.Join(fmt.Errorf("demo: duehook did not start: %w", err), closeReceiver())
+	}
+	if s.api, err = client.New(base); err != nil {
+		return nil, errors.Join(err, stop(), closeReceiver())
+	}
+	s.close = func() error {
+		s.api.Close()
+		return errors.Join(stop(), closeReceiver())
 	}
 	return s, nil
-}
-
-func (s *stage) close() error {
-	s.api.Close()
-	return s.stop()
 }
 
 // ServeHTTP is the receiver.

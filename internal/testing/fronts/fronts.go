@@ -3,7 +3,6 @@
 package fronts
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"maps"
@@ -80,22 +79,16 @@ func Start(t *testing.T, dialect, topics string, flags ...string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	ready, done := make(chan string, 1), make(chan error, 1)
-	go func() {
-		done <- node.Run(ctx, node.Options{Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test", Ready: func(base string) { ready <- base }})
-	}()
+	base, stop, err := node.Start(t.Context(), node.Options{Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
+		if err := stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	select {
-	case s.Base = <-ready:
-	case err := <-done:
-		t.Fatal(err)
-	}
+	s.Base = base
 	return s
 }
 
