@@ -23,27 +23,19 @@ func (c *checks) expect(what string) func(ok bool, format string, args ...any) {
 	}
 }
 
-func (c *checks) failed() int {
-	n := 0
-	for _, one := range c.list {
-		if len(one.wrong) > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// print shows each expectation, and below a broken one what was found.
-func (c *checks) print(t *timeline) {
+// print shows each expectation, and below a broken one what was found. It returns how many are broken.
+func (c *checks) print(t *timeline) (broken int) {
 	t.printf("\n")
 	for _, one := range c.list {
 		if len(one.wrong) == 0 {
 			t.printf("  %s %s\n", t.paint(green, "✓"), one.what)
 			continue
 		}
+		broken++
 		t.printf("  %s %s\n", t.paint(red, "✗"), one.what)
 		for _, w := range one.wrong {
 			t.printf("      %s\n", t.paint(red, w))
 		}
 	}
+	return broken
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -12,7 +11,6 @@ import (
 
 // timeline prints what happens, when it happens.
 type timeline struct {
-	mu    sync.Mutex
 	out   io.Writer
 	color bool
 	pause time.Duration // after each line of a story
@@ -39,8 +37,6 @@ func (t *timeline) paint(s style, text string) string {
 }
 
 func (t *timeline) printf(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	_, _ = fmt.Fprintf(t.out, format, args...) // nobody to tell when the terminal is gone
 }
 
