@@ -200,16 +200,13 @@ func (c *carrying) again(n int, l *lane) (taken int) {
 }
 
 // take carries up to n jobs that are due, and returns their number.
-func (c *carrying) take(n int, l *lane) (taken int) {
-	for ; taken < n; taken++ {
-		e, ok := l.first(c.txn)
-		if !ok || e.at > c.now {
-			break
-		}
+func (c *carrying) take(n int, l *lane) int {
+	due := l.due(c.txn, n)
+	for _, e := range due {
 		c.launch(l, e, c.now.Add(c.o.Visibility))
 		c.push(l, e.id, e.state)
 	}
-	return taken
+	return len(due)
 }
 
 func (c *carrying) push(l *lane, id string, from job.State) {

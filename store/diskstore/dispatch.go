@@ -177,6 +177,7 @@ func (t *txn) claimable(rec *record, o store.ClaimOptions) bool {
 		return rec.shown() == job.Ready
 	case rec.shown() == job.Ready && rec.State != job.Running:
 		lane := rec.flight.lane
+		lane.offer(rec.flight.entry)
 		t.land(rec.flight)
 		t.look(lane)
 		t.placeFree(lane)

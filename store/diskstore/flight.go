@@ -80,7 +80,7 @@ func (f *flight) state() job.State {
 // launch puts the job of an entry into flight.
 func (t *txn) launch(l *lane, e entry, until job.Instant) *flight {
 	f := &flight{key: job.Key{Topic: l.Topic, ID: e.id}, lane: l, entry: e, until: until, ready: true}
-	l.near.Delete(e)
+	l.withdraw(e)
 	t.s.flights[f.key] = f
 	l.flights.Set(f)
 	l.endpoint.inFlight++
@@ -89,24 +89,17 @@ func (t *txn) launch(l *lane, e entry, until job.Instant) *flight {
 	return f
 }
 
-// land takes a job out of flight. Its entry may go again.
+// land takes a job out of flight.
 func (t *txn) land(f *flight) {
-	t.remove(f)
-	f.lane.offer(f.entry)
-	// offer counts the free entries without this one.
-	f.lane.flights.Delete(f)
-	t.count(f.lane.Topic, f.lane, f.entry.state, 1)
-}
-
-// remove forgets a flight, but for its lane's count.
-func (t *txn) remove(f *flight) {
 	if f.claimed {
 		t.delete(f.claimRow())
 	}
 	t.unhold(f)
 	delete(t.s.flights, f.key)
+	f.lane.flights.Delete(f)
 	f.lane.endpoint.inFlight--
 	t.count(f.lane.Topic, f.lane, f.state(), -1)
+	t.count(f.lane.Topic, f.lane, f.entry.state, 1)
 }
 
 // extend gives a flight another end and state.

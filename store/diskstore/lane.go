@@ -3,6 +3,7 @@ package diskstore
 import (
 	"cmp"
 	"encoding/binary"
+	"math"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -13,7 +14,7 @@ import (
 )
 
 // lane is a lane with its bucket. It lives as long as it has a job. The entries of its
-// bucket are rows; near has the first ones that may go, and flights those in flight.
+// bucket are rows; flights has those in flight.
 type lane struct {
 	job.Lane
 	name     string
@@ -22,9 +23,9 @@ type lane struct {
 	parked   int64    // entries of jobs that wait for another one of their order key
 	flights  *btree.BTreeG[*flight]
 
-	// near has the entries up to cursor, without those in flight or parked.
-	near   *btree.BTreeG[entry]
-	cursor entry
+	// Entries before next are in flight or deleted, and a search would pass them one by one.
+	next  entry
+	known bool // next may go
 
 	limited job.Instant // it was at a limit; no visit before then
 	ticket  uint64      // its place among the lanes that wait for a free place of their topic; 0: it does not wait
@@ -33,13 +34,6 @@ type lane struct {
 	wake   job.Instant // when it next needs a visit
 	seq    uint64      // its place among lanes with the same wake
 }
-
-// Bounds of lane.near: how many entries are read at once, and how many are kept.
-const (
-	nearChunk = 256
-	nearMost  = 1_024
-	nearSmall = 16
-)
 
 // entry is an entry of a bucket: when the job needs attention, and its record.
 type entry struct {
@@ -70,51 +64,58 @@ func (l *lane) free() int { return int(l.held()-l.parked) - l.flights.Len() }
 
 // offer notes an entry that may go, which free does not count yet.
 func (l *lane) offer(e entry) {
-	complete := l.near.Len() == l.free()
-	switch {
-	case complete && l.near.Len() == 0:
-		l.cursor = e
-	case complete && l.near.Len() < nearSmall && e.compare(l.cursor) > 0:
-		l.cursor = e
-	case e.compare(l.cursor) > 0:
-		return // it is read when its time comes
-	}
-	l.near.Set(e)
-	if l.near.Len() > nearMost {
-		for l.near.Len() > nearMost/2 {
-			l.near.PopMax()
-		}
-		l.cursor, _ = l.near.Max()
+	if l.free() == 0 || e.compare(l.next) <= 0 {
+		l.next, l.known = e, true
 	}
 }
+
+// withdraw notes that an entry may not go any more.
+func (l *lane) withdraw(e entry) { l.known = l.known && e.compare(l.next) != 0 }
 
 // first is the entry that may go first. It may read entries.
 func (l *lane) first(t *txn) (entry, bool) {
-	if l.near.Len() == 0 && l.free() > 0 {
-		l.refill(t)
+	if l.free() == 0 {
+		return entry{}, false
 	}
-	return l.near.Min()
+	if !l.known {
+		l.scan(t, func(entry) bool { return false })
+	}
+	return l.next, l.known
 }
 
-// refill reads the next entries: those that are due, and one more.
-func (l *lane) refill(t *txn) {
-	if t.err != nil {
-		return
+// due are the first n entries that are due. The caller puts them into flight.
+func (l *lane) due(t *txn, n int) []entry {
+	e, ok := l.first(t)
+	if !ok || e.at > t.now || n <= 0 {
+		return nil
 	}
-	pre := bucketPrefix(l.name, secDue)
-	from := pre
-	if l.cursor.id != "" {
-		from = past(bucketRow(l.name, secDue, l.cursor.at, l.cursor.id))
+	free := l.free()
+	if free == 1 {
+		return []entry{e}
 	}
-	t.scan(from, end(pre), func(key, value []byte) bool {
-		e := parseEntry(key, value, len(pre))
-		l.cursor = e
-		if _, flies := t.s.flights[job.Key{Topic: l.Topic, ID: e.id}]; !flies {
-			l.near.Set(e)
+	all := make([]entry, 0, min(n, free))
+	l.scan(t, func(e entry) bool {
+		if e.at > t.now || len(all) == n {
+			return false
 		}
-		return l.near.Len() < nearChunk && (l.near.Len() == 0 || e.at <= t.now)
+		all = append(all, e)
+		return len(all) < free
 	})
-	if l.near.Len() == 0 {
+	return all
+}
+
+// scan visits the entries that may go until visit returns false; then next is the last one.
+func (l *lane) scan(t *txn, visit func(e entry) bool) {
+	pre, found := bucketPrefix(l.name, secDue), false
+	t.scan(bucketRow(l.name, secDue, l.next.at, l.next.id), end(pre), func(key, value []byte) bool {
+		e := parseEntry(key, value, len(pre))
+		if _, flies := t.s.flights[job.Key{Topic: l.Topic, ID: e.id}]; flies {
+			return true
+		}
+		l.next, l.known, found = e, true, !visit(e)
+		return !found
+	})
+	if !found {
 		t.note(errLost)
 	}
 }
@@ -169,7 +170,7 @@ func (s *Store) laneOf(name job.Lane) *lane {
 	l := &lane{
 		Lane: name, name: str, endpoint: e,
 		flights: btree.NewBTreeGOptions(byUntil, btree.Options{NoLocks: true, Degree: 16}),
-		near:    btree.NewBTreeGOptions(func(a, b entry) bool { return a.compare(b) < 0 }, btree.Options{NoLocks: true, Degree: 16}),
+		next:    entry{at: math.MinInt64},
 	}
 	e.lanes[l] = struct{}{}
 	s.lanes.Set(str, l)

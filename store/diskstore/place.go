@@ -109,7 +109,7 @@ func (t *txn) takeEntry(rec *record) {
 		section = secParked
 	}
 	t.delete(bucketRow(l.name, section, e.at, e.id))
-	l.near.Delete(e)
+	l.withdraw(e)
 	t.countRow(l, e.state, rec.parked, -1)
 	t.count(rec.Topic, l, e.state, -1)
 	rec.parked = false
