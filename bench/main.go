@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -55,6 +56,7 @@ func compare(ctx context.Context, args []string, out io.Writer) error {
 	only := flags.String("only", "", "scenarios to run, separated by commas: "+strings.Join(scenario.Names(), ", "))
 	without := flags.String("without", "", "contenders to leave out, separated by commas")
 	rounds := flags.Int("rounds", 0, "rounds of each measure (0: as the size says)")
+	waiting := flags.String("waiting", "", "how many jobs wait in restart, scale and pages, separated by commas (default: as the size says)")
 	flags.DurationVar(&o.Budget, "budget", 0, "begin no round after this time (0: no limit)")
 	flags.StringVar(&o.Docs, "docs", "", "directory of benchmarks.md, to write the results into")
 	flags.StringVar(&o.Persistence, "persistence", "everysec", "of every Redis: its appendfsync (everysec, always, no), or none")
@@ -73,6 +75,12 @@ func compare(ctx context.Context, args []string, out io.Writer) error {
 	if *rounds > 0 {
 		o.Size.Rounds = *rounds
 	}
+	if *waiting != "" {
+		if o.Size.Waiting, err = numbers(*waiting); err != nil {
+			return err
+		}
+		o.Size.Restart = o.Size.Waiting
+	}
 	return scenario.Run(ctx, o)
 }
 
@@ -81,4 +89,16 @@ func list(s string) []string {
 		return nil
 	}
 	return strings.Split(s, ",")
+}
+
+func numbers(s string) ([]int, error) {
+	var all []int
+	for _, text := range list(s) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q is no number of jobs", text)
+		}
+		all = append(all, n)
+	}
+	return all, nil
 }

@@ -67,6 +67,7 @@ func TestBadArguments(t *testing.T) {
 	for _, args := range [][]string{
 		{"-size", "huge"},
 		{"-only", "nothing"},
+		{"-waiting", "many"},
 		{"rest"},
 		{"-unknown"},
 		{"contender"},

@@ -73,6 +73,7 @@ var all = []scenario{
 	{name: "storm", share: 3, run: storm},
 	{name: "restart", share: 15, run: restart},
 	{name: "scale", share: 22, run: scale},
+	{name: "pages", long: true, run: pages},
 	{name: "tls", long: true, run: secure},
 	{name: "nodes", long: true, run: nodes},
 	{name: "failing", long: true, run: failing},
