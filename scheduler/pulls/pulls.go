@@ -142,7 +142,7 @@ func (m *Manager) look(ctx context.Context, r Request) ([]Leased, error) {
 	case <-ctx.Done(): // as in Pull
 		return nil, nil
 	}
-	m.waiters.looks(r.Topics)
+	m.waiters.beginLook(r.Topics)
 	var got []Leased
 	room, wait := maxAnswer, time.Duration(-1)
 	shards := m.o.Store.Shards()
@@ -154,7 +154,7 @@ func (m *Manager) look(ctx context.Context, r Request) ([]Leased, error) {
 		}
 		of := &share{most: r.Max - len(got), room: room}
 		if err := m.looks.get(ctx, want{(first + i) % shards, r.Topics, r.Lease}, of); err != nil {
-			m.waiters.looked(r.Topics, 0, false)
+			m.waiters.endLook(r.Topics, 0, false)
 			if len(got) > 0 || ctx.Err() != nil {
 				break
 			}
@@ -165,7 +165,7 @@ func (m *Manager) look(ctx context.Context, r Request) ([]Leased, error) {
 			wait = of.wait
 		}
 	}
-	m.waiters.looked(r.Topics, wait, len(got) > 0)
+	m.waiters.endLook(r.Topics, wait, len(got) > 0)
 	if ctx.Err() != nil { // as in Pull
 		back := make([]job.Settlement, len(got))
 		for i := range got {
@@ -220,10 +220,10 @@ func (m *Manager) listen(ctx context.Context) {
 				return
 			}
 			if topic, at, err := store.ParsePullMessage(message); err == nil {
-				m.waiters.hear(topic, at)
+				m.waiters.noteDue(topic, at)
 			}
 		})
-		m.waiters.listens(false)
+		m.waiters.setListening(false)
 		if ctx.Err() == nil && err != nil {
 			health.Rest(ctx, err)
 		}
@@ -233,7 +233,7 @@ func (m *Manager) listen(ctx context.Context) {
 // begin notes that messages arrive from now on.
 func (m *Manager) begin(ctx context.Context) {
 	if now, err := store.Now(ctx, m.o.Store); err == nil {
-		m.waiters.tells(now)
+		m.waiters.setTime(now)
 	}
-	m.waiters.listens(true)
+	m.waiters.setListening(true)
 }

@@ -458,7 +458,7 @@ func TestWakesArePassedOn(t *testing.T) {
 		if _, err := m.waiters.enter(first); err != nil {
 			t.Fatal(err)
 		}
-		m.waiters.looks([]string{"t"})
+		m.waiters.beginLook([]string{"t"})
 		got := make(chan []Leased)
 		go func() {
 			jobs, err := m.Pull(t.Context(), Request{Topics: []string{"t"}, Max: 1, Wait: time.Minute, Lease: time.Minute})

@@ -27,11 +27,11 @@ type waiters struct {
 	clock   job.Clock
 	changed signal.Signal // the first time may be earlier
 
-	mu      sync.Mutex
-	of      map[string]*topicWaiters
-	hears   bool          // messages about jobs arrive
-	ahead   time.Duration // of the store's clock
-	waiting int
+	mu        sync.Mutex
+	of        map[string]*topicWaiters
+	listening bool          // messages about jobs arrive
+	ahead     time.Duration // of the store's clock
+	waiting   int
 }
 
 // topicWaiters are the consumers that wait for one topic, and when a look at it may find a job.
@@ -80,7 +80,7 @@ func (ws *waiters) enter(w *waiter) (look bool, err error) {
 		return false, fmt.Errorf("%w: %d calls wait for jobs at this server; try another one, or again later", store.ErrUnavailable, maxWaiting)
 	}
 	now := ws.clock.Now()
-	look = !ws.hears
+	look = !ws.listening
 	for _, topic := range w.topics {
 		of := ws.ofTopic(topic, now)
 		of.waiters = append(of.waiters, w)
@@ -136,8 +136,8 @@ func (of *topicWaiters) wake() {
 	w.woken.Set()
 }
 
-// looks notes that a look at topics begins: what is heard from now on is newer.
-func (ws *waiters) looks(topics []string) {
+// beginLook notes that a look at topics begins: what is heard from now on is newer.
+func (ws *waiters) beginLook(topics []string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	now := ws.clock.Now()
@@ -148,15 +148,15 @@ func (ws *waiters) looks(topics []string) {
 
 // patience is how long nobody looks at a topic without a message.
 func (ws *waiters) patience() time.Duration {
-	if ws.hears {
+	if ws.listening {
 		return unheard
 	}
 	return deaf
 }
 
-// looked notes the end of a look: there may be more after a wait; negative: nothing waits. If more
+// endLook notes the end of a look: there may be more after a wait; negative: nothing waits. If more
 // is due now and the look found some, others look at once.
-func (ws *waiters) looked(topics []string, wait time.Duration, found bool) {
+func (ws *waiters) endLook(topics []string, wait time.Duration, found bool) {
 	if wait < 0 {
 		return
 	}
@@ -185,8 +185,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// hear notes a message: a job of the topic may be due at a time of the store.
-func (ws *waiters) hear(topic string, due job.Instant) {
+// noteDue notes a message: a job of the topic may be due at a time of the store.
+func (ws *waiters) noteDue(topic string, due job.Instant) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	of := ws.of[topic]
@@ -200,11 +200,11 @@ func (ws *waiters) hear(topic string, due job.Instant) {
 	}
 }
 
-// listens notes whether messages arrive. Some may have been lost before.
-func (ws *waiters) listens(hears bool) {
+// setListening notes whether messages arrive. Some may have been lost before.
+func (ws *waiters) setListening(listening bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.hears = hears
+	ws.listening = listening
 	now := ws.clock.Now()
 	for _, of := range ws.of {
 		of.next = earlier(of.next, now)
@@ -212,8 +212,8 @@ func (ws *waiters) listens(hears bool) {
 	ws.changed.Set()
 }
 
-// tells notes the time of the store.
-func (ws *waiters) tells(now job.Instant) {
+// setTime notes the time of the store.
+func (ws *waiters) setTime(now job.Instant) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.ahead = now.Time().Sub(ws.clock.Now())
