@@ -77,14 +77,6 @@ type jobView struct {
 	MaxAttempts int        `json:"max_attempts"`
 }
 
-type attemptView struct {
-	Number     int        `json:"number"`
-	StartedAt  time.Time  `json:"started_at"`
-	DurationMS int64      `json:"duration_ms"`
-	NextAt     *time.Time `json:"next_at"`
-	Reason     string     `json:"reason"`
-}
-
 type topicView struct {
 	States map[string]int `json:"states"`
 }

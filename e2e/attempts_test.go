@@ -1,76 +1,12 @@
 package e2e
 
 import (
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/retrypolicy"
 )
-
-// TestLadder: a job that always fails is tried ten times, each time one step
-// after the failure before, and then kept as a dead letter.
-func TestLadder(t *testing.T) {
-	t.Parallel()
-	// The default ladder, fifteen thousand times as fast.
-	var steps []time.Duration
-	var texts []string
-	for _, step := range retrypolicy.Default().Steps {
-		step /= 15_000
-		steps, texts = append(steps, step), append(texts, step.String())
-	}
-	// The answer takes its time, so that counting from the failure differs from
-	// counting from the start.
-	const hold = 60 * time.Millisecond
-	r := receiver.Start(t, func(receiver.Delivery) receiver.Answer {
-		return receiver.Answer{Status: http.StatusInternalServerError, Hold: hold}
-	})
-	n := startEmbedded(t, raced, "--retry-steps", strings.Join(texts, ","), "--retry-jitter", "0", "--breaker-failures", "0")
-	if got := register(t, n.base(), registration{Topic: "ladder", ID: "j", URL: r.URL()}).MaxAttempts; got != len(steps)+1 {
-		t.Errorf("max_attempts is %d, want %d", got, len(steps)+1)
-	}
-	testenv.Eventually(t, testenv.Patience, func() bool { return getJob(t, n.base(), "ladder", "j").State == "dead" }, "the job is given up")
-
-	j := getJob(t, n.base(), "ladder", "j")
-	if j.Reason != "retry_limit" || j.Attempts != len(steps)+1 {
-		t.Errorf("dead with reason %q after %d attempts", j.Reason, j.Attempts)
-	}
-	var log struct {
-		Data []attemptView `json:"data"`
-	}
-	must(t, http.StatusOK, "GET", n.base()+"/v1/jobs/ladder/j/attempts", nil).into(t, &log)
-	arrived := r.Of("ladder", "j")
-	if len(log.Data) != len(steps)+1 || len(arrived) != len(steps)+1 {
-		t.Fatalf("%d attempts in the log, %d arrived, want %d", len(log.Data), len(arrived), len(steps)+1)
-	}
-	// The step counts from the moment the failure is written down, which a busy machine may delay.
-	const rounding = 2 * time.Millisecond
-	for i, step := range steps {
-		a, next := log.Data[i], arrived[i+1]
-		failed := a.StartedAt.Add(time.Duration(a.DurationMS) * time.Millisecond)
-		if a.NextAt == nil {
-			t.Errorf("attempt %d failed, and nothing is set to follow it", a.Number)
-			continue
-		}
-		if a.NextAt.Before(failed.Add(step - rounding)) {
-			t.Errorf("attempt %d failed at %v: the next is set for %v, want %v after at least", a.Number, failed, a.NextAt, step)
-			continue
-		}
-		if !next.Due.Equal(*a.NextAt) {
-			t.Errorf("attempt %d was due at %v, but set for %v", i+2, next.Due, *a.NextAt)
-		}
-		if a.Number != i+1 || next.Attempt != i+2 || a.Reason != "ladder" {
-			t.Errorf("attempt %d (%q) is followed by %d", a.Number, a.Reason, next.Attempt)
-		}
-		// Seen from the receiver, which answered hold after the arrival.
-		if gap := next.Arrived.Sub(arrived[i].Arrived); gap < hold+step {
-			t.Errorf("attempt %d came %v after the one before, want %v at least", i+2, gap, hold+step)
-		}
-	}
-}
 
 // TestTerminateUnderLoad: after SIGTERM attempts in flight end and no new ones
 // start. The next process makes the others; none is charged.

@@ -55,57 +55,6 @@ func registerDue(t testing.TB, n *node, topic, url string, jobs int) {
 	}
 }
 
-func code(t testing.TB, a answer) string {
-	t.Helper()
-	var problem struct{ Code string }
-	a.into(t, &problem)
-	return problem.Code
-}
-
-// TestTopicCapacity: a topic with a capacity of 1 holds one unfinished job,
-// on each of its nodes.
-func TestTopicCapacity(t *testing.T) {
-	t.Parallel()
-	onBothBackends(t, func(t *testing.T, nodes []*node) {
-		a, b := nodes[0], last(nodes)
-		r := receiver.Start(t, receiver.Accept)
-		putTopic(t, a, "one", map[string]any{"capacity": 1})
-		first := registration{Topic: "one", ID: "first", URL: r.URL(), Delay: "1h"}
-		register(t, b.base(), first)
-		for _, n := range nodes {
-			refused := must(t, http.StatusTooManyRequests, "POST", n.base()+"/v1/jobs", registration{Topic: "one", ID: "second", URL: r.URL()})
-			if got := code(t, refused); got != "topic_full" {
-				t.Errorf("the second job is refused with %s", got)
-			}
-			must(t, http.StatusOK, "POST", n.base()+"/v1/jobs", first)
-		}
-		must(t, http.StatusOK, "POST", a.base()+"/v1/jobs/one/first/run", nil)
-		awaitDelivered(t, b.base(), "one", 1)
-		register(t, b.base(), registration{Topic: "one", ID: "second", URL: r.URL()})
-		awaitDelivered(t, a.base(), "one", 2)
-	})
-}
-
-// TestTopicDrain: a topic that is drained takes nothing in, and delivers.
-func TestTopicDrain(t *testing.T) {
-	t.Parallel()
-	onBothBackends(t, func(t *testing.T, nodes []*node) {
-		a, b := nodes[0], last(nodes)
-		r := receiver.Start(t, receiver.Accept)
-		tellTopic(t, a, "t", "pause")
-		register(t, b.base(), registration{Topic: "t", ID: "before", URL: r.URL()})
-		tellTopic(t, b, "t", "drain")
-		refused := must(t, http.StatusConflict, "POST", a.base()+"/v1/jobs", registration{Topic: "t", ID: "later", URL: r.URL()})
-		if got := code(t, refused); got != "topic_draining" {
-			t.Errorf("a job is refused with %s", got)
-		}
-		awaitDelivered(t, a.base(), "t", 1)
-		tellTopic(t, a, "t", "resume")
-		register(t, b.base(), registration{Topic: "t", ID: "later", URL: r.URL()})
-		awaitDelivered(t, a.base(), "t", 2)
-	})
-}
-
 // stillFor is how long a test watches for deliveries that must not come.
 const stillFor = time.Second
 

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -14,17 +13,10 @@ import (
 
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/node/config"
-	"github.com/duehook/duehook/receiver"
 )
 
 // secrets is what the API answers about the secrets of a topic.
-type secrets struct {
-	Secret  string
-	Source  string
-	Secrets []struct {
-		EndsAt *time.Time `json:"ends_at"`
-	}
-}
+type secrets struct{ Secret string }
 
 // manage calls the API for signing secrets.
 func (r *running) manage(want int, method, path, body string) secrets {
@@ -82,115 +74,6 @@ func (d delivery) signedBy(t *testing.T, secret string) bool {
 		t.Fatal(err)
 	}
 	return w.Verify(d.body, d.header) == nil
-}
-
-// taken passes the delivery on to a receiver, and reports whether that takes it.
-func (d delivery) taken(t *testing.T, url string) bool {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(d.body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header = d.header.Clone()
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusUnauthorized {
-		t.Fatalf("answered %s", resp.Status)
-	}
-	return resp.StatusCode == http.StatusOK
-}
-
-// party is those who know one secret: the programs of docs/receivers.md, with
-// the Go helper and with the library of npm, and the Go helper right here.
-type party struct {
-	secret   string
-	programs map[string]string // their URLs
-	helper   *receiver.Receiver
-}
-
-func newParty(t *testing.T, samples map[string]*testenv.Sample, secret string) *party {
-	t.Helper()
-	helper, err := receiver.New(receiver.Options{Secrets: []string{secret}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &party{secret, map[string]string{}, helper}
-	for language, sample := range samples {
-		p.programs[language] = sample.Start(secret)
-	}
-	return p
-}
-
-// want fails unless all of them take the delivery, or all refuse it.
-func (p *party) want(t *testing.T, taken bool, what string, d delivery) {
-	t.Helper()
-	if got := d.signedBy(t, p.secret); got != taken {
-		t.Errorf("%s: taken %t by the library of Standard Webhooks, want %t", what, got, taken)
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://receiver.example/", bytes.NewReader(d.body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header = d.header
-	if _, err := p.helper.Verify(req); (err == nil) != taken {
-		t.Errorf("%s: package receiver says %v, want it to be taken: %t", what, err, taken)
-	}
-	for language, url := range p.programs {
-		if got := d.taken(t, url); got != taken {
-			t.Errorf("%s: taken %t by the receiver in %s, want %t", what, got, language, taken)
-		}
-	}
-}
-
-// During a rotation each delivery verifies with the old secret and with the
-// new one, and afterwards with the new one only.
-func TestRotationOfATopicsSecret(t *testing.T) {
-	t.Parallel()
-	const signing = "/v1/topics/t/signing"
-	samples := map[string]*testenv.Sample{"go": testenv.PrepareSample(t, "go"), "node": testenv.PrepareSample(t, "node")}
-	r, s := start(t, embedded(t, t.TempDir())), newSender(t)
-
-	byDefault := s.send(r, "t")
-	if got := r.manage(http.StatusOK, http.MethodGet, signing, ""); got.Source != "default" {
-		t.Errorf("a topic without a secret of its own is signed for by its %s", got.Source)
-	}
-	old := newParty(t, samples, r.manage(http.StatusCreated, http.MethodPut, signing, `{}`).Secret)
-	old.want(t, false, "by default, with the topic's secret", byDefault)
-	before := s.send(r, "t")
-	old.want(t, true, "before the rotation, with the old secret", before)
-
-	fresh := newParty(t, samples, r.manage(http.StatusOK, http.MethodPost, signing+"/rotate", `{"overlap":"1h"}`).Secret)
-	fresh.want(t, false, "before the rotation, with the new secret", before)
-	during := s.send(r, "t")
-	old.want(t, true, "during the rotation, with the old secret", during)
-	fresh.want(t, true, "during the rotation, with the new secret", during)
-	other := s.send(r, "u")
-	old.want(t, false, "another topic, with the old secret", other)
-	fresh.want(t, false, "another topic, with the new secret", other)
-
-	// The overlap is made shorter, and awaited.
-	rotated := r.manage(http.StatusOK, http.MethodPost, signing+"/rotate", `{"secret":"`+fresh.secret+`","overlap":"2s"}`)
-	if len(rotated.Secrets) != 2 || rotated.Secrets[1].EndsAt == nil {
-		t.Fatalf("got %+v", rotated)
-	}
-	ends := *rotated.Secrets[1].EndsAt
-	for over := false; !over; {
-		over = !time.Now().Before(ends)
-		after := s.send(r, "t")
-		switch {
-		case over:
-			old.want(t, false, "after the rotation, with the old secret", after)
-			fresh.want(t, true, "after the rotation, with the new secret", after)
-		case time.Now().Before(ends) && !(after.signedBy(t, old.secret) && after.signedBy(t, fresh.secret)):
-			t.Fatal("a delivery during the overlap was not signed with both secrets")
-		}
-	}
-	if err := r.shutdown(); err != nil {
-		t.Error(err)
-	}
 }
 
 const givenMasterKey = "--master-key=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="

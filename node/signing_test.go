@@ -366,17 +366,3 @@ func TestSigningOff(t *testing.T) {
 		}
 	}
 }
-
-func TestSigningOnRedis(t *testing.T) {
-	redis := testenv.StartRedis(t)
-	deliver(t, onRedis(t, redis, "--signing-secret="+givenSecret), "given").verify(t, givenSecret)
-
-	one := onRedis(t, redis, givenMasterKey)
-	first := deliver(t, one, "made")
-	secret, err := os.ReadFile(filepath.Join(one.DataDir, signingSecretFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	first.verify(t, string(secret))
-	deliver(t, onRedis(t, redis, givenMasterKey), "shared").verify(t, string(secret))
-}
