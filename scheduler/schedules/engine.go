@@ -173,7 +173,6 @@ func (m *Manager) round(ctx context.Context) (pause time.Duration, err error) {
 		return 0, err
 	}
 	begun := m.clock.Now()
-	e.expectClock(now)
 	if m.untilNext(now) <= 0 {
 		if err := m.look(ctx, now); err != nil {
 			return 0, err
@@ -185,16 +184,6 @@ func (m *Manager) round(ctx context.Context) (pause time.Duration, err error) {
 		wait = 0
 	}
 	return min(max(wait, 0), heartbeat), nil
-}
-
-// expectClock plans a look at schedules whose cursor the clock went back behind, so that
-// they say so.
-func (e *engine) expectClock(now job.Instant) {
-	for _, n := range e.known.All() {
-		if r := &n.doc.Value; n.rules != nil && r.Pause == nil && r.ahead(now) && !r.waitsForClock() {
-			n.at = now.Time()
-		}
-	}
 }
 
 // refresh reads the schedules that changed, or all: one list costs a store less than pages of it.
@@ -257,7 +246,7 @@ func (m *Manager) prepare(ctx context.Context, n *entry, read reader) error {
 		return nil
 	}
 	versions, dates, err := read(ctx, &r.Def)
-	form := formOf(r, versions)
+	form := fmt.Sprint(r.UID, " ", r.Version, versions)
 	if err != nil || n.planned && n.form == form {
 		return err
 	}
@@ -270,19 +259,6 @@ func (m *Manager) prepare(ctx context.Context, n *entry, read reader) error {
 	n.planned = true
 	n.plan()
 	return nil
-}
-
-// current reports whether an entry has the present dates of its calendars.
-func (n *entry) current(ctx context.Context, read reader) bool {
-	if len(n.doc.Value.Def.Except.Calendars) == 0 {
-		return true
-	}
-	versions, _, err := read(ctx, &n.doc.Value.Def)
-	return err == nil && n.form == formOf(&n.doc.Value, versions)
-}
-
-func formOf(r *record, calendars string) string {
-	return fmt.Sprint(r.UID, " ", r.Version, calendars)
 }
 
 // plan sets when to visit the schedule again.
@@ -334,7 +310,7 @@ func (m *Manager) look(ctx context.Context, now job.Instant) error {
 	var due []*entry
 	for _, n := range m.engine.known.All() {
 		switch {
-		case n.at.IsZero() || n.at.After(now.Time()):
+		case !n.due(now):
 		case n.doc.Value.DeletedAt != 0:
 			m.forget(ctx, n)
 		default:
@@ -366,15 +342,17 @@ func (m *Manager) forget(ctx context.Context, n *entry) {
 func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) error {
 	limited, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
+	read := m.reading()
+	for _, n := range all { // the message about a change of a calendar may have got lost
+		if err := m.prepare(limited, n, read); err != nil {
+			return err
+		}
+	}
+	all = slices.DeleteFunc(all, func(n *entry) bool { return !n.due(now) })
 	works, errs := make([]*work, len(all)), make([]error, len(all))
 	var group errgroup.Group
 	group.SetLimit(workers)
-	read := m.reading()
 	for i, n := range all {
-		if !n.current(limited, read) { // the message about a change may have got lost
-			m.engine.heard(n.doc.Name)
-			continue
-		}
 		w := &work{m: m, name: n.doc.Name, now: now, rules: n.rules, unsure: !n.sure, rec: n.doc.Value}
 		group.Go(func() error {
 			// The message about a change may have got lost.
@@ -405,7 +383,7 @@ func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) err
 			continue
 		}
 		if reflect.DeepEqual(w.rec, n.doc.Value) {
-			n.planNext(now, errs[i] != nil)
+			n.planNext(now)
 			continue
 		}
 		if w.rec.Done.At > n.doc.Value.Done.At {
@@ -441,30 +419,22 @@ func (m *Manager) put(ctx context.Context, all []*entry, docs []*document, of []
 		if err := m.prepare(ctx, n, read); err != nil {
 			return err
 		}
-		if n.planNext(now, of[i].broken); of[i].more {
+		if n.planNext(now); of[i].more {
 			n.at = now.Time()
 		}
 	}
 	return err
 }
 
-// planNext plans the look after one that decided whatever it could.
-func (n *entry) planNext(now job.Instant, failed bool) {
-	r, next := &n.doc.Value, now.Time().Add(retryPause)
-	n.plan()
-	switch {
-	case r.LastError != nil && !r.waitsForClock() || failed:
-		n.at = next
-	case r.Queued != nil:
-		n.at = next
-		if turn, ok := n.rules.Next(r.progress()); ok {
-			n.at = earlier(n.at, turn.At)
-		}
-	}
-	if !n.at.IsZero() && n.at.Before(now.Time()) {
-		n.at = next
+// planNext plans the look after one that decided whatever it could. What is still due is tried again.
+func (n *entry) planNext(now job.Instant) {
+	if n.plan(); n.due(now) {
+		n.at = now.Time().Add(retryPause)
 	}
 }
+
+// due reports whether it is time to visit the schedule.
+func (n *entry) due(now job.Instant) bool { return !n.at.IsZero() && !n.at.After(now.Time()) }
 
 // readable reports whether this node knows which occurrences are registered.
 func (e *engine) readable() bool {

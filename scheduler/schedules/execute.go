@@ -50,9 +50,6 @@ func (w *work) run(ctx context.Context) error {
 		w.events = append(w.events, events.Event{Type: events.ScheduleResumed, At: w.now, Topic: r.Def.Topic(), Schedule: w.name})
 	}
 	if r.ahead(w.now) {
-		if !r.waitsForClock() {
-			r.LastError = &LastError{At: w.now, Reason: ReasonClock, Message: "The clock of the store went back. The schedule waits for it; resume lets it go on from now."}
-		}
 		return nil
 	}
 	if w.unsure {
@@ -299,5 +296,3 @@ const clockBack = time.Minute
 
 // ahead reports whether the clock went back behind what is decided.
 func (r *record) ahead(now job.Instant) bool { return r.Done.At.Sub(now) > clockBack }
-
-func (r *record) waitsForClock() bool { return r.LastError != nil && r.LastError.Reason == ReasonClock }

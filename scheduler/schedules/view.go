@@ -44,8 +44,8 @@ func (m *Manager) view(ctx context.Context, d *document, now job.Instant, compil
 		return Schedule{}, err
 	}
 	s := Schedule{record: *r, Name: d.Name, State: Active, Rules: rules, Now: now}
-	if r.waitsForClock() && !r.ahead(now) {
-		s.LastError = nil // the clock came back; the next decision removes it
+	if r.Pause == nil && r.ahead(now) {
+		s.LastError = &LastError{At: r.Done.At, Reason: ReasonClock, Message: "The clock of the store went back. The schedule waits for it; resume lets it go on from now."}
 	}
 	s.Backfilled = r.backfilled()
 	if rules.Max > 0 {
