@@ -166,18 +166,11 @@ func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation s
 			Key: key, UID: uidOf(b.UID+" "+operation, t, key), Now: now, Due: now,
 			Of: job.Occurrence{Schedule: b.Schedule, Time: t, Kind: job.ByBackfill},
 		})
-		known := false
-		if err == nil && again {
-			known, err = m.onlyInLedger(ctx, &reg)
-		}
-		if results[i] = err; err == nil && !known {
+		if results[i] = err; err == nil {
 			regs, places = append(regs, reg), append(places, i)
 		}
 	}
-	if len(regs) == 0 {
-		return results, nil
-	}
-	registered, err := m.o.Jobs.RegisterOwn(ctx, regs)
+	registered, err := m.register(ctx, regs, again)
 	if err != nil {
 		return nil, fmt.Errorf("register the occurrences of %s: %w", b.Schedule, err)
 	}
@@ -185,21 +178,6 @@ func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation s
 		results[places[i]] = backfillError(&regs[i], &registered[i])
 	}
 	return results, nil
-}
-
-// onlyInLedger reports whether only the ledger still knows that a job was registered.
-func (m *Manager) onlyInLedger(ctx context.Context, reg *store.Registration) (bool, error) {
-	if m.o.Ledger == nil {
-		return false, nil
-	}
-	j, _, err := m.o.Ledger.RestoreJob(ctx, reg.Key)
-	switch {
-	case errors.Is(err, job.ErrFinished):
-		return j.First() == reg.UID, nil
-	case errors.Is(err, store.ErrNotFound):
-		return false, nil
-	}
-	return false, err
 }
 
 func backfillError(reg *store.Registration, got *store.Registered) error {

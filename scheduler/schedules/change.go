@@ -102,9 +102,6 @@ func (a *alteration) create(def Definition, d *Draft) error {
 	return nil
 }
 
-// maxOpen bounds the latest occurrences that are looked up when jobs may no longer overlap.
-const maxOpen = 100
-
 // replace gives the schedule another definition. Registered occurrences stay.
 func (a *alteration) replace(ctx context.Context, def Definition, rules *schedule.Rules) error {
 	r := a.rec
@@ -119,7 +116,7 @@ func (a *alteration) replace(ctx context.Context, def Definition, rules *schedul
 	case old.Overlap != schedule.Allow && rules.Overlap == schedule.Allow:
 		r.Open = nil
 	case old.Overlap == schedule.Allow && rules.Overlap != schedule.Allow:
-		for _, t := range old.Table.Latest(r.Since.Time(), a.now.Time(), maxOpen) {
+		for _, t := range old.Table.Latest(r.Since.Time(), a.now.Time(), maxSuspects) {
 			r.Open = append(r.Open, r.key(a.name, t))
 		}
 	}

@@ -76,13 +76,18 @@ func (w *work) run(ctx context.Context) error {
 	return err
 }
 
-// maxSuspects bounds the latest occurrences whose jobs are looked up.
-const maxSuspects = 100
+const (
+	// maxSuspects bounds the latest occurrences whose jobs are looked up.
+	maxSuspects = 100
+	// maxOpen bounds the jobs that a schedule counts as unfinished; the latest stay.
+	maxOpen = 1000
+)
 
 // open counts a job as unfinished.
 func (r *record) open(key job.Key) {
 	if r.Def.Overlap != schedule.Allow && !slices.Contains(r.Open, key) {
 		r.Open = append(slices.Clip(r.Open), key)
+		r.Open = r.Open[max(0, len(r.Open)-maxOpen):]
 	}
 }
 
@@ -226,7 +231,7 @@ func (w *work) fire(ctx context.Context, steps ...schedule.Step) error {
 		}
 		return nil
 	}
-	got, err := w.m.o.Jobs.RegisterOwn(ctx, regs)
+	got, err := w.m.register(ctx, regs, w.unsure)
 	if err != nil {
 		return fmt.Errorf("register the occurrences of %s: %w", w.name, err)
 	}

@@ -181,7 +181,7 @@ type record struct {
 	// Backfills are counted by operation, so that a count that is noted twice counts once.
 	Backfills map[string]int64 `json:"backfills,omitempty"`
 	Queued    *queued          `json:"queued,omitempty"`
-	// Open are jobs that may not have ended. Overlap Allow needs none.
+	// Open are jobs that may not have ended, maxOpen at most. Overlap Allow needs none.
 	Open []job.Key `json:"open,omitempty"`
 	// Skips are the occurrences that clients asked to skip, and that are to come.
 	Skips     []job.Instant `json:"skips,omitempty"`

@@ -38,16 +38,7 @@ func (m *Manager) RunNow(ctx context.Context, name, repeat string) (RunResult, e
 	if err != nil {
 		return RunResult{}, err
 	}
-	if repeat != "" {
-		j, err := m.lookUp(ctx, reg.Key)
-		switch {
-		case (err == nil || errors.Is(err, job.ErrFinished)) && j.First() == reg.UID: // only the ledger may have it
-			return RunResult{Job: j}, nil
-		case err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, job.ErrFinished):
-			return RunResult{}, err
-		}
-	}
-	got, err := m.o.Jobs.RegisterOwn(ctx, []store.Registration{reg})
+	got, err := m.register(ctx, []store.Registration{reg}, repeat != "")
 	if err != nil {
 		return RunResult{}, fmt.Errorf("register a run of %s: %w", name, err)
 	}
