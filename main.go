@@ -283,7 +283,7 @@ func showConfig(environ []string, stdout io.Writer) *cobra.Command {
 // doctor prints what Doctor found.
 func doctor(environ []string, stdout io.Writer) *cobra.Command {
 	var asJSON bool
-	cmd := settled("Examine what a server with these settings needs: what is wrong, and what to do", environ, stdout, func(cmd *cobra.Command, c *config.Config) error {
+	cmd := settled("Check what a server with these settings needs, and say what to do", environ, stdout, func(cmd *cobra.Command, c *config.Config) error {
 		findings := node.Doctor(cmd.Context(), c, job.SystemClock())
 		count := map[string]int{}
 		lines := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)

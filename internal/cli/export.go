@@ -25,7 +25,7 @@ const (
 func (a *app) export() *cobra.Command {
 	cursor := ""
 	cmd := &cobra.Command{
-		Use: "export [WORD …]", Short: "Print jobs as import takes them, one a line",
+		Use: "export [WORD …]", Short: "Print jobs for import, one per line",
 		Long: `Print unfinished jobs as import takes them, one a line. They need the scope write, since bodies may
 be secret. When the export breaks off, it says with which --cursor it continues.
 

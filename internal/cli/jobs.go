@@ -117,7 +117,7 @@ func (a *app) attempts() *cobra.Command {
 }
 
 func (a *app) explain() *cobra.Command {
-	return a.jobCommand("explain", "Say why a job has not run yet, or why it ended", func(ctx context.Context, topic, id string) error {
+	return a.jobCommand("explain", "Explain why a job has not run yet, or why it ended", func(ctx context.Context, topic, id string) error {
 		e, err := a.client.Explain(ctx, topic, id)
 		return a.one(err, func() {
 			a.printf("%s\n", a.jobLine(&e.Job.Job))

@@ -246,7 +246,7 @@ func (a *app) calendar() *cobra.Command {
 			return a.calendarLines(a.client.PutCalendar(ctx, args[0], args[1:]))
 		}),
 	}
-	return parent("calendar", "List, show, put and delete calendars, which schedules except", list, put,
+	return parent("calendar", "List, show, put and delete calendars: dates on which schedules do not run", list, put,
 		a.named("get", "Show a calendar", func(ctx context.Context, name string) error { return a.calendarLines(a.client.Calendar(ctx, name)) }),
 		a.deletion("Delete a calendar that no schedule uses", (*client.Client).DeleteCalendar),
 	)

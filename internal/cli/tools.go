@@ -30,8 +30,8 @@ func (a *app) health() *cobra.Command {
 	var address string
 	var patience time.Duration
 	cmd := &cobra.Command{
-		Use: "health", Short: "Exit with 0 if a node is ready, for containers and units", Args: cobra.NoArgs,
-		Long: `Exit with 0 if a node is ready, for containers and units. Without --addr, --url and DUEHOOK_URL, it
+		Use: "health", Short: "Exit with 0 if a node is ready, for containers and systemd units", Args: cobra.NoArgs,
+		Long: `Exit with 0 if a node is ready, for containers and systemd units. Without --addr, --url and DUEHOOK_URL, it
 asks the node of DUEHOOK_ADDR on this machine.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.url == "" {
