@@ -332,10 +332,8 @@ func (p *pipeline) send(ph phases, c *claim) job.Outcome {
 
 // leaseOf returns the lease of a claimed job.
 func (p *pipeline) leaseOf(j *job.Job) time.Duration {
-	if j.Spec.Timeout > 0 {
-		return j.Spec.Timeout + p.opts.LeaseMargin
-	}
-	return p.opts.Lease
+	o := store.ClaimOptions{Lease: p.opts.Lease, LeaseMargin: p.opts.LeaseMargin}
+	return o.LeaseOf(j.Spec.Timeout)
 }
 
 // tooLate reports whether a request that starts now could outlast the lease, because the

@@ -369,6 +369,14 @@ type ClaimOptions struct {
 	Left func(hints []Hint)
 }
 
+// LeaseOf is the lease of a job with a timeout. Zero: it has none of its own.
+func (o *ClaimOptions) LeaseOf(timeout time.Duration) time.Duration {
+	if timeout > 0 {
+		return timeout + o.LeaseMargin
+	}
+	return o.Lease
+}
+
 // Claimed is a claimed job. Job.State is Running, Job.Token is the claim's. A store may
 // leave out Job.LastAttempt to avoid reading the log.
 type Claimed struct {

@@ -202,7 +202,7 @@ func (t *txn) claim(rec *record, o store.ClaimOptions) bool {
 		return false
 	}
 	t.takeTurn(rec)
-	until := leaseFrom(rec.timeout, t.now, o)
+	until := t.now.Add(o.LeaseOf(rec.timeout))
 	if f == nil {
 		f = t.launch(t.s.laneOf(rec.lane), entryOf(rec), until)
 	}

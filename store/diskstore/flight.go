@@ -2,7 +2,6 @@ package diskstore
 
 import (
 	"slices"
-	"time"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -109,14 +108,6 @@ func (t *txn) extend(f *flight, until job.Instant, ready bool) {
 	f.until, f.ready = until, ready
 	f.lane.flights.Set(f)
 	t.count(f.lane.Topic, f.lane, f.state(), 1)
-}
-
-// leaseFrom is the end of a lease taken at now.
-func leaseFrom(timeout time.Duration, now job.Instant, o store.ClaimOptions) job.Instant {
-	if timeout > 0 {
-		return now.Add(timeout + o.LeaseMargin)
-	}
-	return now.Add(o.Lease)
 }
 
 // remember has the flight know what is not in the row of a claimed job.

@@ -57,17 +57,6 @@ func (s *Store) isFull(topic string) bool {
 	return ok && l.Capacity > 0 && s.unfinished(topic) >= int64(l.Capacity)
 }
 
-// resumes is admits for the replay of an ended job.
-func (s *Store) resumes(topic string) error {
-	switch s.admits(topic) {
-	case store.TopicDraining:
-		return store.ErrTopicDraining
-	case store.TopicFull:
-		return store.ErrTopicFull
-	}
-	return nil
-}
-
 func (s *Store) unfinished(topic string) int64 {
 	if t, ok := s.topics.Get(topic); ok {
 		return t.counts.unfinished()

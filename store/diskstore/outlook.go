@@ -120,8 +120,8 @@ func (c *counting) ahead(b *bucket, rec *record) (n int64) {
 		section, n = secParked, b.waiting-b.parked
 	}
 	n += c.between(b, section, 0, at)
-	p := append(appendTime(bucketPrefix(b.name, section), at), rec.ID...)
-	c.err = errors.Join(c.err, scan(c.v.snap, appendTime(slices.Clone(p[:len(p)-len(rec.ID)-8]), at), p, func([]byte, []byte) bool {
+	from, to := bucketRow(b.name, section, at, ""), bucketRow(b.name, section, at, rec.ID)
+	c.err = errors.Join(c.err, scan(c.v.snap, from, to, func([]byte, []byte) bool {
 		n++
 		return true
 	}))

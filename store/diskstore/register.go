@@ -127,7 +127,7 @@ func (u *update) apply(t *txn) {
 		return
 	}
 	if rec.State.Final() && !u.j.State.Final() {
-		if u.refused = t.s.resumes(u.j.Topic); u.refused != nil {
+		if u.refused = t.s.admits(u.j.Topic).Err(); u.refused != nil {
 			return
 		}
 	}
