@@ -93,7 +93,7 @@ func (l *lane) due(t *txn, n int) []entry {
 	if free == 1 {
 		return []entry{e}
 	}
-	all := make([]entry, 0, min(n, free))
+	var all []entry // n may be far more than are due
 	l.scan(t, func(e entry) bool {
 		if e.at > t.now || len(all) == n {
 			return false
