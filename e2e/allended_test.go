@@ -49,7 +49,7 @@ func killGroups(t *testing.T, k *underKills) func() {
 			return reported
 		}
 		testenv.Eventually(t, deliverLimit, func() bool { return len(ids()) == groups }, "each registration reports its end")
-		testenv.Eventually(t, deliverLimit, func() bool {
+		testenv.Eventually(t, drainLimit, func() bool {
 			var page struct {
 				Data []jobView `json:"data"`
 			}

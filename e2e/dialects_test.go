@@ -92,7 +92,7 @@ func killQStash(t *testing.T, k *underKills) func() {
 	})
 }
 
-func pushed() int { return sized(400, 5_000) }
+func pushed() int { return sized(200, 5_000) }
 
 // push makes calls that register a job each. Each job must be delivered with the number of its call.
 func push(t *testing.T, k *underKills, r *receiver.Receiver, call func(i int) request) func() {
@@ -107,17 +107,24 @@ func push(t *testing.T, k *underKills, r *receiver.Receiver, call func(i int) re
 	}()
 	return func() {
 		<-sent
-		testenv.Eventually(t, deliverLimit, func() bool {
+		var left []int
+		defer func() {
+			if len(left) > 0 {
+				t.Errorf("calls of %s whose jobs were not delivered: %v", call(0).path, left)
+			}
+		}()
+		testenv.Eventually(t, drainLimit, func() bool {
 			arrived := map[string]bool{}
 			for _, d := range r.Deliveries() {
 				arrived[d.Body] = true
 			}
+			left = nil
 			for i := range pushed() {
 				if !arrived[fmt.Sprint(i)] {
-					return false
+					left = append(left, i)
 				}
 			}
-			return len(arrived) == pushed()
+			return len(left) == 0 && len(arrived) == pushed()
 		}, "each job is delivered")
 	}
 }
