@@ -56,6 +56,34 @@ func TestEndedByTime(t *testing.T) {
 	}
 }
 
+// A job ends now however old it is: its time of creation may have 12 digits.
+func TestOldJobEndsNow(t *testing.T) {
+	t.Parallel()
+	r := testenv.StartRedis(t)
+	s := open(t, r.URL(), storetest.Options{Retention: time.Hour})
+	t.Cleanup(func() { _ = s.Close() })
+	ctx := t.Context()
+	const then = job.Instant(900_000_000_000)
+	old := job.Job{
+		Key: job.Key{Topic: "t", ID: "old"}, UID: ulid.Make().String(), Spec: job.Spec{Destination: urlA},
+		Version: 1, CreatedAt: then, UpdatedAt: then, DueAt: then, NextAt: then,
+	}
+	_, err := s.Restore(ctx, []store.RestoredJob{{Job: old}})
+	ok(t, "Restore", err)
+	_, err = s.Carry(ctx, 0, carryAll)
+	ok(t, "Carry", err)
+	hints, err := s.Pop(ctx, 0, 10, 0)
+	ok(t, "Pop", err)
+	claims, err := s.Claim(ctx, 0, hints, terms())
+	ok(t, "Claim", err)
+	settled, err := s.Settle(ctx, []job.Settlement{outcome(claims[0], job.OutcomeDelivered)})
+	ok(t, "Settle", err)
+	j, err := s.Get(ctx, old.Key)
+	if ok(t, "Get", err); j.EndedAt != settled[0].EndedAt || j.EndedAt < claims[0].Now {
+		t.Errorf("it ended at %d, and the answer says %d", j.EndedAt, settled[0].EndedAt)
+	}
+}
+
 // A pop whose context ends returns what it has taken. Otherwise the jobs would wait for their
 // visibility deadlines.
 func TestPopReturnsWhatItTook(t *testing.T) {

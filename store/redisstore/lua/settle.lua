@@ -105,7 +105,6 @@ local function extend(n, j, h, progress, outcome)
   answer(n, tonumber(h.version), uid_of(h, progress))
 end
 
-local now_text = text(now)
 for n = 1, #jobs do
   local j = jobs[n]
   local a, lane, progress = j.args, j.lane, stored[j.field]
@@ -123,8 +122,8 @@ for n = 1, #jobs do
     answer(n, -1)
   else
     local uid, state = uid_of(h, progress), outcome.state
-    -- A job registered later than now, in the place of another, ends then. Times have 13 digits.
-    local at = state >= FINAL and created > now_text and tonumber(created) or now
+    -- A job registered later than now, in the place of another, ends then.
+    local at = state >= FINAL and math.max(tonumber(created), now) or now
     local new = settled(h, outcome, at, attempt ~= '')
     progress, new = rewritten(progress, h, new, attempt)
     count(lane.counts, j.score and state_of(j.score) or RUNNING, -1)
