@@ -21,17 +21,8 @@ func (s *Server) admit(c *Call) error {
 	if c.route.Scope == access.Public {
 		return nil
 	}
-	if s.opts.LocalHosts && !access.LocalHost(c.Request.Host) {
-		return &Error{
-			Code:   CodeForbidden,
-			Detail: "Without API keys, this server answers only requests to localhost or to its IP address. Use one of them, or set --api-keys.",
-		}
-	}
-	if s.opts.Access == nil {
-		return nil
-	}
-	caller, err := s.opts.Access.Authenticate(authorization(c))
-	if err != nil {
+	caller, err := s.identify(c.Request.Host, authorization(c))
+	if err != nil || s.opts.Access == nil {
 		return err
 	}
 	c.caller, c.keyed = caller, true
@@ -48,6 +39,26 @@ func (s *Server) admit(c *Call) error {
 		return err
 	}
 	return c.route.allowTopics(c)
+}
+
+// identify returns the caller of a request with a Host header and with credentials.
+func (s *Server) identify(host, authorization string) (caller access.Principal, err error) {
+	if s.opts.LocalHosts && !access.LocalHost(host) {
+		return caller, &Error{
+			Code:   CodeForbidden,
+			Detail: "Without API keys, this server answers only requests to localhost or to its IP address. Use one of them, or set --api-keys.",
+		}
+	}
+	if s.opts.Access == nil {
+		return caller, nil
+	}
+	return s.opts.Access.Authenticate(authorization)
+}
+
+// known returns an error for a request whose caller no call would admit.
+func (s *Server) known(r *http.Request) error {
+	_, err := s.identify(r.Host, bearer(r))
+	return err
 }
 
 // allowTopics decides for callers who are restricted to topics. A call that was forgotten is
@@ -67,8 +78,12 @@ func authorization(c *Call) string {
 	if of := c.route.dialect.Authorization; of != nil {
 		return of(c.Request)
 	}
-	// Several headers are joined, so that they match no key.
-	return strings.Join(c.Request.Header.Values(echo.HeaderAuthorization), ", ")
+	return bearer(c.Request)
+}
+
+// bearer is the Authorization header. Several are joined, so that they match no key.
+func bearer(r *http.Request) string {
+	return strings.Join(r.Header.Values(echo.HeaderAuthorization), ", ")
 }
 
 // audit logs each request that would change something, and its result.

@@ -19,8 +19,9 @@ import (
 type Options struct {
 	// Dialects are the APIs that the server speaks. Their paths must differ.
 	Dialects []Dialect
-	// Wrap may answer requests of other protocols by calls of the API; nil: there are none.
-	Wrap func(api http.Handler) http.Handler
+	// Wrap may answer requests of other protocols by calls of the API; nil: there are none. known returns an
+	// error for a request whose caller no call would admit: nothing large must be read of it.
+	Wrap func(api http.Handler, known func(*http.Request) error) http.Handler
 	// Ready reports whether the store can serve; its errors are those of
 	// store.Store.Ping.
 	Ready func(ctx context.Context) error

@@ -59,7 +59,7 @@ func New(o Options) (*Server, error) {
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.router = s.newRouter()
 	if o.Wrap != nil {
-		s.router = o.Wrap(s.router)
+		s.router = o.Wrap(s.router, s.known)
 	}
 	return s, nil
 }

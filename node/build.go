@@ -273,7 +273,9 @@ func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dial
 	o.Dialects = append(dialects, own)
 	if n.Dev != nil {
 		o.Dialects = append(o.Dialects, n.Dev.Dialect())
-		o.Wrap = func(api http.Handler) http.Handler { return n.Dev.Dated(rpc.New(api)) }
+		o.Wrap = func(api http.Handler, known func(*http.Request) error) http.Handler {
+			return n.Dev.Dated(rpc.New(api, known))
+		}
 	}
 	api, err := httpapi.New(o)
 	return api, secured, err

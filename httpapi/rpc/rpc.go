@@ -20,6 +20,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	pb "github.com/duehook/duehook/httpapi/rpc/duehookv1"
+	"github.com/duehook/duehook/internal/kit/strictjson"
 )
 
 // maxMessage bounds a request; the calls have their own limits.
@@ -28,8 +29,9 @@ const maxMessage = 20 << 20
 // prefix begins the paths of all calls.
 const prefix = "/duehook.v1."
 
-// New answers the calls, and passes all other requests to the API.
-func New(api http.Handler) http.Handler {
+// New answers the calls, and passes all other requests to the API. A call of a caller who is not known is not read:
+// known returns an error for it.
+func New(api http.Handler, known func(*http.Request) error) http.Handler {
 	calls := map[string]http.Handler{
 		"Jobs/Register":      call(api, "POST /v1/jobs", new(pb.Registration), new(pb.Job)),
 		"Jobs/RegisterBatch": call(api, "POST /v1/jobs/batch", new(pb.RegisterBatchRequest), new(pb.RegisterBatchResponse)),
@@ -51,10 +53,14 @@ func New(api http.Handler) http.Handler {
 		"Mykit/ReStore":      call(api, "GET /reStore", new(pb.MykitReStore), new(pb.MykitResponse)),
 		"Mykit/ClearAll":     call(api, "GET /clearAll", new(pb.MykitNone), new(pb.MykitResponse)),
 	}
-	tools := toolsOf(api)
+	tools, refusals := toolsOf(api), connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, own := strings.CutPrefix(r.URL.Path, prefix)
 		if h := calls[name]; own && h != nil {
+			if known(r) != nil {
+				_ = refusals.Write(w, r, refusal(api, w, r)) // the client is gone
+				return
+			}
 			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), outerKey{}, outer{w, r})))
 			return
 		}
@@ -94,7 +100,21 @@ func call(api http.Handler, route string, in, out proto.Message) http.Handler {
 	}, connect.WithRequestInitializer(func(_ connect.Spec, m any) error {
 		*m.(*message) = like(in)
 		return nil
-	}), connect.WithReadMaxBytes(maxMessage), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8")))
+	}), connect.WithReadMaxBytes(maxMessage), uncompressed, connect.WithCodec(binary{}), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8")))
+}
+
+// uncompressed refuses compressed messages, as the API does: few bytes must not become many.
+var uncompressed = connect.WithCompression("gzip", nil, nil)
+
+// refusal is the API's error for a caller who is not known.
+func refusal(api http.Handler, w http.ResponseWriter, r *http.Request) error {
+	call, err := request(r.Context(), r, http.MethodGet, "/v1/whoami", &pb.MykitNone{})
+	if err != nil {
+		return connect.NewError(connect.CodeInternal, err)
+	}
+	a := &answer{outer: w, header: http.Header{}, status: http.StatusOK}
+	api.ServeHTTP(a, call)
+	return a.problem()
 }
 
 // pass makes the call.
@@ -126,6 +146,9 @@ type strictJSON string
 func (s strictJSON) Name() string                { return string(s) }
 func (strictJSON) Marshal(m any) ([]byte, error) { return protojson.Marshal(m.(proto.Message)) }
 func (strictJSON) Unmarshal(data []byte, m any) error {
+	if strictjson.Parts(data, maxParts) > maxParts {
+		return errTooManyParts
+	}
 	return protojson.Unmarshal(data, m.(proto.Message))
 }
 

@@ -22,7 +22,7 @@ func toolsOf(api http.Handler) map[string]http.Handler {
 	for i := range all.Len() {
 		services = append(services, string(all.Get(i).FullName()))
 	}
-	reflector, limit := grpcreflect.NewStaticReflector(services...), connect.WithReadMaxBytes(maxTool)
+	reflector, limit := grpcreflect.NewStaticReflector(services...), connect.WithHandlerOptions(connect.WithReadMaxBytes(maxTool), uncompressed)
 	tools := map[string]http.Handler{}
 	add := func(path string, h http.Handler) { tools[strings.Trim(path, "/")] = h }
 	add(grpchealth.NewHandler(health{api, services}, limit))

@@ -90,6 +90,19 @@ func nesting(data []byte) (deepest int) {
 	}
 }
 
+// Parts counts the tokens of JSON up to the first error: the values, the names, and the ends of arrays and objects. It
+// stops beyond most.
+func Parts(data []byte, most int) (n int) {
+	d := newDecoder(data)
+	for n <= most {
+		if _, err := d.ReadToken(); err != nil {
+			break
+		}
+		n++
+	}
+	return n
+}
+
 func newDecoder(data []byte) *jsontext.Decoder {
 	return jsontext.NewDecoder(bytes.NewBuffer(data), lenient...)
 }
