@@ -35,6 +35,7 @@ type Server struct {
 	own      *Dialect
 	paths    map[string]*served // by the router's paths
 	draining atomic.Bool
+	large    atomic.Int64    // bytes of large bodies that requests hold
 	stopping context.Context // ends when streams have to
 	stop     context.CancelFunc
 }
@@ -61,6 +62,7 @@ func New(o Options) (*Server, error) {
 	if o.Wrap != nil {
 		s.router = o.Wrap(s.router, s.known)
 	}
+	s.router = s.bounding(s.router)
 	return s, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/groups"
@@ -114,11 +115,14 @@ func (a *api) batch(c *httpapi.Call) error {
 	if trimmed := bytes.TrimLeft(raw, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '{' {
 		raw = append(append([]byte{'['}, trimmed...), ']')
 	}
+	n := 0
+	for range strictjson.Elements(raw) { // before they are decoded: an empty one takes twenty times its bytes
+		if n++; n > maxBatch {
+			return refused("a batch must have at most %d messages", maxBatch)
+		}
+	}
 	if err := json.Unmarshal(raw, &items); err != nil {
 		return refused("a batch must be an array of {destination, headers, body, queue}")
-	}
-	if len(items) > maxBatch {
-		return refused("a batch must have at most %d messages", maxBatch)
 	}
 	messages, errs := make([]*message, len(items)), make([]error, len(items))
 	for i, item := range items {

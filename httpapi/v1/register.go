@@ -209,8 +209,8 @@ func batchJobs(data []byte) ([]json.RawMessage, error) {
 		return nil, wire.Invalid("/jobs", "is required")
 	case len(b.jobs) == 0:
 		return nil, wire.Invalid("/jobs", "must have at least one job")
-	case len(b.jobs) > maxBatch:
-		return nil, wire.Invalid("/jobs", fmt.Sprintf("must have at most %d jobs, not %d", maxBatch, len(b.jobs)))
+	case b.number > maxBatch:
+		return nil, wire.Invalid("/jobs", fmt.Sprintf("must have at most %d jobs, not %d", maxBatch, b.number))
 	}
 	return b.jobs, nil
 }

@@ -214,15 +214,23 @@ func (f Field) Steps() []time.Duration {
 
 // List is the elements of an array, or nil after noting an error.
 func (f Field) List() []json.RawMessage {
+	list, _ := f.First(math.MaxInt)
+	return list
+}
+
+// First is the first elements of an array and the number of all, or nil after noting an error.
+func (f Field) First(most int) (list []json.RawMessage, n int) {
 	if f.Raw[0] != '[' {
 		f.WrongType("an array")
-		return nil
+		return nil, 0
 	}
-	list := []json.RawMessage{}
+	list = []json.RawMessage{}
 	for element := range strictjson.Elements(f.Raw) {
-		list = append(list, element)
+		if n++; n <= most {
+			list = append(list, element)
+		}
 	}
-	return list
+	return list, n
 }
 
 // Elements is list with the pointers of the elements.

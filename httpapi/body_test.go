@@ -1,0 +1,69 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/duehook/duehook/internal/services/access"
+)
+
+// Large bodies, of all requests together, take a bounded amount of memory. Small ones do not count.
+func TestLargeBodiesAreBoundedTogether(t *testing.T) {
+	holds, goOn := make(chan struct{}), make(chan struct{})
+	s, err := New(Options{Ready: func(context.Context) error { return nil }, Dialects: []Dialect{{Routes: []Route{{
+		Method: http.MethodPost, Path: "/push", Scope: access.Write, Handle: func(c *Call) error {
+			b, err := c.ReadBody(maxLarge)
+			if err != nil {
+				return err
+			}
+			defer Release(b)
+			if c.Request.Header.Get("Wait") != "" {
+				holds <- struct{}{}
+				<-goOn
+			}
+			return c.Write(http.StatusOK, "text/plain", nil)
+		},
+	}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	push := func(bytes int, known, wait bool) int {
+		body := io.Reader(strings.NewReader(strings.Repeat("x", bytes)))
+		if !known {
+			body = io.MultiReader(body) // in chunks
+		}
+		r := httptest.NewRequest(http.MethodPost, "/push", body)
+		if wait {
+			r.Header.Set("Wait", "1")
+		}
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		return w.Code
+	}
+	s.large.Store(maxLarge - 1<<20) // others hold the rest
+	first := make(chan int)
+	go func() { first <- push(1<<20, true, true) }()
+	<-holds
+	for _, known := range []bool{true, false} {
+		if code := push(1<<20, known, false); code != http.StatusServiceUnavailable {
+			t.Errorf("a body beyond the bound: %d", code)
+		}
+		if code := push(firstRead, known, false); code != http.StatusOK {
+			t.Errorf("a small body: %d", code)
+		}
+	}
+	close(goOn)
+	if code := <-first; code != http.StatusOK {
+		t.Errorf("the body within the bound: %d", code)
+	}
+	if code := push(1<<20, false, false); code != http.StatusOK {
+		t.Errorf("a body when there is room again: %d", code)
+	}
+	if held := s.large.Load(); held != maxLarge-1<<20 {
+		t.Errorf("%d bytes remain counted", held-(maxLarge-1<<20))
+	}
+}
