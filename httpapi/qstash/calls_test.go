@@ -131,6 +131,43 @@ func TestPages(t *testing.T) {
 	s.want(400, "GET", "/v2/dlq?count=0", "", "")
 }
 
+// Each event of a message repeats its body. An answer has as many as fit.
+func TestPagesOfLargeMessages(t *testing.T) {
+	s := newServer(t)
+	var m accepted
+	s.want(200, "POST", "/v2/publish/R/fails", "Upstash-Retries: 9; Upstash-Retry-Delay: 1", strings.Repeat("\x01", 250<<10), &m)
+	testenv.Eventually(t, patience, func() bool {
+		code, _ := s.Call("GET", "/v2/dlq/"+strings.Replace(m.MessageID, "msg_", "dlq_", 1), nil, "")
+		return code == 200
+	}, "a dead letter")
+	const most = 5 << 20 // 4 MiB, and an event
+	events, cursor, pages := 0, "", 0
+	for more := true; more; pages++ {
+		code, text := s.Call("GET", "/v2/logs?count=1000&cursor="+cursor, nil, "")
+		var p struct {
+			Events []struct{ State string }
+			Logs   []struct{ State string }
+			Cursor *string
+		}
+		if err := json.Unmarshal(text, &p); err != nil || code != 200 || len(text) > 2*most { // events and logs are the same
+			t.Fatalf("a page of %d bytes: %d %v", len(text), code, err)
+		}
+		events += len(p.Events)
+		if more = p.Cursor != nil; more {
+			cursor = *p.Cursor
+		}
+	}
+	if events != 31 || pages < 3 { // created, then active, error and retry or failed of ten attempts
+		t.Errorf("%d events on %d pages", events, pages)
+	}
+	ids := strings.Repeat(","+m.MessageID, 100)
+	for _, target := range []string{"/v2/logs?messageIds=", "/v2/dlq?dlqIds="} {
+		if code, text := s.Call("GET", target+strings.ReplaceAll(ids, "msg_", map[bool]string{true: "dlq_", false: "msg_"}[strings.Contains(target, "dlq")]), nil, ""); code != 400 || !strings.Contains(string(text), "MiB") {
+			t.Errorf("%s of 100 large messages: %d %.100s", target, code, text)
+		}
+	}
+}
+
 // A queue sends one message after the other, in their order, also if one fails at first.
 func TestQueueKeepsTheOrder(t *testing.T) {
 	s := newServer(t)

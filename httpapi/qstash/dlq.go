@@ -55,7 +55,7 @@ func (a *api) eachDead(c *httpapi.Call, take func(j *job.Job) error) (next strin
 	if err != nil {
 		return "", err
 	}
-	return a.each(c.Context(), f.query(job.Dead), most, q.Get("cursor"), func(j *job.Job) (bool, error) {
+	return a.each(c.Context(), f.query(job.Dead), amount{most, store.PageBytes}, q.Get("cursor"), func(j *job.Job) (bool, error) {
 		if !f.matches(j) {
 			return false, nil
 		}
@@ -77,7 +77,11 @@ func (a *api) deadLetters(c *httpapi.Call) error {
 		Cursor   string     `json:"cursor,omitempty"`
 	}{Messages: []deadView{}}
 	var err error
+	room := maxNamed
 	answer.Cursor, err = a.eachDead(c, func(j *job.Job) error {
+		if room -= store.SizeOf(j); room < 0 {
+			return tooMuchNamed("dlqIds")
+		}
 		answer.Messages = append(answer.Messages, deadViewOf(j))
 		return nil
 	})

@@ -142,12 +142,23 @@ func (f *filter) query(states ...job.State) store.Query {
 // maxScanned bounds the jobs that one call looks at.
 const maxScanned = 10_000
 
+// maxNamed bounds the jobs whose ids a call names, in bytes: there is no page of them.
+const maxNamed = 4 * store.PageBytes
+
+func tooMuchNamed(ids string) error {
+	return refused("the messages of these %s take more than %d MiB; name fewer at a time", ids, maxNamed>>20)
+}
+
+// amount is a number of jobs, and their bytes.
+type amount struct{ jobs, bytes int }
+
 // each passes the jobs that a query and a filter select, until it has taken as many as asked for.
 // It returns the cursor behind the last one; empty: there are no more.
-func (a *api) each(ctx context.Context, q store.Query, most int, cursor string, take func(j *job.Job) (bool, error)) (next string, err error) {
+func (a *api) each(ctx context.Context, q store.Query, most amount, cursor string, take func(j *job.Job) (bool, error)) (next string, err error) {
 	q.Cursor = cursor
-	for taken, scanned := 0, 0; ; {
-		q.Limit = min(most-taken, 100)
+	taken := amount{}
+	for scanned := 0; ; {
+		q.Limit = min(most.jobs-taken.jobs, 100)
 		page, err := a.Scheduler.List(ctx, q)
 		if err != nil {
 			return "", err
@@ -158,11 +169,12 @@ func (a *api) each(ctx context.Context, q store.Query, most int, cursor string, 
 				return "", err
 			}
 			if ok {
-				taken++
+				taken.jobs++
+				taken.bytes += store.SizeOf(&page.Jobs[i])
 			}
 		}
 		scanned += len(page.Jobs)
-		if q.Cursor = page.Next; q.Cursor == "" || taken >= most || scanned >= maxScanned {
+		if q.Cursor = page.Next; q.Cursor == "" || taken.jobs >= most.jobs || taken.bytes >= most.bytes || scanned >= maxScanned {
 			return q.Cursor, nil
 		}
 	}

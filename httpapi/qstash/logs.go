@@ -50,6 +50,7 @@ type event struct {
 	shared
 
 	step int // among the events of a message
+	size int // about, in an answer
 }
 
 // eventsOf are the events of a message, derived from its attempts, oldest first.
@@ -58,7 +59,7 @@ func eventsOf(j *job.Job, log []job.Attempt) []event {
 	base := event{
 		MessageID: v.MessageID, URL: v.URL, Method: v.Method, Header: v.Header, Body: append([]byte(v.Body), v.BodyBase64...), MaxRetries: v.MaxRetries,
 		Timeout: j.Spec.Timeout.Milliseconds(), RetryDelayExpr: v.RetryDelayExpression,
-		CallbackHeaders: v.CallbackHeader, FailureHeaders: v.FailureCallbackHeader, shared: v.shared,
+		CallbackHeaders: v.CallbackHeader, FailureHeaders: v.FailureCallbackHeader, shared: v.shared, size: 1<<10 + store.SizeOf(j)*4/3,
 	}
 	base.CallbackHeader, base.FailureCallbackHeader = nil, nil
 	var all []event
@@ -183,8 +184,8 @@ func (a *api) events(c *httpapi.Call) error {
 		slices.Reverse(found)
 	}
 	found = found[min(skip, len(found)):]
-	if len(found) > most {
-		found, next = found[:most], cursor+cursorDivision+strconv.Itoa(skip+most)
+	if n := fitting(found[:min(len(found), most)]); len(found) > n {
+		found, next = found[:n], cursor+cursorDivision+strconv.Itoa(skip+n)
 	}
 	answer := map[string]any{"events": append([]event{}, found...)}
 	if next != "" {
@@ -196,15 +197,30 @@ func (a *api) events(c *httpapi.Call) error {
 	return c.WriteJSON(http.StatusOK, answer)
 }
 
+// fitting is how many events an answer holds: each repeats the body of its message.
+func fitting(events []event) int {
+	room := store.PageBytes
+	for i := range events {
+		if room -= events[i].size; room < 0 {
+			return max(i, 1)
+		}
+	}
+	return len(events)
+}
+
 // someJobs are the next messages that a filter selects, and the cursor behind them.
 func (a *api) someJobs(ctx context.Context, f *filter, cursor string) (jobs []job.Job, next string, err error) {
 	if wanted := f.parts["messageId"]; len(wanted) > 0 {
 		if len(wanted) > maxIDs {
 			return nil, "", refused("messageIds must have at most %d ids", maxIDs)
 		}
+		room := maxNamed
 		for _, id := range wanted {
 			switch j, err := a.byID(ctx, messagePrefix, id); {
 			case err == nil && f.matches(&j):
+				if room -= store.SizeOf(&j); room < 0 {
+					return nil, "", tooMuchNamed("messageIds")
+				}
 				jobs = append(jobs, j)
 			case err != nil && !errors.Is(err, store.ErrNotFound):
 				return nil, "", err
@@ -212,7 +228,7 @@ func (a *api) someJobs(ctx context.Context, f *filter, cursor string) (jobs []jo
 		}
 		return jobs, "", nil
 	}
-	next, err = a.each(ctx, f.query(), eventJobs, cursor, func(j *job.Job) (bool, error) {
+	next, err = a.each(ctx, f.query(), amount{eventJobs, store.PageBytes}, cursor, func(j *job.Job) (bool, error) {
 		if f.matches(j) {
 			jobs = append(jobs, *j)
 			return true, nil

@@ -3,6 +3,7 @@ package qstash
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 
 	"github.com/duehook/duehook/httpapi"
@@ -96,7 +97,7 @@ func (a *api) cancelMany(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.each(c.Context(), f.query(unfinished...), most, "", func(j *job.Job) (bool, error) {
+	if _, err := a.each(c.Context(), f.query(unfinished...), amount{most, math.MaxInt}, "", func(j *job.Job) (bool, error) {
 		if !f.matches(j) {
 			return false, nil
 		}

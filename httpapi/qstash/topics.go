@@ -211,7 +211,7 @@ func (a *api) upsertQueue(c *httpapi.Call) error {
 // deleteQueue cancels what waits, and forgets the queue.
 func (a *api) deleteQueue(c *httpapi.Call) error {
 	topic := queueTopic(c.Param("name"))
-	if _, err := a.each(c.Context(), store.Query{Topic: topic, States: unfinished}, math.MaxInt, "", func(j *job.Job) (bool, error) {
+	if _, err := a.each(c.Context(), store.Query{Topic: topic, States: unfinished}, amount{math.MaxInt, math.MaxInt}, "", func(j *job.Job) (bool, error) {
 		return a.cancelOne(c.Context(), j)
 	}); err != nil {
 		return err
