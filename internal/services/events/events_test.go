@@ -363,3 +363,28 @@ func TestBusDown(t *testing.T) {
 		}
 	})
 }
+
+// A watcher that was slow gets what it missed in parts: hundreds of them must not hold all of it each.
+func TestSlowWatchersGetEventsInParts(t *testing.T) {
+	h := New(Options{})
+	w := &Watcher{hub: h}
+	for i := range remembered {
+		h.in.add(Event{Type: Registered, ID: fmt.Sprint(i)})
+	}
+	got := 0
+	for got < remembered {
+		events, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events) > atOnce {
+			t.Fatalf("%d events at once", len(events))
+		}
+		for _, e := range events {
+			if e.ID != fmt.Sprint(got) {
+				t.Fatalf("event %s came as the %dth", e.ID, got)
+			}
+			got++
+		}
+	}
+}

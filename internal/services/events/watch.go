@@ -91,6 +91,9 @@ func (w *Watcher) place(after string) {
 	w.gap = true
 }
 
+// atOnce is how many events a watcher gets at once: many that read slowly must not hold all of them each.
+const atOnce = 500
+
 // Next waits for events. It returns the cause of ctx if that ends.
 func (w *Watcher) Next(ctx context.Context) ([]Event, error) {
 	for {
@@ -115,9 +118,10 @@ func (w *Watcher) unread() ([]Event, <-chan struct{}) {
 		w.gap, w.next = false, max(w.next, in.first)
 		events = append(events, Event{Type: Gap, At: job.InstantOf(w.hub.o.Clock.Now())})
 	}
-	events = append(events, in.events[w.next-in.first:]...)
-	w.next = in.first + uint64(len(in.events))
-	return events, in.changed
+	unread := in.events[w.next-in.first:]
+	unread = unread[:min(len(unread), atOnce)]
+	w.next += uint64(len(unread))
+	return append(events, unread...), in.changed
 }
 
 // Close ends the watcher.
