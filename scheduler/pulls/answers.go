@@ -166,8 +166,10 @@ func (m *Manager) resultOf(s *job.Settlement, r *store.Settled, receipt string) 
 	return OK
 }
 
-// attempt is the log entry of a lease that is answered now.
+// attempt is the log entry of a lease that is answered now. A token is at least the time of its claim, so a
+// receipt with a later time was forged.
 func (m *Manager) attempt(leased job.Instant, j *job.Job) *job.Attempt {
+	leased = min(max(leased, j.CreatedAt), job.Instant(j.Token))
 	return &job.Attempt{Number: j.Attempts + 1, StartedAt: leased, Duration: max(0, m.waiters.now().Sub(leased)), Version: j.Version}
 }
 

@@ -2,6 +2,7 @@ package pulls
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,8 +13,8 @@ import (
 )
 
 const (
-	// maxTopics bounds the topics of which a node remembers when a job is due.
-	maxTopics = 10_000
+	// maxTopics bounds the topics for which calls wait, or of which a node remembers when a job is due.
+	maxTopics = 100_000
 	// deaf is the interval of looks while no messages arrive.
 	deaf = time.Second
 	// unheard is after how long a waiting consumer looks without a message: one may have been lost.
@@ -50,34 +51,38 @@ func newWaiters(clock job.Clock) *waiters {
 	return &waiters{clock: clock, changed: signal.New(), of: map[string]*topicWaiters{}}
 }
 
-// ofTopic returns the waiters of a topic. A new topic has to be looked at.
+// ofTopic returns the waiters of a topic. A new topic has to be looked at, and is not kept if there are too many.
 func (ws *waiters) ofTopic(topic string, now time.Time) *topicWaiters {
 	of := ws.of[topic]
 	if of == nil {
-		if len(ws.of) >= maxTopics {
-			ws.forget()
-		}
 		of = &topicWaiters{next: now}
-		ws.of[topic] = of
+		if len(ws.of) < maxTopics {
+			ws.of[topic] = of
+		}
 	}
 	return of
 }
 
-// forget forgets the topics for which nobody waits.
-func (ws *waiters) forget() {
-	for topic, of := range ws.of {
-		if len(of.waiters) == 0 {
-			delete(ws.of, topic)
+// fit makes room for topics. It returns false if there is none.
+func (ws *waiters) fit(topics []string) bool {
+	if len(ws.of)+len(topics) > maxTopics {
+		maps.DeleteFunc(ws.of, func(_ string, of *topicWaiters) bool { return len(of.waiters) == 0 })
+	}
+	missing := 0
+	for _, topic := range topics {
+		if ws.of[topic] == nil {
+			missing++
 		}
 	}
+	return len(ws.of)+missing <= maxTopics
 }
 
 // enter adds a waiting call. It returns true if something may be due.
 func (ws *waiters) enter(w *waiter) (look bool, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.waiting >= maxWaiting {
-		return false, fmt.Errorf("%w: %d calls wait for jobs at this server; try another one, or again later", store.ErrUnavailable, maxWaiting)
+	if ws.waiting >= maxWaiting || !ws.fit(w.topics) {
+		return false, fmt.Errorf("%w: %d calls wait for jobs at this server, for %d topics; try another one, or again later", store.ErrUnavailable, ws.waiting, len(ws.of))
 	}
 	now := ws.clock.Now()
 	look = !ws.listening
