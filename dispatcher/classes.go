@@ -71,6 +71,12 @@ func classify(ctx context.Context, err error, reached phase) string {
 	return classInvalid
 }
 
+// noFiles reports whether an attempt ended before it had a connection because the process, or the machine, has too many
+// open files. That says nothing about the endpoint. The error of a look-up has only the text.
+func noFiles(err error, reached phase) bool {
+	return reached <= phaseConnect && strings.Contains(err.Error(), syscall.EMFILE.Error())
+}
+
 // timeoutIn returns the class of a timeout in a phase.
 func timeoutIn(reached phase) string {
 	switch reached {

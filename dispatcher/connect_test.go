@@ -6,10 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -372,5 +374,32 @@ func TestConnectPauses(t *testing.T) {
 		if got := client.Backoff(0, 0, c.before, nil); got != c.want {
 			t.Errorf("pause after %d repeats at %v: %v, want %v", c.before, c.random, got, c.want)
 		}
+	}
+}
+
+// A client that takes all files of the process, with idle connections for example, costs other jobs no attempts and
+// opens no circuits.
+func TestTooManyOpenFilesCostNoAttempt(t *testing.T) {
+	url, _ := recorder(t)
+	for name, wrong := range map[string]error{
+		"a connection":   &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", syscall.EMFILE)},
+		"of the machine": &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", syscall.ENFILE)},
+		"a look-up":      &net.DNSError{Err: "dial udp 192.0.2.1:53: socket: too many open files", Name: "shop.example", IsTemporary: true},
+	} {
+		c := newConnecting(t, newGuard(loopback(), nil), 0)
+		c.dial = until(9, func(context.Context, dialFunc) (net.Conn, error) { return nil, wrong })
+		o, health := c.send(t.Context(), claimOf(newJob("s", url)))
+		if want := (job.Outcome{Kind: job.OutcomeReleased, Reason: reasonNoFiles, After: unsentPause}); o != want || !errors.Is(health, errExcluded) {
+			t.Errorf("%s: %+v, %v", name, o, health)
+		}
+	}
+	// A receiver cannot have its failures pass for it.
+	liar := abrupt(t, func(conn net.Conn) {
+		readHead(conn)
+		_, _ = io.WriteString(conn, "too many open files\r\n\r\n")
+	})
+	c := newConnecting(t, newGuard(loopback(), nil), 0)
+	if o, _ := c.send(t.Context(), claimOf(newJob("s", "http://"+liar))); o.Kind != job.OutcomeFailed {
+		t.Errorf("a receiver that says so: %+v", o)
 	}
 }

@@ -177,7 +177,7 @@ func TestUnsignedRequestIsNotSent(t *testing.T) {
 	s := realSender(t, Options{AllowCIDRs: loopback(), Signer: signer(
 		func(string, string, time.Time, []byte) (string, error) { return "", errors.New("no secret") })})
 	o, health := s.send(t.Context(), claimOf(newJob("s", url)))
-	want := job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnsigned, After: unsignedPause}
+	want := job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnsigned, After: unsentPause}
 	if diff := cmp.Diff(want, o); diff != "" || !errors.Is(health, errExcluded) {
 		t.Errorf("outcome (-want +got):\n%s health %v", diff, health)
 	}

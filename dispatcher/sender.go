@@ -21,7 +21,8 @@ import (
 // Reasons of releases, beside those of package job.
 const (
 	reasonUnsigned = "signing_failed"
-	unsignedPause  = 10 * time.Second
+	reasonNoFiles  = "too_many_open_files" // of this process
+	unsentPause    = 10 * time.Second
 )
 
 // Results of an attempt for the endpoint's circuit.
@@ -90,7 +91,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 	span.inject(req.Header)
 	if err := s.complete(timed, req.Header, j, attempt.Number, stamp); err != nil {
 		s.log.Error("a request could not be signed", "topic", j.Topic, "id", j.ID, "error", err)
-		return job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnsigned, After: unsignedPause}, errExcluded
+		return job.Outcome{Kind: job.OutcomeReleased, Reason: reasonUnsigned, After: unsentPause}, errExcluded
 	}
 
 	body := s.bodies.Get().(*bytes.Buffer)
@@ -105,6 +106,10 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 	if err != nil {
 		if ctx.Err() != nil {
 			return aborted()
+		}
+		if noFiles(err, reached) {
+			s.log.Error("an attempt got no connection: the process has too many open files", "topic", j.Topic, "id", j.ID)
+			return job.Outcome{Kind: job.OutcomeReleased, Reason: reasonNoFiles, After: unsentPause}, errExcluded
 		}
 		attempt.Error = classify(timed, err, reached)
 		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errEndpoint

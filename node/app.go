@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/net/netutil"
 
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi/camellia"
@@ -50,6 +51,10 @@ type Options struct {
 	// Dev has the node run by its clock and serve its calls; nil in production.
 	Dev *dev.Dev
 }
+
+// maxConnections bounds the connections of clients. So does half of the files that the process may open: deliveries and
+// the store need the others.
+const maxConnections = 1 << 20
 
 // node is a duehook that is being put together.
 type node struct {
@@ -99,6 +104,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	// The name in --addr may resolve to another address than expected.
 	if err := access.RequireKeys(ln.Addr().String(), len(o.Config.APIKeys), o.Config.InsecureNoAPIKeys); err != nil {
 		return errors.Join(err, ln.Close())
+	}
+	if files, known := openFiles(); known {
+		ln = netutil.LimitListener(ln, int(min(files/2, maxConnections)))
 	}
 	n.traces, err = tracing.Open(ctx, tracing.Options{Getenv: os.Getenv, Version: n.Version, ID: n.id, Clock: n.clock, Logger: n.Logger})
 	if err != nil {
