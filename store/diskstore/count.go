@@ -7,10 +7,14 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // Count adds to the count of a job.
 func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error) {
+	if rules.CountNeedsRoom(c.Adds) && s.full() {
+		return store.Counted{}, store.ErrFull
+	}
 	var counted store.Counted
 	var refused error
 	err := s.change(ctx, true, func(t *txn) { counted, refused = t.addTo(&c) })

@@ -3,6 +3,7 @@ package diskstore_test
 import (
 	"bytes"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -187,12 +188,21 @@ func TestRaceAFullDisk(t *testing.T) {
 			}
 			return results[0].Outcome
 		}
+		register("there")
 		full.On()
 		waits := make(chan store.RegisterOutcome)
 		go func() { waits <- register("a") }()
 		synctest.Wait() // the write of a waits
 		if outcome := register("b"); outcome != store.StoreFull {
 			t.Errorf("outcome %v while the disk is full", outcome)
+		}
+		grows := func(j *job.Job, _ job.Instant) error { j.Spec.Body = []byte("larger"); return nil }
+		if _, err := s.Update(t.Context(), job.Key{Topic: "t", ID: "there"}, grows); !errors.Is(err, store.ErrFull) {
+			t.Errorf("a larger body while the disk is full: %v", err)
+		}
+		count := store.Count{Key: job.Key{Topic: "t", ID: "there"}, Adds: []job.Add{{N: 1, Key: "k"}}}
+		if _, err := s.Count(t.Context(), count); !errors.Is(err, store.ErrFull) {
+			t.Errorf("the key of a count while the disk is full: %v", err)
 		}
 		full.Off()
 		if outcome := <-waits; outcome != store.Created {

@@ -12,7 +12,7 @@ import (
 // Register registers jobs.
 func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
 	results := make([]store.Registered, len(regs))
-	if s.full(regs) {
+	if len(regs) > 0 && s.full() {
 		for i := range results {
 			results[i].Outcome = store.StoreFull
 		}
@@ -92,6 +92,15 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 				return job.Job{}, err
 			}
 			return before, refused
+		}
+		if s.full() {
+			before, err := was.job()
+			if err != nil {
+				return job.Job{}, err
+			}
+			if rules.NeedsRoom(&before, &j) {
+				return before, store.ErrFull
+			}
 		}
 		j.Version, j.UpdatedAt = was.Version+1, max(now, was.CreatedAt)
 		u := update{j: &j, was: was, next: followers(j.UID, j.Ended(was.State, job.ShedNothing))}

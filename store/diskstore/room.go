@@ -7,7 +7,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 )
 
 // reserve is the space of the disk that new jobs leave for the delivery of those that are
@@ -31,11 +30,11 @@ func Room(dir string) (free, left uint64, err error) {
 	return usage.AvailBytes, reserve, err
 }
 
-// full reports whether the disk has no room for new jobs.
-func (s *Store) full(regs []store.Registration) bool {
+// full reports whether the disk has no room for more jobs or larger ones.
+func (s *Store) full() bool {
 	now := job.InstantOf(s.clock.Now())
 	r := &s.room
-	if next := r.next.Load(); len(regs) > 0 && (int64(now) >= next || next > int64(now.Add(roomLook))) && r.next.CompareAndSwap(next, int64(now.Add(roomLook))) {
+	if next := r.next.Load(); (int64(now) >= next || next > int64(now.Add(roomLook))) && r.next.CompareAndSwap(next, int64(now.Add(roomLook))) {
 		usage, err := r.fs.GetDiskUsage(r.dir)
 		r.none.Store(err == nil && usage.AvailBytes < reserve) // a file system in memory has no such figure
 	}

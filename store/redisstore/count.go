@@ -14,6 +14,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // Count adds to the count of a job, with a script call that handles no body.
@@ -49,7 +50,11 @@ func (s *Store) count(ctx context.Context, sh *shard, is *countable, slot string
 	if is.Spec.FiresAtDeadline() {
 		due = strconv.FormatInt(int64(is.DueAt), 10)
 	}
-	keys := append(sh.own[countScript], sh.bucket(lane), sh.page(c.Key), sh.counted(is.UID))
+	script := countScript
+	if rules.CountNeedsRoom(c.Adds) {
+		script = recallScript
+	}
+	keys := append(sh.own[script], sh.bucket(lane), sh.page(c.Key), sh.counted(is.UID))
 	args := []any{
 		sh.wake, lane, c.Key.String(), c.Key.ID, is.uid, is.mark, is.Spec.Count.Target, due, slot, s.callers.call(), c.Least,
 		int64(job.MaxCount), job.MaxCountKeys,
@@ -62,7 +67,10 @@ func (s *Store) count(ctx context.Context, sh *shard, is *countable, slot string
 			keyed = append(keyed, a.Key, a.N)
 		}
 	}
-	cmd, err := s.commit(ctx, sh, countScript, keys, append(append(args, sum), keyed...))
+	cmd, err := s.commit(ctx, sh, script, keys, append(append(args, sum), keyed...))
+	if refuses(err) {
+		return "", fmt.Errorf("%w: %w", store.ErrFull, err)
+	}
 	if err != nil {
 		return "", err
 	}

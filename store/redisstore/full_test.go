@@ -115,6 +115,50 @@ func fullRedis(t *testing.T, fill func(s *Store)) *Store {
 	return s
 }
 
+// TestFullRedisDoesNotGrow: a client cannot make it keep more by changing its jobs. What needs no room goes on.
+func TestFullRedisDoesNotGrow(t *testing.T) {
+	t.Parallel()
+	plain, counted, dead := aJob("plain"), aJob("counted"), aJob("dead")
+	counted.Spec.Count = &job.Count{Target: 100, AtDeadline: job.DeadlineFires}
+	dead.Spec.Callbacks = &job.Callbacks{}
+	dead.Spec.Callbacks.Set(job.CallbackDead, &job.Callback{Destination: "https://b.example/"})
+	update := func(s *Store, key job.Key, change func(j *job.Job, now job.Instant) error) error {
+		_, err := s.Update(t.Context(), key, change)
+		return err
+	}
+	count := func(s *Store, key string) error {
+		_, err := s.Count(t.Context(), store.Count{Key: counted.Key, Adds: []job.Add{{N: 1, Key: key}}})
+		return err
+	}
+	s := fullRedis(t, func(s *Store) {
+		outcomes(t, s, []store.Registration{plain, counted, dead}, store.Created, store.Created, store.Created)
+		if err := errors.Join(count(s, "first"), update(s, dead.Key, (*job.Job).Finish)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for name, err := range map[string]error{
+		"a larger body": update(s, plain.Key, func(j *job.Job, _ job.Instant) error {
+			j.Spec.Body = append(j.Spec.Body, "more"...)
+			return nil
+		}),
+		"another round of callbacks": update(s, dead.Key, (*job.Job).Replay),
+		"a key of a count":           count(s, "second"),
+	} {
+		if !errors.Is(err, store.ErrFull) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, err := range map[string]error{
+		"a count without a key": count(s, ""),
+		"a smaller body":        update(s, plain.Key, func(j *job.Job, _ job.Instant) error { j.Spec.Body = nil; return nil }),
+		"running a job":         update(s, plain.Key, (*job.Job).Run),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestFullRedisKnowsWhatItHas: what a full Redis refuses is not there, whatever
 // has the key otherwise, and what is there it does not refuse. An earlier try of
 // the client library may have taken a job in and lost its reply.

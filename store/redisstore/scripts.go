@@ -40,6 +40,7 @@ var (
 	registerScript = newScript(refusedWhenFull, "lanes counts circuits topics ranks index busy heads turns calls lasts", "base", "counts", "lanes", "turns", "batch", "limits", "register")
 	claimScript    = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls lasts whole", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "server", "claim")
 	countScript    = newScript(runsWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count")
+	recallScript   = newScript(refusedWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count") // for keys to remember
 	settleScript   = newScript(runsWhenFull, keysOfChange, "base", "record", "counts", "lanes", "turns", "batch", "limits", "entry", "settle")
 	changeScript   = newScript(runsWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "entry", "change")
 	takeScript     = newScript(refusedWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "entry", "change") // for jobs that it does not have yet

@@ -2,11 +2,13 @@ package redisstore
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // maxTries bounds how often a change is tried again because the job changed concurrently.
@@ -56,8 +58,15 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 }
 
 // putUpdated puts an updated job, with the callback of its end. If Redis is full, the callback has
-// no content that may be large.
+// no content that may be large, and a change that needs room is refused.
 func (s *Store) putUpdated(ctx context.Context, sh *shard, old, fresh *record) (written, error) {
+	if rules.NeedsRoom(&old.Job, &fresh.Job) {
+		done, err := s.put(ctx, takeScript, sh, old, fresh, fresh.Ended(old.State, job.ShedNothing))
+		if refuses(err) {
+			err = fmt.Errorf("%w: %w", store.ErrFull, err)
+		}
+		return done, err
+	}
 	if next := fresh.Ended(old.State, job.ShedNothing); len(next) > 0 {
 		done, err := s.put(ctx, takeScript, sh, old, fresh, next)
 		if !refuses(err) {
