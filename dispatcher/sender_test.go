@@ -343,7 +343,7 @@ func TestClassify(t *testing.T) {
 }
 
 func TestFailureCostsOtherEndpointsNoConnection(t *testing.T) {
-	url, _, accepted := countingServer(t)
+	url, accepted := countingServer(t)
 	s := realSender(t, Options{AllowCIDRs: loopback()})
 	for range 20 {
 		if o, _ := s.send(t.Context(), claimOf(newJob("fine", url))); o.Kind != job.OutcomeDelivered {
