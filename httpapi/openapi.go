@@ -13,9 +13,11 @@ import (
 //go:embed openapi.json.gz
 var openAPI []byte
 
+var openAPIText = packed.New(openAPI)
+
 // document answers GET /openapi.json.
 func (s *Server) document(c *Call) error {
-	document, err := packed.For(c.Request, c.Header(), openAPI)
+	document, err := openAPIText.For(c.Request, c.Header())
 	if err != nil {
 		return err
 	}

@@ -100,14 +100,14 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // file is a file as it is served.
 type file struct {
 	mediaType string
-	content   []byte // in gzip
+	content   packed.Text
 	tag       string // of the content, without the quotes of an ETag
 	caching   string
 }
 
 func newFile(name string, content []byte) (file, error) {
 	sum := sha256.Sum256(content)
-	f := file{mediaType: types[path.Ext(name)], content: content, tag: hex.EncodeToString(sum[:8]), caching: "no-cache"}
+	f := file{mediaType: types[path.Ext(name)], content: packed.New(content), tag: hex.EncodeToString(sum[:8]), caching: "no-cache"}
 	if f.mediaType == "" {
 		return f, fmt.Errorf("%s: files of its type are not served", name)
 	}
@@ -124,7 +124,7 @@ func (f file) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	header.Set("Content-Type", f.mediaType)
 	header.Set("Cache-Control", f.caching)
-	content, err := packed.For(r, header, f.content)
+	content, err := f.content.For(r, header)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 )
 
 // Unpack returns the content of text in gzip.
@@ -23,13 +24,24 @@ func Unpack(text []byte) ([]byte, error) {
 	return content, nil
 }
 
-// For returns text, which is gzip, as it is if the request accepts that, and unpacked otherwise. It sets
-// the headers of the answer that say so.
-func For(r *http.Request, header http.Header, text []byte) ([]byte, error) {
+// Text is a text in gzip. It is unpacked once: clients that read slowly must not hold a copy each.
+type Text struct {
+	gzip  []byte
+	plain func() ([]byte, error)
+}
+
+// New returns a Text.
+func New(gzip []byte) Text {
+	return Text{gzip, sync.OnceValues(func() ([]byte, error) { return Unpack(gzip) })}
+}
+
+// For returns the text in gzip if the request accepts that, and unpacked otherwise. It sets
+// the headers of the answer that say so. The caller must not change the result.
+func (t Text) For(r *http.Request, header http.Header) ([]byte, error) {
 	header.Add("Vary", "Accept-Encoding")
 	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		return Unpack(text)
+		return t.plain()
 	}
 	header.Set("Content-Encoding", "gzip")
-	return text, nil
+	return t.gzip, nil
 }
