@@ -397,9 +397,6 @@ type Settlement struct {
 	At    Instant
 	// IfCancelled replaces To if a cancel was recorded during the attempt.
 	IfCancelled State
-	// Unclaims: the job gets the version that it had before the claim, unless a cancel was recorded. A ledger
-	// that has no trace of the claim can still tell whether it has a later version.
-	Unclaims bool
 
 	Attempts      int // the new counts
 	Snoozes       int
@@ -438,14 +435,6 @@ func (s *Settlement) Change(cancelRequested bool) Change {
 		return Change{To: s.To, Reason: ReasonDelivered}
 	}
 	return Change{To: s.To, Reason: s.Reason, Delay: s.Delay, At: s.At}
-}
-
-// Version returns the version of a job that the settlement changes in a version.
-func (s *Settlement) Version(before uint64, cancelRequested bool) uint64 {
-	if s.Unclaims && !cancelRequested {
-		return before - 1
-	}
-	return before + 1
 }
 
 // Times returns the times that the change stores at now: of the next attempt and of the

@@ -63,9 +63,10 @@ type Restorable interface {
 	// it is whole from now on, until its server is restarted or replaced, or loses its data.
 	// Any other shard is not.
 	SwapEpoch(ctx context.Context, epoch, whole string) (before []string, err error)
-	// Whole reports whether a shard is whole; see SwapEpoch.
-	Whole(ctx context.Context, shard int) (bool, error)
 }
+
+// ErrNotWhole means that a shard may lack jobs or have old ones; see ClaimOptions.OnlyWhole.
+var ErrNotWhole = errors.New("the shard may lack jobs")
 
 // ErrRestoring means that a requested run is in progress.
 var ErrRestoring = errors.New("jobs are being restored")

@@ -362,6 +362,8 @@ type ClaimOptions struct {
 	LeaseMargin time.Duration
 	// AwaitWhole is CarryOptions.AwaitWhole.
 	AwaitWhole bool
+	// OnlyWhole has the call refused with ErrNotWhole if the shard may lack jobs or have old ones.
+	OnlyWhole bool
 	// By names the worker in Outlook and in the ledger.
 	By string
 	// Left gets the hints left out because the claims reached BatchBytes. The next call

@@ -36,7 +36,7 @@ func (r *run) watch(ctx context.Context) (wrong <-chan []string, stop func()) {
 	look, release := r.eyes()
 	go func() {
 		defer release()
-		w := watcher{seen: map[job.Key]sight{}, ledger: r.row.ledger}
+		w := watcher{seen: map[job.Key]sight{}}
 		for job.Sleep(ctx, clock, watchEvery) == nil {
 			if r.row.topology != single || r.row.forgets {
 				continue // what no replica has confirmed may be taken back, and what is forgotten is
@@ -82,14 +82,8 @@ func (r *run) ask(ctx context.Context, key job.Key) (sight, error) {
 }
 
 type watcher struct {
-	seen   map[job.Key]sight
-	ledger bool // claims may wait for it
-	wrong  []string
-}
-
-// unclaimed reports whether a claim was taken back, because the ledger did not answer about it.
-func (s *sight) unclaimed(before sight) bool {
-	return before.state == "running" && slices.Contains(unfinished, s.state) && s.version == before.version-1
+	seen  map[job.Key]sight
+	wrong []string
 }
 
 func (w *watcher) note(key job.Key, s sight, replayed bool) {
@@ -103,7 +97,7 @@ func (w *watcher) note(key job.Key, s sight, replayed bool) {
 	switch {
 	case s.uid != before.uid:
 		what = "became another registration"
-	case s.version < before.version && !(w.ledger && s.unclaimed(before)):
+	case s.version < before.version:
 		what = "went back to an older version"
 	case s.token < before.token:
 		what = "went back to an older token"

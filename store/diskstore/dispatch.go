@@ -51,7 +51,11 @@ func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.Cl
 	n := len(hints)
 	c := claiming{o: o, seen: make(map[job.Key]struct{}, n), claims: make([]store.Claimed, 0, n), records: make([]*record, 0, n)}
 	var writing *syncing
+	refused := false
 	err := s.change(ctx, false, func(t *txn) {
+		if refused = o.OnlyWhole && !s.whole; refused {
+			return
+		}
 		t.fetchRecords(hints)
 		for _, h := range hints {
 			c.hint(t, h)
@@ -62,6 +66,9 @@ func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.Cl
 	})
 	if err != nil {
 		return nil, err
+	}
+	if refused {
+		return nil, store.ErrNotWhole
 	}
 	// What a kill of the process takes back must not have been sent: a job, for its client registers
 	// it again with another uid, or the attempt after an outcome, for the number of that comes again.
@@ -276,7 +283,7 @@ func (t *txn) apply(rec *record, st *job.Settlement) store.Settled {
 		rec.NextAt = done.NextAt
 	}
 	rec.State, rec.Attempts, rec.Snoozes, rec.ExpiredLeases = done.To, st.Attempts, st.Snoozes, st.ExpiredLeases
-	rec.Version, rec.UpdatedAt = st.Version(rec.Version, rec.CancelRequested), max(t.now, rec.CreatedAt)
+	rec.Version, rec.UpdatedAt = rec.Version+1, max(t.now, rec.CreatedAt)
 	done.UID, done.Version = rec.UID, rec.Version
 	if st.Attempt != nil {
 		a := *st.Attempt

@@ -185,9 +185,3 @@ func (s *Store) SwapEpoch(ctx context.Context, epoch, whole string) (before []st
 	})
 	return before, err
 }
-
-// Whole reports whether the store is whole; see SwapEpoch.
-func (s *Store) Whole(ctx context.Context, _ int) (whole bool, err error) {
-	err = s.locked(ctx, func(job.Instant) { whole = s.whole })
-	return whole, err
-}

@@ -40,13 +40,9 @@ func (s *Store) Claim(ctx context.Context, shard int, hints []store.Hint, o stor
 		return nil, err
 	}
 	defer s.leave()
-	o.AwaitWhole = true
-	claims, err := s.inner.Claim(ctx, shard, hints, o)
-	if err != nil {
-		return claims, err
-	}
-	if claims = s.checked(ctx, shard, claims); len(claims) == 0 {
-		return claims, nil
+	claims, err := s.claim(ctx, shard, hints, o)
+	if err != nil || len(claims) == 0 {
+		return nil, err
 	}
 	w := write{rows: rowsPerSettlement * len(claims), owed: true, add: func(g *group) {
 		for i := range claims {

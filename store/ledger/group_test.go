@@ -47,6 +47,7 @@ func TestRaceOneTransaction(t *testing.T) {
 		t.Run(name, onEach(func(t *testing.T, b *backend) {
 			h, option := hook()
 			r := freshRig(t, b, retention, option)
+			makeWhole(t, h)
 			var resume func()
 			h.OnRegister = func(call func() ([]store.Registered, error)) ([]store.Registered, error) {
 				h.OnRegister = nil

@@ -85,7 +85,7 @@ func deliver(ctx context.Context, s *ledger.Store, nonce string, tell func(what,
 	for _, h := range hints {
 		tell("claiming", h.ID)
 	}
-	claims, err := s.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: nonce, Lease: time.Minute, By: "worker"})
+	claims, err := claimAtLast(ctx, s, hints, store.ClaimOptions{Nonce: nonce, Lease: time.Minute, By: "worker"})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 func threeNodes(t *testing.T, b *backend) (nodes [3]*rig, h *hooked) {
 	t.Helper()
 	inner := newStore(t, retention)
+	makeWhole(t, inner)
 	url := b.Empty(t)
 	open := func(alter ...with) *rig {
 		return newRig(t, b, url, retention, append([]with{func(o *options) { o.Store = kept{inner} }}, alter...)...)

@@ -15,6 +15,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -144,9 +145,18 @@ func (r *rig) takeAny(ctx context.Context) []store.Claimed {
 	}
 	hints, err := r.Pop(ctx, 0, 10, 2*time.Millisecond)
 	noError(r.T, "Pop", err)
-	claims, err := r.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: newName(), Lease: lease, By: "worker"})
+	claims, err := claimAtLast(ctx, r.Store, hints, store.ClaimOptions{Nonce: newName(), Lease: lease, By: "worker"})
 	noError(r.T, "Claim", err)
 	return claims
+}
+
+// claimAtLast claims as dispatchers do, which repeat a claim while the ledger takes long to answer.
+func claimAtLast(ctx context.Context, s *ledger.Store, hints []store.Hint, o store.ClaimOptions) (claims []store.Claimed, err error) {
+	for {
+		if claims, err = s.Claim(ctx, 0, hints, o); !errors.Is(err, store.ErrLedgerDown) || ctx.Err() != nil {
+			return claims, err
+		}
+	}
 }
 
 // Two nodes with several callers each make random calls about the same few

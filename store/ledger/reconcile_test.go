@@ -109,10 +109,6 @@ func (l *losing) SwapEpoch(ctx context.Context, mark, whole string) ([]string, e
 	return l.now().SwapEpoch(ctx, mark, whole)
 }
 
-func (l *losing) Whole(ctx context.Context, shard int) (bool, error) {
-	return l.now().Whole(ctx, shard)
-}
-
 func (l *losing) Close() error { return l.now().Close() }
 
 // shared gives an option that makes a rig one of those that share a store, and
@@ -459,6 +455,7 @@ func TestRaceStoreGoesBackDuringAChange(t *testing.T) {
 				r.Add(reg("a", 0))
 				noError(t, "Flush", r.Flush())
 				old := l.copied(t)
+				makeWhole(t, old) // claims do not wait for the committer
 				resume := r.Pause()
 				answered := make(chan error)
 				go func() {
@@ -685,20 +682,76 @@ func TestClaimsWithoutTheLedger(t *testing.T) {
 		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE message RENAME TO away"))
 		equal(t, "claimed of a whole store", ids(r.TakeDue()), []string{"first"})
 		l.goBack(t, old)
-		equal(t, "claimed at once of an old copy", ids(r.TakeDue()), []string{})
 		r.Pass(2 * time.Hour)
+		before := r.Job("same")
+		hints := r.carried()
 		for range 3 {
-			equal(t, "claimed of an old copy", ids(r.TakeDue()), []string{})
-			r.Pass(time.Second)
+			_, err := r.tryClaim(hints)
+			unavailable(t, "Claim of an old copy", err)
 		}
-		equal(t, "state", r.Job("same").State, job.Waiting)
+		equal(t, "version", r.Job("same").Version, before.Version)
 		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE away RENAME TO message"))
 		noError(t, "Flush", r.Flush())
-		equal(t, "claimed with the ledger", ids(r.TakeDue()), []string{"same"})
-		equal(t, "claimed once the attempt in flight is known", ids(r.TakeDue()), []string{"first"})
+		claims, err := r.tryClaim(hints)
+		noError(t, "Claim with the ledger", err)
+		equal(t, "claimed with the ledger", ids(claims), []string{"first", "same"})
+		equal(t, "expired leases of the one that was in flight", r.Job("first").ExpiredLeases, 1)
 		equal(t, "state", r.Job("cancelled").State, job.Cancelled)
 		r.Pass(15 * time.Minute)
 		equal(t, "claimed later", ids(r.TakeDue()), []string{"changed"})
+	})(t)
+}
+
+// The ledger answers before the claim of an old copy and not after it. Nothing is sent until it does, and what the
+// store has of the claims stays older than the ledger.
+func TestClaimLosesTheLedger(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		h, hooks := hook()
+		r := freshRig(t, b, retention, hooks)
+		j := r.Add(reg("a", 0))
+		noError(t, "Flush", r.Flush())
+		hints := r.carried()
+		h.OnClaim = func(call func() ([]store.Claimed, error)) ([]store.Claimed, error) {
+			claims, err := call()
+			if err == nil {
+				noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE message RENAME TO away"))
+				h.OnClaim = nil
+			}
+			return claims, err
+		}
+		o := store.ClaimOptions{Nonce: "n", Lease: time.Hour, By: "worker"}
+		for range 3 {
+			_, err := r.Claim(t.Context(), 0, hints, o)
+			unavailable(t, "Claim", err)
+		}
+		equal(t, "version", r.Job("a").Version, j.Version+1)
+		noError(t, "rename", r.Exec(t.Context(), "ALTER TABLE away RENAME TO message"))
+		claims, err := r.Claim(t.Context(), 0, hints, o)
+		noError(t, "Claim again", err)
+		equal(t, "claimed", ids(claims), []string{"a"})
+	})(t)
+}
+
+// The store goes back to before an outcome that only the queue of this node has. The node claims nothing until it is
+// written.
+func TestOldCopyLacksAnOutcomeInTheQueue(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.Add(reg("a", 0))
+		old := l.copied(t)
+		c := r.TakeOne()
+		noError(t, "Flush", r.Flush())
+		resume := r.Pause()
+		r.SettleAll(settlement(c, job.OutcomeDelivered, 0))
+		l.goBack(t, old)
+		hints := r.carried()
+		_, err := r.tryClaim(hints)
+		unavailable(t, "Claim before the commit", err)
+		resume()
+		claims, err := r.tryClaim(hints)
+		noError(t, "Claim", err)
+		equal(t, "claimed", ids(claims), []string{})
 	})(t)
 }
 

@@ -218,16 +218,27 @@ var carryAll = store.CarryOptions{Cap: 10_000, Visibility: time.Minute, By: "car
 // TakeDue carries and claims everything that is due.
 func (r *rig) TakeDue() []store.Claimed {
 	r.T.Helper()
+	claims, err := r.tryClaim(r.carried())
+	noError(r.T, "Claim", err)
+	return claims
+}
+
+// carried carries what is due, and returns it.
+func (r *rig) carried() []store.Hint {
+	r.T.Helper()
 	ctx := r.T.Context()
 	_, err := r.Carry(ctx, 0, carryAll)
 	noError(r.T, "Carry", err)
 	hints, err := r.Pop(ctx, 0, 10_000, 0)
 	noError(r.T, "Pop", err)
-	claims, err := r.Claim(ctx, 0, hints, store.ClaimOptions{
+	return hints
+}
+
+// tryClaim claims hinted jobs.
+func (r *rig) tryClaim(hints []store.Hint) ([]store.Claimed, error) {
+	return r.Claim(r.T.Context(), 0, hints, store.ClaimOptions{
 		Nonce: fmt.Sprint("n", lastNonce.Add(1)), Lease: time.Hour, By: "worker",
 	})
-	noError(r.T, "Claim", err)
-	return claims
 }
 
 // TakeOne is TakeDue for one job.

@@ -54,10 +54,13 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 		b.add(h.Key(), h.Lane)
 	}
 	keys, args := b.call(sh.own[claimScript],
-		signed(o), millis(o.Lease), millis(o.LeaseMargin), sh.wake, o.AwaitWhole)
+		signed(o), millis(o.Lease), millis(o.LeaseMargin), sh.wake, o.AwaitWhole, o.OnlyWhole)
 	reply, err := s.eval(ctx, claimScript, keys, args)
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(reply) == 1 {
+		return nil, nil, store.ErrNotWhole
 	}
 	if len(reply) < 3 {
 		return nil, nil, fmt.Errorf("redisstore: claim answered %d values", len(reply))
@@ -178,8 +181,7 @@ type sharedOutcome struct {
 	token                            uint64
 	attempts, snoozes, expiredLeases int
 	job.Change
-	group    int  // number of its group of dead letters, if any
-	unclaims bool // see job.Settlement
+	group int // number of its group of dead letters, if any
 }
 
 func (o *sharedOutcome) args() []any {
@@ -187,7 +189,7 @@ func (o *sharedOutcome) args() []any {
 	if o.At != 0 {
 		wait = -int64(o.At)
 	}
-	return []any{o.token, fmt.Sprintf("%d %d %d", o.attempts, o.snoozes, o.expiredLeases), int(o.To), wait, o.Reason, o.group, o.unclaims}
+	return []any{o.token, fmt.Sprintf("%d %d %d", o.attempts, o.snoozes, o.expiredLeases), int(o.To), wait, o.Reason, o.group}
 }
 
 // attemptSize is roughly the bytes of a settlement in a call.
@@ -214,7 +216,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 			attempt = encodeAttempt(t.Attempt)
 		}
 		o := sharedOutcome{
-			token: t.Token, attempts: t.Attempts, snoozes: t.Snoozes, expiredLeases: t.ExpiredLeases, Change: t.Change(false), unclaims: t.Unclaims,
+			token: t.Token, attempts: t.Attempts, snoozes: t.Snoozes, expiredLeases: t.ExpiredLeases, Change: t.Change(false),
 		}
 		if o.To == job.Dead {
 			o.group = b.group(listing.DeadName(t.Lane, o.Reason))

@@ -43,11 +43,6 @@ func (s *Store) SwapEpoch(ctx context.Context, epoch, whole string) ([]string, e
 	})
 }
 
-// Whole reports whether a shard is whole; see SwapEpoch.
-func (s *Store) Whole(ctx context.Context, shard int) (bool, error) {
-	return s.isWhole(ctx, s.shards[shard])
-}
-
 // followAll reads the records, missing at their homes, to which forwards may lead.
 func (s *Store) followAll(ctx context.Context, keys []job.Key, records []*record) error {
 	if len(s.shards) == 1 {

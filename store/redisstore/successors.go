@@ -155,7 +155,7 @@ func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *j
 	}
 	c := t.Change(old.CancelRequested)
 	r := applied(t, c, now)
-	r.UID, r.Version, r.Shed = old.UID, t.Version(old.Version, old.CancelRequested), min(shed, t.Sheds(c))
+	r.UID, r.Version, r.Shed = old.UID, old.Version+1, min(shed, t.Sheds(c))
 	fresh := s.settledRecord(old, t, &r)
 	following := s.successorsOf(old, t, c, shed)
 	next := change{key: t.Key, was: old.stored, now: raw{progress: fresh.encodeProgress(old.uid)}, from: old.position(), to: fresh.position()}

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"errors"
+
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -87,16 +89,7 @@ var restorableCases = []testCase{
 		f.add(reg("t", "plain"))
 		await, claims := carryOptions, terms()
 		await.AwaitWhole, claims.AwaitWhole = true, true
-		whole := func() bool {
-			f.Helper()
-			seen := f.outlook(job.Key{Topic: "t", ID: "a"}).Whole
-			for shard := range f.Shards() {
-				is, err := f.restorable().Whole(f.ctx, shard)
-				f.noError("Whole", err)
-				equal(f, "Whole", is, seen)
-			}
-			return seen
-		}
+		whole := func() bool { return f.outlook(job.Key{Topic: "t", ID: "a"}).Whole }
 		equal(f, "a new shard is whole", whole(), false)
 		equal(f, "carried", len(f.carry(await)), 1)
 		equal(f, "claimed", claimedKeys(f.claim(f.pop(), claims)), []string{"t/plain"})
@@ -121,18 +114,24 @@ var restorableCases = []testCase{
 		f.swapEpoch("three", "")
 		equal(f, "whole without an epoch", whole(), false)
 	}},
-	{name: "restorable/a claim without a trace keeps the version", options: Options{}, run: func(f *fixture) {
+	{name: "epoch/a shard that is not whole refuses claims", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
-		for range 2 {
-			s := released(f.takeOne(), 0)
-			s.Unclaims = true
-			equal(f, "settled version", f.settle(store.Applied, s).Version, j.Version)
-			equal(f, "version", f.get(j.Key).Version, j.Version)
+		f.carry(carryOptions)
+		hint, only := f.pop()[0], terms()
+		only.OnlyWhole = true
+		refused := func(what string) {
+			f.Helper()
+			if _, err := f.Claim(f.ctx, hint.shard, []store.Hint{hint.Hint}, only); !errors.Is(err, store.ErrNotWhole) {
+				f.Fatalf("%s: %v, want ErrNotWhole", what, err)
+			}
 		}
-		s := released(f.takeOne(), 0)
-		s.Unclaims, s.IfCancelled = true, s.To
-		f.update(j.Key, cancel)
-		equal(f, "settled version after a cancel", f.settle(store.Applied, s).Version, j.Version+3)
+		refused("a new shard")
+		f.swapEpoch("one", "")
+		refused("an epoch alone")
+		equal(f, "what a refusal leaves", f.get(j.Key).Version, j.Version)
+		f.swapEpoch("one", "one")
+		f.swapEpoch("one", "one")
+		equal(f, "claimed of a whole shard", claimedKeys(f.claim([]popped{hint}, only)), []string{"t/a"})
 	}},
 	{name: "restorable/of a closed store", closes: true, run: func(f *fixture) {
 		s := f.restorable()
@@ -141,8 +140,6 @@ var restorableCases = []testCase{
 		f.unavailable("Standings", err)
 		_, err = s.SwapEpoch(f.ctx, "one", "")
 		f.unavailable("SwapEpoch", err)
-		_, err = s.Whole(f.ctx, 0)
-		f.unavailable("Whole", err)
 		_, err = s.Restore(f.ctx, []store.RestoredJob{{Job: restorable("t", "a", job.Waiting)}})
 		f.unavailable("Restore", err)
 	}},

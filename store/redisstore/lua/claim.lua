@@ -2,13 +2,16 @@
 -- same claims.
 -- KEYS own, then of each lane: bucket
 -- ARGV nonce lease margin channel await_whole (1: jobs with order keys are claimed in a whole
---      shard only), then for each job nothing more
--- Returns now, the numbers (from 1) of jobs that are for another call, the number of each
---   claimed job whose order key had another one before and the uid and id of that (lasts), then
---   lists of claimed jobs with the same head: the head, the state that they were claimed from,
+--      shard only) only_whole (1: so are all others), then for each job nothing more
+-- Returns now, and nothing else if only_whole refuses the call; the numbers (from 1) of jobs that
+--   are for another call, the number of each claimed job whose order key had another one before
+--   and the uid and id of that (lasts), then lists of claimed jobs with the same head: the head, the state that they were claimed from,
 --   the token of the claim before if their leases expired, then number and registration of each.
 local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
+if ARGV[6] == '1' and not lacks_none(whole) then
+  return { now }
+end
 local left = {}
 local lasts_of = {}
 local reply = { now, left, lasts_of }
@@ -72,7 +75,7 @@ local function claimed(h, from, lease_expired, expired)
   return of[from]
 end
 
-local jobs = batch(5, 1, 3, true)
+local jobs = batch(6, 1, 3, true)
 read_scores(jobs)
 local order_keys = {}
 for _, j in ipairs(jobs) do

@@ -3,8 +3,8 @@
 -- KEYS own, then of each lane: bucket, ended
 -- ARGV channel forget (1: keep no ended job) max_log max_bytes (of a log), the number of
 --      outcomes, which jobs share: token, tries (attempts snoozes expired leases), state, delay
---      (or a time below zero), reason, group of dead letters (its number, 0 for none), 1 for the
---      version before the claim; then for each job: outcome (its number, from 1) attempt, created ("<created> <order key>" with
+--      (or a time below zero), reason, group of dead letters (its number, 0 for none); then for
+--      each job: outcome (its number, from 1) attempt, created ("<created> <order key>" with
 --      one), names (numbers of its indexes, 0 for none)
 -- Returns now, then for each job its new version and its uid; -1 for the version of a job on
 --   which Go decides, -2 for one whose lease cannot be extended, 0 for one that is for another call.
@@ -28,8 +28,7 @@ local function settled(h, outcome, at, logged)
   if not new then
     local final, delay = outcome.state >= FINAL, outcome.delay
     new = changed(h, {
-      state = outcome.state, tries = outcome.tries, reason = outcome.reason, nonce = SETTLED,
-      version = text(number(h.version, 1) + (outcome.unclaims and -1 or 1)),
+      state = outcome.state, tries = outcome.tries, reason = outcome.reason, nonce = SETTLED, version = text(number(h.version, 1) + 1),
       updated = text(at),
       next = final and '' or text(delay < 0 and math.max(now, -delay) or now + delay), ended = final and text(at) or '',
       logs = logged and text(math.min(number(h.logs, 0) + 1, max_log)) or h.logs,
@@ -63,13 +62,13 @@ local function rewritten(progress, h, new, attempt)
   return new.text .. '\n' .. rest .. new.until_next .. text(#attempt) .. '\n' .. attempt, new
 end
 
-local OWN_ARGS, PER_OUTCOME = 5, 7
+local OWN_ARGS, PER_OUTCOME = 5, 6
 local outcomes, last = {}, OWN_ARGS + PER_OUTCOME * ARGV[OWN_ARGS]
 for n = 1, tonumber(ARGV[OWN_ARGS]) do
   local a = OWN_ARGS + PER_OUTCOME * (n - 1)
   outcomes[text(n)] = {
     token = ARGV[a + 1], tries = ARGV[a + 2], state = tonumber(ARGV[a + 3]), delay = tonumber(ARGV[a + 4]), reason = ARGV[a + 5],
-    group = ARGV[a + 6], unclaims = ARGV[a + 7] == '1', successors = {},
+    group = ARGV[a + 6], successors = {},
   }
 end
 
