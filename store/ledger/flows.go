@@ -27,9 +27,9 @@ func (f *flowRow) row(args []any, host string) []any {
 	return append(args, f.of.seq, f.fact, int64(f.at), f.from, int64(f.to), int64(f.attempt), f.actor, host, f.reason, log)
 }
 
-// logRows are the flow rows of the attempt log of a job in state.
-func logRows(log []job.Attempt, state job.State) []flowRow {
-	rows := make([]flowRow, len(log))
+// logRows are the flow rows of the attempts of a job, and of its end: its node may have died before it wrote that.
+func logRows(j *job.Job, log []job.Attempt) []flowRow {
+	rows := make([]flowRow, len(log), len(log)+1)
 	for i := range log {
 		a := &log[i]
 		rows[i] = flowRow{
@@ -37,10 +37,20 @@ func logRows(log []job.Attempt, state job.State) []flowRow {
 			attempt: a.Number, reason: a.Reason, log: encodeAttempt(a),
 		}
 	}
-	if n := len(rows); n > 0 && state.Final() {
-		rows[n-1].to = state
+	switch n := len(rows); {
+	case !j.State.Final():
+	case n > 0 && ends(&log[n-1], j):
+		rows[n-1].to = j.State
+	default:
+		rows = append(rows, flowRow{fact: versionFact(j.Version), at: j.EndedAt, from: int64(j.Pending()), to: j.State, reason: j.Reason})
 	}
 	return rows
+}
+
+// ends reports whether an attempt ended a job. A cancel that met it made a version, too.
+func ends(a *job.Attempt, j *job.Job) bool {
+	after := j.Version - a.Version
+	return a.NextAt == 0 && (after == 1 || after == 2 && j.CancelRequested)
 }
 
 // attemptFact is the fact of an attempt. Its outcome may come from the worker and from the store's log, which

@@ -30,7 +30,7 @@ type record struct {
 
 // newRecord makes the record of a job.
 func newRecord(j job.Job, log []job.Attempt) record {
-	return record{message: newMessage(j, j.UpdatedAt), log: logRows(log, j.State)}
+	return record{message: newMessage(j, j.UpdatedAt), log: logRows(&j, log)}
 }
 
 func encodeSpec(s job.Spec) []byte {

@@ -49,6 +49,7 @@ func TestEndThatAnotherNodeDidNotWrite(t *testing.T) {
 		noError(t, "cancel in the store", err)
 		_, err = r.Store.Update(t.Context(), key("a"), cancel)
 		isError(t, "cancel again", err, job.ErrFinished)
+		equal(t, "history", r.History("a"), []string{">waiting 0  ", "waiting>cancelled 0  cancelled"})
 		l.flush(t)
 		r.reconcile()
 		_, err = r.Store.Get(t.Context(), key("a"))
