@@ -35,6 +35,7 @@ type change struct {
 	last      bool // it is the last registration of its key
 	writes    bool // its message is written
 	overtaken bool // it is not, because the ledger is ahead
+	parted    bool // it is not, because the ledger has the version of another change
 }
 
 // group collects the changes of many callers for one transaction. They come in any order;

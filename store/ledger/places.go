@@ -88,5 +88,9 @@ func (c *change) resolve() {
 	default:
 		c.writes = own.version < c.job.job.Version
 		c.overtaken = !c.writes && c.last
+		// One life of a job has each version once. The store went back during the attempt, and made this one of its
+		// outcome. With another token it is late, and of a life that has ended.
+		c.parted = own.version == c.job.job.Version && own.token == c.job.job.Token &&
+			own.open && !final && int64(own.state) != c.job.state()
 	}
 }

@@ -364,6 +364,19 @@ func TestLastJobOfAKeyHasEnded(t *testing.T) {
 	}
 }
 
+// claimIn claims the job that is due in a store, past the ledger.
+func claimIn(t *testing.T, s store.Store) store.Claimed {
+	t.Helper()
+	_, err := s.Carry(t.Context(), 0, carryAll)
+	noError(t, "Carry", err)
+	hints, err := s.Pop(t.Context(), 0, 1, 0)
+	noError(t, "Pop", err)
+	claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "before", Lease: time.Hour, By: "worker"})
+	noError(t, "Claim", err)
+	equal(t, "jobs that run", len(claims), 1)
+	return claims[0]
+}
+
 // A copy may have a job as running that died since. Its worker is not waited for.
 func TestReplayMeetsAJobThatRunsInACopy(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
@@ -374,16 +387,33 @@ func TestReplayMeetsAJobThatRunsInACopy(t *testing.T) {
 		r.RunOne(job.OutcomeFailed, -1)
 		noError(t, "Flush", r.Flush())
 		l.goBack(t, old)
-		_, err := l.Carry(t.Context(), 0, carryAll)
-		noError(t, "Carry", err)
-		hints, err := l.Pop(t.Context(), 0, 1, 0)
-		noError(t, "Pop", err)
-		claims, err := l.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "before", Lease: time.Hour, By: "worker"})
-		noError(t, "Claim", err)
-		equal(t, "jobs that run", len(claims), 1)
+		claimIn(t, l)
 		equal(t, "state", r.Change("a", replay).State, job.Waiting)
 		r.agree()
 		r.quiet()
+	})(t)
+}
+
+// The store goes back during an attempt, to before a cancel of it. The outcome gets the version that the cancel
+// has in the ledger. No further attempt is made.
+func TestOutcomeOfAnOldCopyMeetsACancel(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.Add(reg("a", 0))
+		old := l.copied(t)
+		c := r.TakeOne()
+		equal(t, "the claim in the copy", claimIn(t, old), c)
+		r.Change("a", cancel)
+		l.goBack(t, old)
+		r.SettleAll(settlement(c, job.OutcomeFailed, time.Minute))
+		noError(t, "Flush", r.Flush())
+		r.Pass(2 * time.Minute)
+		for _, again := range r.TakeDue() {
+			equal(t, "a cancel was recorded", again.Job.CancelRequested, true)
+		}
+		r.reconcile()
+		equal(t, "a cancel was recorded", r.Job("a").CancelRequested, true)
 	})(t)
 }
 

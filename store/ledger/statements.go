@@ -136,6 +136,9 @@ var (
 const (
 	sqlAged = `SELECT seq FROM message WHERE done_at < ? ORDER BY done_at, seq LIMIT ?`
 
+	// A client may have been told of the ledger's change, so that stays, and the store gets it.
+	sqlSurpass = `UPDATE message SET version = version + 1 WHERE seq = ? AND version = ?`
+
 	sqlNextSeq = `UPDATE writer SET next_seq = ?`
 
 	// What stored.scan reads.

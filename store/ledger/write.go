@@ -62,6 +62,13 @@ func (w *writing) lookUp() error {
 			return fmt.Errorf("end a replaced message: %w", err)
 		}
 	}
+	for _, c := range w.changes {
+		if c.parted {
+			if err := w.exec(sqlSurpass, c.seq, int64(c.own.version)); err != nil {
+				return fmt.Errorf("put a message before the store's job: %w", err)
+			}
+		}
+	}
 	return nil
 }
 
