@@ -128,7 +128,7 @@ func schemaOf(t testing.TB, ledger string) string {
 }
 
 const messageColumns = "seq, topic, id, uid, biz_key, endpoint, delay, ttl, created, due, expires, status, attempts, snoozes, " +
-	"expired_leases, token, version, cancel, next_at, reason, ended_at, done_at, updated, place, replaced"
+	"expired_leases, token, version, cancel, next_at, reason, ended_at, done_at, updated, place, replaced, counted"
 
 func databaseOf(t testing.TB, ledger string) string {
 	t.Helper()
@@ -138,7 +138,7 @@ func databaseOf(t testing.TB, ledger string) string {
 }
 
 // tables are the tables of a ledger that tests fill.
-var tables = []string{"message", "payload", "flow", "document", "tally", "tally_key"}
+var tables = []string{"message", "payload", "flow", "document", "count_key"}
 
 // emptied are the statements that empty a ledger.
 func emptied() []string {

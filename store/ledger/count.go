@@ -14,9 +14,9 @@ import (
 // reached the target.
 const reasonCounted = "count_reached"
 
-// rowsPerCount is how many rows a count writes beside those of its keys: message, tally
-// and flow.
-const rowsPerCount = 3
+// rowsPerCount is how many rows a count writes beside those of its keys: message and
+// flow.
+const rowsPerCount = 2
 
 // Count adds to the count of a job in the store, and answers once that is committed to the
 // ledger. A key that is repeated is written again: its first commit may have failed.
@@ -65,105 +65,53 @@ func (s *Store) count(ctx context.Context, c store.Count) (done store.Counted, e
 	return done, err
 }
 
-// tally is the part of a count that the ledger keeps beside the message.
-type tally struct {
-	count int64
-	fired bool
-	keys  []string
-}
-
-// tallyOf is the tally of a job that is written as a whole; nil without a count.
-func tallyOf(j *job.Job, keys []string) *tally {
-	if j.Spec.Count == nil || j.Counted == 0 && !j.Fired {
-		return nil
-	}
-	return &tally{count: j.Counted, fired: j.Fired, keys: keys}
-}
-
-// with is t and u; both may be nil. Counts only grow.
-func (t *tally) with(u *tally) *tally {
-	switch {
-	case t == nil:
-		return u
-	case u == nil:
-		return t
-	}
-	return &tally{count: max(t.count, u.count), fired: t.fired || u.fired, keys: append(t.keys, u.keys...)}
-}
+// countOf is the count of a job as the ledger has it.
+func countOf(j *job.Job) int64 { return 2*j.Counted + flag(j.Fired) }
 
 // counted writes the count of a job.
 func (g *group) counted(done *store.Counted, keys []string) {
 	j := &done.Job
 	c := g.shows(&message{job: *j, at: done.Now}, false)
-	c.tally = c.tally.with(&tally{count: j.Counted, fired: j.Fired, keys: keys})
+	c.counted, c.countKeys = max(c.counted, countOf(j)), append(c.countKeys, keys...)
 	if done.Tally.Due {
 		g.flows = append(g.flows, flowRow{of: c, fact: reasonCounted + versionFact(j.Version), at: done.Now, from: int64(j.State), to: j.State, reason: reasonCounted})
 	}
 }
 
-// counts are the tallies that a group writes.
-func (c *change) counts() *tally {
-	t := c.tally
-	if c.job != nil {
-		t = t.with(tallyOf(&c.job.job, c.countKeys))
-	}
-	return t
-}
-
-// writeTallies writes counts and their keys, once for each message.
-func (w *writing) writeTallies() error {
-	all := map[int64]*tally{}
-	var seqs []int64
+// writeCounts writes the keys of counts, and counts in versions that the ledger has passed: what passed them may not
+// have them.
+func (w *writing) writeCounts() error {
+	var keys []any
 	for _, c := range w.changes {
-		t := c.counts()
-		if t == nil || c.seq == 0 {
+		if c.seq == 0 {
 			continue
 		}
-		if all[c.seq] == nil {
-			seqs = append(seqs, c.seq)
+		if c.counted > 0 && !c.writes {
+			if err := w.exec(sqlCounted, c.counted, c.seq); err != nil {
+				return fmt.Errorf("write a count: %w", err)
+			}
 		}
-		all[c.seq] = all[c.seq].with(t)
-	}
-	var tallies, keys []any
-	for _, seq := range seqs {
-		t := all[seq]
-		tallies = append(tallies, seq, t.count, flag(t.fired))
-		for _, key := range t.keys {
-			keys = append(keys, seq, key)
+		for _, key := range c.countKeys {
+			keys = append(keys, c.seq, key)
 		}
 	}
-	if err := w.st.tally.exec(w.ctx, w.tx, tallies); err != nil {
-		return fmt.Errorf("write counts: %w", err)
-	}
-	if err := w.st.tallyKey.exec(w.ctx, w.tx, keys); err != nil {
+	if err := w.st.countKey.exec(w.ctx, w.tx, keys); err != nil {
 		return fmt.Errorf("write the keys of counts: %w", err)
 	}
 	return nil
 }
 
-// readTallies reads the counts of messages, by seq.
-func readTallies(ctx context.Context, from querier, seqs []int64) (map[int64]*tally, error) {
+// readCountKeys reads the keys that were counted, by the seq of the message.
+func readCountKeys(ctx context.Context, from querier, seqs []int64) (map[int64][]string, error) {
 	if len(seqs) == 0 {
 		return nil, nil
 	}
-	all := map[int64]*tally{}
-	err := each(ctx, from, "SELECT seq, counted, fired FROM tally WHERE seq"+in(seqs), nil, func(rows *sql.Rows) error {
-		var seq int64
-		t := &tally{}
-		err := rows.Scan(&seq, &t.count, &t.fired)
-		all[seq] = t
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return all, each(ctx, from, "SELECT seq, name FROM tally_key WHERE seq"+in(seqs), nil, func(rows *sql.Rows) error {
+	keys := map[int64][]string{}
+	return keys, each(ctx, from, "SELECT seq, name FROM count_key WHERE seq"+in(seqs), nil, func(rows *sql.Rows) error {
 		var seq int64
 		var name string
 		err := rows.Scan(&seq, &name)
-		if t := all[seq]; t != nil {
-			t.keys = append(t.keys, name)
-		}
+		keys[seq] = append(keys[seq], name)
 		return err
 	})
 }

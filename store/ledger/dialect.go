@@ -43,17 +43,18 @@ const (
 )
 
 type column struct {
-	name string
-	kind kind
+	name  string
+	kind  kind
+	grows bool // an update keeps the higher value
 }
 
 // columns makes columns of names; number is the kind of those without a suffix:
-// ":t" is text, ":b" bytes, ":n" nullable.
+// ":t" is text, ":b" bytes, ":n" nullable, ":g" a number that only grows.
 func columns(names string) []column {
 	var list []column
 	for _, n := range strings.Fields(names) {
 		name, suffix, _ := strings.Cut(n, ":")
-		list = append(list, column{name, map[string]kind{"": number, "t": text, "b": binary, "n": nullable}[suffix]})
+		list = append(list, column{name, map[string]kind{"t": text, "b": binary, "n": nullable}[suffix], suffix == "g"})
 	}
 	return list
 }

@@ -26,8 +26,8 @@ type change struct {
 	whole     bool      // job is all that its version is, so it may overwrite that, unless it undid an end
 	before    []string  // uids of registrations known to be earlier
 	log       []flowRow // entries missing in the ledger are written
-	countKeys []string  // that were counted of job
-	tally     *tally    // what was counted; nil: nothing
+	counted   int64     // see countOf; it only grows, in whatever order it comes
+	countKeys []string  // that were counted
 
 	// The outcome of resolve:
 	own       *entry // its message

@@ -294,19 +294,20 @@ type stored struct {
 // scan reads the columns of sqlStored.
 func (m *stored) scan(rows *sql.Rows) error {
 	j := &m.Job
-	var state, token, version, cancel int64
+	var state, token, version, cancel, counted int64
 	var body, spec []byte
 	err := rows.Scan(&m.seq, &j.Topic, &j.ID, &j.UID, &j.CreatedAt, &j.DueAt, &j.ExpiresAt, &state,
 		&j.Attempts, &j.Snoozes, &j.ExpiredLeases, &token, &version, &cancel,
-		&j.NextAt, &j.Reason, &j.EndedAt, &j.UpdatedAt, &body, &spec)
+		&j.NextAt, &j.Reason, &j.EndedAt, &j.UpdatedAt, &counted, &body, &spec)
 	if err != nil {
 		return err
 	}
 	j.UpdatedAt = max(j.UpdatedAt, j.CreatedAt) // a job in the place of another is registered after it
 	m.size = len(body) + len(spec)
-	m.bad = checkRow(state, token, version, int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases))
+	m.bad = checkRow(state, token, version, int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases), counted)
 	if m.bad == nil {
 		j.State, j.Token, j.Version, j.CancelRequested = job.State(state), uint64(token), uint64(version), cancel != 0
+		j.Counted, j.Fired = counted/2, counted%2 == 1
 		m.bad = decodeSpec(&j.Spec, spec)
 		j.Spec.Body = body
 	}
@@ -343,7 +344,7 @@ func (r *reader) decode(ctx context.Context, page []stored) (jobs []stored, bad 
 	if err != nil {
 		return nil, nil, err
 	}
-	tallies, err := readTallies(ctx, r.pools.read, counted)
+	keys, err := readCountKeys(ctx, r.pools.read, counted)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -364,9 +365,7 @@ func (r *reader) decode(ctx context.Context, page []stored) (jobs []stored, bad 
 		if n := len(m.Log); n > 0 {
 			m.Job.LastAttempt = &m.Log[n-1]
 		}
-		if t := tallies[m.seq]; t != nil {
-			m.Job.Counted, m.Job.Fired, m.CountKeys = t.count, t.fired, t.keys
-		}
+		m.CountKeys = keys[m.seq]
 	}
 	return slices.DeleteFunc(page, func(m stored) bool { return m.bad != nil }), bad, nil
 }

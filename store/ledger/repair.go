@@ -214,7 +214,7 @@ func (s *Store) catchUp(ctx context.Context, found []finding) (int64, error) {
 			for i := range jobs {
 				// If equal versions differ, the store's has ended.
 				c := g.rewritten(&jobs[i].message)
-				c.log, c.countKeys = jobs[i].log, jobs[i].countKeys
+				c.log, c.countKeys = jobs[i].log, append(c.countKeys, jobs[i].countKeys...)
 			}
 		}})
 		if err != nil {

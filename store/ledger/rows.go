@@ -51,13 +51,13 @@ func (m *message) supersede(at job.Instant) {
 }
 
 // row is the parameters of the statements put and progress.
-func (m *message) row(args []any, seq int64, place job.Instant) []any {
+func (m *message) row(args []any, c *change) []any {
 	j := &m.job
-	return append(args, seq, j.Topic, j.ID, j.UID, j.Spec.BizKey, j.Lane().Endpoint,
+	return append(args, c.seq, j.Topic, j.ID, j.UID, j.Spec.BizKey, j.Lane().Endpoint,
 		j.Spec.When.Delay.Milliseconds(), j.Spec.TTL.Milliseconds(),
 		int64(j.CreatedAt), int64(j.DueAt), int64(j.ExpiresAt), m.state(),
 		int64(j.Attempts), int64(j.Snoozes), int64(j.ExpiredLeases), int64(j.Token), int64(j.Version), flag(j.CancelRequested),
-		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.at), int64(place), flag(m.gone != 0))
+		int64(j.NextAt), j.Reason, int64(j.EndedAt), m.doneAt(), int64(m.at), int64(c.place.at), flag(m.gone != 0), max(c.counted, countOf(j)))
 }
 
 func (m *message) state() int64 {

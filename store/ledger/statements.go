@@ -80,19 +80,18 @@ func (b *bulk) exec(ctx context.Context, tx *sql.Tx, args []any) error {
 var (
 	lookupColumns  = columns("i topic:t id:t uid:t")
 	messageColumns = columns("seq topic:t id:t uid:t biz_key:t endpoint:t delay ttl created due expires status " +
-		"attempts snoozes expired_leases token version cancel next_at reason:t ended_at done_at:n updated place replaced")
+		"attempts snoozes expired_leases token version cancel next_at reason:t ended_at done_at:n updated place replaced counted:g")
 	payloadColumns = columns("seq body:b spec:b dialect:b")
 	// What claims and outcomes change of a message.
-	progressColumns = columns("status attempts snoozes expired_leases token version next_at reason ended_at done_at updated place replaced")
+	progressColumns = columns("status attempts snoozes expired_leases token version next_at reason ended_at done_at updated place replaced counted:g")
 	flowColumns     = columns("message fact:t at from_state:n to_state attempt actor:t host:t reason:t log:b")
-	tallyColumns    = columns("seq counted fired")
 	keyColumns      = columns("seq name:t")
 )
 
 // statements are the prepared statements of every commit, and the texts of others.
 type statements struct {
 	*words
-	lookup, put, payload, progress, flow, tally, tallyKey bulk
+	lookup, put, payload, progress, flow, countKey bulk
 }
 
 // prepare prepares the statements.
@@ -108,9 +107,7 @@ func prepare(ctx context.Context, p *pools) (*statements, error) {
 		{&st.progress, w.putting("message", messageColumns, progressColumns)},
 		// Another node may have written an outcome from the store, or the reply to a commit was lost.
 		{&st.flow, w.keeping("flow", flowColumns)},
-		// Nodes may write counts in another order than the store made them.
-		{&st.tally, w.raising("tally", tallyColumns)},
-		{&st.tallyKey, w.keeping("tally_key", keyColumns)},
+		{&st.countKey, w.keeping("count_key", keyColumns)},
 	} {
 		var err error
 		if *s.into, err = prepareBulk(ctx, p.write, s.shape); err != nil {
@@ -139,11 +136,13 @@ const (
 	// A client may have been told of the ledger's change, so that stays, and the store gets it.
 	sqlSurpass = `UPDATE message SET version = version + 1 WHERE seq = ? AND version = ?`
 
+	sqlCounted = `UPDATE message SET counted = GREATEST(counted, ?) WHERE seq = ?`
+
 	sqlNextSeq = `UPDATE writer SET next_seq = ?`
 
 	// What stored.scan reads.
 	sqlStored = `SELECT m.seq, topic, id, uid, created, due, expires, status, attempts, snoozes, expired_leases, token,
-		version, cancel, next_at, reason, ended_at, updated, body, spec
+		version, cancel, next_at, reason, ended_at, updated, counted, body, spec
 		FROM message m LEFT JOIN payload p ON p.seq = m.seq `
 	// What messages take; a list of them follows.
 	sqlSizes = `SELECT seq, coalesce(length(body), 0) + length(spec) FROM payload WHERE seq`
@@ -154,7 +153,7 @@ func sqlDrop(seqs []int64) []string {
 	list := in(seqs)
 	return []string{
 		"DELETE FROM flow WHERE message" + list, "DELETE FROM payload WHERE seq" + list,
-		"DELETE FROM tally WHERE seq" + list, "DELETE FROM tally_key WHERE seq" + list, "DELETE FROM message WHERE seq" + list,
+		"DELETE FROM count_key WHERE seq" + list, "DELETE FROM message WHERE seq" + list,
 	}
 }
 

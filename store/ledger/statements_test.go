@@ -54,7 +54,7 @@ func elements(a array) (list [][]byte) {
 }
 
 func TestArrays(t *testing.T) {
-	cols := []column{{"n", number}, {"m", nullable}, {"t", text}, {"b", binary}}
+	cols := []column{{name: "n", kind: number}, {name: "m", kind: nullable}, {name: "t", kind: text}, {name: "b", kind: binary}}
 	got := arraysOf(cols, []any{int64(7), nil, "x", []byte{}, nil, int64(-1), nil, nil})
 	zero := make([]byte, 8)
 	want := [][][]byte{

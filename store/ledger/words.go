@@ -56,17 +56,12 @@ var mariadbWords = &words{
 
 // putting adds rows to a table, or sets some columns of those whose seq is taken.
 func (w *words) putting(table string, cols, set []column) shape {
-	return w.assigning(table, cols, set, w.added)
-}
-
-// raising adds rows to a table, or raises the numbers of those whose seq is taken.
-func (w *words) raising(table string, cols []column) shape {
-	return w.assigning(table, cols, cols[1:], "GREATEST("+table+".{}, "+w.added+")") // the first is the key
-}
-
-func (w *words) assigning(table string, cols, set []column, value string) shape {
 	list := make([]string, len(set))
 	for i, c := range set {
+		value := w.added
+		if c.grows {
+			value = "GREATEST(" + table + ".{}, " + value + ")"
+		}
 		list[i] = strings.ReplaceAll("{} = "+value, "{}", c.name)
 	}
 	return w.about(w.inserting(table, cols)+w.upsert+strings.Join(list, ", "), cols)

@@ -21,7 +21,7 @@ type writing struct {
 func (g *group) write(ctx context.Context, tx *sql.Tx, st *statements) error {
 	w := &writing{group: g, ctx: ctx, tx: tx, st: st}
 	first := g.nextSeq
-	for _, step := range []func() error{w.lookUp, w.writeMessages, w.writeTallies, w.writeFlows, w.delete} {
+	for _, step := range []func() error{w.lookUp, w.writeMessages, w.writeCounts, w.writeFlows, w.delete} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -92,10 +92,10 @@ func (w *writing) writeMessages() error {
 			w.flows = append(w.flows, f)
 		}
 		if c.own != nil && c.own.open && !c.put {
-			progress = m.row(progress, c.seq, c.place.at)
+			progress = m.row(progress, c)
 			continue
 		}
-		put = m.row(put, c.seq, c.place.at)
+		put = m.row(put, c)
 		payloads = m.payload(payloads, c.seq)
 	}
 	for _, c := range w.changes {

@@ -50,6 +50,9 @@ CREATE TABLE IF NOT EXISTS message (
     -- Orders the registrations of a key: when the store registered the job, or later.
     place     BIGINT  NOT NULL,
     replaced  BIGINT  NOT NULL, -- 1: the key has a later registration
+    -- Twice the count of a counted job, plus 1 once it has fired: it reached its target, or a client ran or
+    -- replayed it.
+    counted   BIGINT  NOT NULL,
     -- There is no index of a part of the rows; in this column the others are NULL.
     open_id   VARCHAR(128) GENERATED ALWAYS AS (CASE WHEN done_at IS NULL THEN id END) VIRTUAL,
     INDEX message_key (topic, id),
@@ -68,13 +71,8 @@ CREATE TABLE IF NOT EXISTS payload (
     dialect LONGBLOB
 ) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- The count of a counted job, and the keys that were counted of it.
-CREATE TABLE IF NOT EXISTS tally (
-    seq     BIGINT PRIMARY KEY, -- of the message
-    counted BIGINT NOT NULL,
-    fired   BIGINT NOT NULL     -- 1: it reached its target, or a client ran or replayed the job
-) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-CREATE TABLE IF NOT EXISTS tally_key (
+-- The keys that were counted of a counted job.
+CREATE TABLE IF NOT EXISTS count_key (
     seq  BIGINT NOT NULL, -- of the message
     name VARCHAR(512) NOT NULL,
     PRIMARY KEY (seq, name)

@@ -47,7 +47,10 @@ CREATE TABLE message (
     updated   BIGINT  NOT NULL,
     -- Orders the registrations of a key: when the store registered the job, or later.
     place     BIGINT  NOT NULL,
-    replaced  BIGINT  NOT NULL -- 1: the key has a later registration
+    replaced  BIGINT  NOT NULL, -- 1: the key has a later registration
+    -- Twice the count of a counted job, plus 1 once it has fired: it reached its target, or a client ran or
+    -- replayed it.
+    counted   BIGINT  NOT NULL
 );
 CREATE INDEX message_key ON message (topic, id);
 CREATE UNIQUE INDEX message_open ON message (topic, id) WHERE done_at IS NULL;
@@ -64,13 +67,8 @@ CREATE TABLE payload (
     dialect BYTEA
 );
 
--- The count of a counted job, and the keys that were counted of it.
-CREATE TABLE tally (
-    seq     BIGINT PRIMARY KEY, -- of the message
-    counted BIGINT NOT NULL,
-    fired   BIGINT NOT NULL     -- 1: it reached its target, or a client ran or replayed the job
-);
-CREATE TABLE tally_key (
+-- The keys that were counted of a counted job.
+CREATE TABLE count_key (
     seq  BIGINT NOT NULL, -- of the message
     name TEXT   COLLATE "C" NOT NULL,
     PRIMARY KEY (seq, name)
