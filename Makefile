@@ -111,8 +111,8 @@ lazy := GOGC=400
 # their server or run a node: TestRace….
 sequential := |docs.*|examples/.*|httpapi(/(camellia|mykit|qstash|rpc|v1))?|internal/kit/(busiest|feed|follow|nearest|packed|strictjson)|internal/services/herds|internal/testing/everyfield|job.*|node/(config|dashboard)|retrypolicy|schedule|scheduler/(explain|groups)|scripts/picture|store.*
 
-# Commands are linked where they are needed.
-packages = $$(go list -f '{{if ne .Name "main"}}{{.ImportPath}}{{end}}' ./...)
+# Without commands, which are linked where they are needed, and packages that have tests only.
+packages = $$(go list -f '{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{end}}' ./...)
 
 .PHONY: test-build
 test-build: deps test-build-plain
