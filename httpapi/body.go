@@ -31,6 +31,7 @@ func (s *Server) bounding(next http.Handler) http.Handler {
 		if r.ContentLength < 0 || r.ContentLength > firstRead {
 			b := &largeBody{ReadCloser: r.Body, all: &s.large}
 			defer b.letGo()
+			r = r.WithContext(r.Context()) // of a body of another type, net/http would read 256 KiB before it answers
 			r.Body = b
 		}
 		next.ServeHTTP(w, r)

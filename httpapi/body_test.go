@@ -67,3 +67,21 @@ func TestLargeBodiesAreBoundedTogether(t *testing.T) {
 		t.Errorf("%d bytes remain counted", held-(maxLarge-1<<20))
 	}
 }
+
+// net/http answers before it reads the rest of a body, as long as the request that it made has that body.
+func TestBoundingLeavesTheServersRequest(t *testing.T) {
+	s, err := New(Options{Ready: func(context.Context) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", firstRead+1)))
+	body := r.Body
+	s.bounding(http.HandlerFunc(func(_ http.ResponseWriter, inner *http.Request) {
+		if _, ok := inner.Body.(*largeBody); !ok {
+			t.Error("the body is not counted")
+		}
+	})).ServeHTTP(httptest.NewRecorder(), r)
+	if r.Body != body {
+		t.Error("the server's request has another body")
+	}
+}

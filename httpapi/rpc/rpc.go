@@ -58,6 +58,9 @@ func New(api http.Handler, known func(*http.Request) error) http.Handler {
 		name, own := strings.CutPrefix(r.URL.Path, prefix)
 		if h := calls[name]; own && h != nil {
 			if known(r) != nil {
+				if r.ProtoMajor == 1 {
+					w.Header().Set("Connection", "close") // the server would wait for the message before it answers
+				}
 				_ = refusals.Write(w, r, refusal(api, w, r)) // the client is gone
 				return
 			}
