@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
@@ -34,9 +36,9 @@ func TestOneNamespaceForALedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Close() }) // nothing depends on it any more
-	redis := testenv.StartRedis(t)
+	store := testenv.StartRedis(t)
 	args := func(namespace, ledger string) []string {
-		return []string{"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--redis-url", redis.URL(), "--namespace", namespace, "--ledger-url", schema(t, server, ledger)}
+		return []string{"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--redis-url", store.URL(), "--namespace", namespace, "--ledger-url", schema(t, server, ledger)}
 	}
 	shop := start(t, load(t, args("shop", "one")...))
 	err = Run(t.Context(), Options{Config: load(t, args("mail", "one")...), Logger: slog.New(slog.DiscardHandler)})
@@ -60,9 +62,9 @@ func TestLedgerDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Close() }) // nothing depends on it any more
-	redis := testenv.StartRedis(t)
+	store := testenv.StartRedis(t)
 	url, ids := hook(t)
-	r := start(t, load(t, "--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=8", "--data-dir", t.TempDir(), "--redis-url", redis.URL(),
+	r := start(t, load(t, "--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--workers=8", "--data-dir", t.TempDir(), "--redis-url", store.URL(),
 		"--ledger-url", schema(t, server, "down")))
 	register := func(id, delay string, want int) {
 		t.Helper()
@@ -73,6 +75,11 @@ func TestLedgerDown(t *testing.T) {
 	}
 	register("first", "0s", http.StatusCreated)
 	await(t, ids, "first") // the signing secret is known
+	client := redis.NewClient(&redis.Options{Addr: store.Addr()})
+	defer func() { _ = client.Close() }() // nothing depends on it
+	testenv.Eventually(t, patience, func() bool {
+		return client.Exists(t.Context(), "duehook:{duehook:0}:whole").Val() == 1
+	}, "the shard lacks no job, so it needs no ledger to deliver")
 	register("before", "3s", http.StatusCreated)
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
