@@ -78,7 +78,7 @@ func TestLedgerDown(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: store.Addr()})
 	defer func() { _ = client.Close() }() // nothing depends on it
 	testenv.Eventually(t, patience, func() bool {
-		return client.Exists(t.Context(), "duehook:{duehook:0}:whole").Val() == 1
+		return client.Exists(t.Context(), "duehook:{default:0}:whole").Val() == 1
 	}, "the shard lacks no job, so it needs no ledger to deliver")
 	register("before", "3s", http.StatusCreated)
 	if err := server.Kill(); err != nil {
