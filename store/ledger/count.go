@@ -74,7 +74,7 @@ func (g *group) counted(done *store.Counted, keys []string) {
 	c := g.shows(&message{job: *j, at: done.Now}, false)
 	c.counted, c.countKeys = max(c.counted, countOf(j)), append(c.countKeys, keys...)
 	if done.Tally.Due {
-		g.flows = append(g.flows, flowRow{of: c, fact: reasonCounted + versionFact(j.Version), at: done.Now, from: int64(j.State), to: j.State, reason: reasonCounted})
+		g.flows = append(g.flows, flowRow{of: c, fact: reasonCounted + versionFact(j.Version, j.State), at: done.Now, from: int64(j.State), to: j.State, reason: reasonCounted})
 	}
 }
 

@@ -42,7 +42,7 @@ func logRows(j *job.Job, log []job.Attempt) []flowRow {
 	case n > 0 && ends(&log[n-1], j):
 		rows[n-1].to = j.State
 	default:
-		rows = append(rows, flowRow{fact: versionFact(j.Version), at: j.EndedAt, from: int64(j.Pending()), to: j.State, reason: j.Reason})
+		rows = append(rows, flowRow{fact: versionFact(j.Version, j.State), at: j.EndedAt, from: int64(j.Pending()), to: j.State, reason: j.Reason})
 	}
 	return rows
 }
@@ -59,5 +59,8 @@ func attemptFact(a *job.Attempt) string {
 	return fmt.Sprintf("attempt %d %d %d", a.Number, a.StartedAt, a.Version)
 }
 
-// versionFact is the fact of a change that made a version of a job.
-func versionFact(version uint64) string { return fmt.Sprint("version ", version) }
+// versionFact is the fact of a change that made a version of a job. After the store went back in time, another change may
+// make that version again: the end of a job must not be taken for its claim.
+func versionFact(version uint64, to job.State) string {
+	return fmt.Sprintf("version %d %v", version, to)
+}

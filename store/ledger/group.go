@@ -103,7 +103,7 @@ func (g *group) replace(key job.Key, old *store.Standing, at job.Instant) {
 // updated writes a job after an update.
 func (g *group) updated(m *message, from job.State, reason string) *change {
 	c := g.shows(m, true)
-	g.flows = append(g.flows, flowRow{of: c, fact: versionFact(m.job.Version), at: m.at, from: int64(from), to: m.job.State, reason: reason})
+	g.flows = append(g.flows, flowRow{of: c, fact: versionFact(m.job.Version, m.job.State), at: m.at, from: int64(from), to: m.job.State, reason: reason})
 	return c
 }
 
@@ -129,7 +129,7 @@ func (g *group) claimed(claim *store.Claimed, by string) {
 	c := g.shows(&message{job: *j, at: claim.Now}, false)
 	g.workers[j.UID] = by
 	g.flows = append(g.flows, flowRow{
-		of: c, fact: versionFact(j.Version), at: claim.Now, from: int64(claim.From), to: job.Running, attempt: j.Attempts + 1, actor: by,
+		of: c, fact: versionFact(j.Version, job.Running), at: claim.Now, from: int64(claim.From), to: job.Running, attempt: j.Attempts + 1, actor: by,
 	})
 }
 
@@ -138,7 +138,7 @@ func (g *group) claimed(claim *store.Claimed, by string) {
 func (g *group) settle(s *job.Settlement, r *store.Settled, log []byte) {
 	c := g.shows(&message{job: outcomeOf(s, r), at: r.Now}, false)
 	flow := flowRow{
-		of: c, fact: versionFact(r.Version), at: r.Now, from: int64(job.Running), to: r.To, reason: r.Reason, actor: g.workers[r.UID],
+		of: c, fact: versionFact(r.Version, r.To), at: r.Now, from: int64(job.Running), to: r.To, reason: r.Reason, actor: g.workers[r.UID],
 	}
 	delete(g.workers, r.UID)
 	if s.Attempt != nil {

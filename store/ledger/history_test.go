@@ -93,6 +93,31 @@ func TestHistoryOfARepeatedClaim(t *testing.T) {
 	})(t)
 }
 
+// The store goes back to before a claim while a client cancels the job, so both make the same version of it.
+func TestHistoryOfAnEndAfterTheStoreWentBack(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		h, hooks := hook()
+		r, l := wholeRig(t, b)
+		other := newRig(t, b, r.URL, retention, func(o *options) { o.Store = kept{l} }, hooks)
+		r.Add(reg("a", 0))
+		noError(t, "Flush", r.Flush())
+		old := l.copied(t)
+		makeWhole(t, old)
+		resume := r.Pause()
+		claimed := r.TakeOne().Job
+		l.goBack(t, old)
+		h.OnChange = func() {
+			h.OnChange = nil
+			resume()
+			noError(t, "Flush", r.Flush())
+		}
+		equal(t, "version", other.Change("a", cancel).Version, claimed.Version)
+		equal(t, "the history", other.History("a"), []string{
+			">waiting 0  ", "waiting>ready 0 carrier ", "ready>running 1 worker ", "waiting>cancelled 0  cancelled",
+		})
+	})(t)
+}
+
 // The states in the table for people are those of the program.
 func TestStateNames(t *testing.T) {
 	r := freshRig(t, postgres, 0)
