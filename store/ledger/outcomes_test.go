@@ -71,84 +71,104 @@ func (r *rig) last(id string) store.RestoredJob {
 	return found
 }
 
-// The store loses a callback and its outcome after the claim: the job is sent again, and that
-// outcome is reported.
-func TestLostCallbackIsNotSent(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		l, option := shared()
-		h, hooks := hook()
-		r := freshRig(t, b, retention, option, hooks)
-		r.Add(reported("a"))
-		settledBy(t, l, r.TakeOne(), job.OutcomeDelivered)
-		h.OnClaim = func(call func() ([]store.Claimed, error)) ([]store.Claimed, error) {
-			claims, err := call()
-			l.flush(t)
-			h.OnClaim = nil
-			return claims, err
-		}
-		equal(t, "claims of lost callbacks", len(r.TakeDue()), 0)
-		r.reconcile()
-		equal(t, "what is sent again", r.TakeOne().Job.ID, "a")
-	})(t)
+// follower is what may be sent only after the end of a job.
+type follower struct {
+	name string
+	add  func(r *rig) // the job, and what follows it
+	job  string       // its id
 }
 
-// The node that settled commits late. The callback waits for that, and another node commits the
-// outcome if it takes long. If that node cannot do so either, the callback is
+var followers = []follower{
+	{"callback", func(r *rig) { r.Add(reported("a")) }, "a"},
+	{"after", func(r *rig) { r.Add(ordered("before")); r.Add(ordered("after")) }, "before"},
+}
+
+// named are the ids of claimed jobs, and the callbacks among them, sorted.
+func named(claims []store.Claimed) []string {
+	names := make([]string, len(claims))
+	for i, c := range claims {
+		if names[i] = c.Job.ID; c.Job.Spec.Reports != "" {
+			names[i] = "callback"
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// The store loses a follower and the end that it follows after the claim: the job is sent again, and what follows that
+// end is sent then.
+func TestLostFollowerIsNotSent(t *testing.T) {
+	for _, f := range followers {
+		t.Run(f.name, onEach(func(t *testing.T, b *backend) {
+			h, hooks := hook()
+			r, l := wholeRig(t, b, hooks)
+			f.add(r)
+			settledBy(t, l, r.TakeOne(), job.OutcomeDelivered)
+			h.OnClaim = func(call func() ([]store.Claimed, error)) ([]store.Claimed, error) {
+				claims, err := call()
+				equal(t, "claimed in the store", named(claims), []string{f.name})
+				l.flush(t)
+				h.OnClaim = nil
+				return claims, err
+			}
+			equal(t, "claims of lost jobs", len(r.TakeDue()), 0)
+			r.reconcile()
+			makeWhole(t, l)
+			equal(t, "what is sent again", r.TakeOne().Job.ID, f.job)
+		}))
+	}
+}
+
+// The node that settled commits late. What follows the end waits for that, and another node commits the
+// end if it takes long. If that node cannot do so either, the follower is
 // released until the commit, and other jobs are claimed.
-func TestRaceCallbackWaitsForTheCommit(t *testing.T) {
+func TestRaceFollowerWaitsForTheCommit(t *testing.T) {
 	for name, test := range map[string]struct {
 		after time.Duration // the commit
 		both  bool          // neither node commits
-		want  []string      // what is claimed
 	}{
-		"a little late":        {100 * time.Millisecond, false, []string{"callback", "plain"}},
-		"long after the other": {time.Minute, false, []string{"callback", "plain"}},
-		"too late":             {time.Minute, true, []string{"plain"}},
+		"a little late":        {100 * time.Millisecond, false},
+		"long after the other": {time.Minute, false},
+		"too late":             {time.Minute, true},
 	} {
-		t.Run(name, onServers(func(t *testing.T, b *backend) {
-			nodes, _ := threeNodes(t, b)
-			one, two := nodes[0], nodes[1]
-			one.Add(reported("a"))
-			c := one.TakeOne()
-			one.Add(reg("plain", 0))
-			noError(t, "Flush", one.Flush())
-			resume := []func(){one.Pause()}
-			settled := make(chan struct{})
-			go func() {
-				one.SettleAll(settlement(c, job.OutcomeDelivered, 0))
-				close(settled)
-			}()
-			synctest.Wait() // until it waits for the commit
-			if test.both {
-				resume = append(resume, two.Pause())
-			}
-			time.AfterFunc(test.after, func() {
-				for _, r := range resume {
-					r()
+		for _, f := range followers {
+			t.Run(f.name+"/"+name, onServers(func(t *testing.T, b *backend) {
+				nodes, _ := threeNodes(t, b)
+				one, two := nodes[0], nodes[1]
+				f.add(one)
+				c := one.TakeOne()
+				one.Add(reg("plain", 0))
+				noError(t, "Flush", one.Flush())
+				resume := []func(){one.Pause()}
+				settled := make(chan struct{})
+				go func() {
+					one.SettleAll(settlement(c, job.OutcomeDelivered, 0))
+					close(settled)
+				}()
+				synctest.Wait() // until it waits for the commit
+				want := []string{f.name, "plain"}
+				if test.both {
+					resume, want = append(resume, two.Pause()), want[1:]
 				}
-			})
-			var got []string
-			for _, c := range two.TakeDue() {
-				name := c.Job.ID
-				if c.Job.Spec.Reports != "" {
-					name = "callback"
+				time.AfterFunc(test.after, func() {
+					for _, r := range resume {
+						r()
+					}
+				})
+				equal(t, "claimed", named(two.TakeDue()), want)
+				<-settled
+				one.Pass(test.after + time.Second) // which fails the commits that waited for a minute
+				for _, r := range nodes {
+					noError(t, "Flush", r.Flush())
 				}
-				got = append(got, name)
-			}
-			slices.Sort(got)
-			equal(t, "claimed", got, test.want)
-			<-settled
-			one.Pass(test.after + time.Second) // which fails the commits that waited for a minute
-			for _, r := range nodes {
-				noError(t, "Flush", r.Flush())
-			}
-			equal(t, "the job in the ledger", one.last("a").Job.State, job.Delivered)
-			equal(t, "ends of the job in flow", one.Count(`SELECT count(*) FROM flow f JOIN message m ON m.seq = f.message
-				WHERE m.id = 'a' AND f.to_state = 4`), "1")
-			if test.both {
-				equal(t, "claims of the callback after the commit", len(two.TakeDue()), 1)
-			}
-		}))
+				equal(t, "the job in the ledger", one.last(f.job).Job.State, job.Delivered)
+				equal(t, "ends of the job in flow", one.Count(`SELECT count(*) FROM flow f JOIN message m ON m.seq = f.message
+					WHERE m.id = '`+f.job+`' AND f.to_state = 4`), "1")
+				if test.both {
+					equal(t, "claimed after the commit", named(two.TakeDue()), []string{f.name})
+				}
+			}))
+		}
 	}
 }
 
@@ -182,17 +202,18 @@ func TestRaceRoundEndsLate(t *testing.T) {
 	})(t)
 }
 
-// Deliveries continue while commits fail, callbacks as others.
-func TestCallbacksWithoutTheLedger(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		l, option := shared()
-		r := freshRig(t, b, retention, option)
-		r.Add(reported("a"))
-		settledBy(t, l, r.TakeOne(), job.OutcomeDelivered)
-		noError(t, "Flush", r.Flush())
-		r.ReadOnly(true)
-		equal(t, "claimed", len(r.TakeDue()), 1)
-		r.ReadOnly(false)
-		noError(t, "Flush", r.Flush())
-	})(t)
+// Deliveries continue while commits fail, those of followers as others.
+func TestFollowersWithoutTheLedger(t *testing.T) {
+	for _, f := range followers {
+		t.Run(f.name, onEach(func(t *testing.T, b *backend) {
+			r, l := wholeRig(t, b)
+			f.add(r)
+			settledBy(t, l, r.TakeOne(), job.OutcomeDelivered)
+			noError(t, "Flush", r.Flush())
+			r.ReadOnly(true)
+			equal(t, "claimed", named(r.TakeDue()), []string{f.name})
+			r.ReadOnly(false)
+			noError(t, "Flush", r.Flush())
+		}))
+	}
 }

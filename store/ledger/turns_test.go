@@ -3,7 +3,6 @@ package ledger_test
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -100,28 +99,6 @@ func TestClaimedJobFollowsWhatHasEnded(t *testing.T) {
 	}
 }
 
-// The store loses both jobs while the second one is claimed: the first one goes first again.
-func TestLostTurnIsTakenAgain(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		h, hooks := hook()
-		r, l := wholeRig(t, b, hooks)
-		r.Add(ordered("before"))
-		r.Add(ordered("after"))
-		settledBy(t, l, r.TakeOne(), job.OutcomeDelivered)
-		h.OnClaim = func(call func() ([]store.Claimed, error)) ([]store.Claimed, error) {
-			claims, err := call()
-			equal(t, "claimed in the store", len(claims), 1)
-			l.flush(t)
-			h.OnClaim = nil
-			return claims, err
-		}
-		equal(t, "claims of lost jobs", len(r.TakeDue()), 0)
-		r.reconcile()
-		makeWhole(t, l)
-		equal(t, "what is sent again", r.TakeOne().Job.ID, "before")
-	})(t)
-}
-
 // A job that a client replays while the next one of its key is claimed does not hold that one.
 func TestReplayedJobHoldsNoTurn(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
@@ -137,72 +114,6 @@ func TestReplayedJobHoldsNoTurn(t *testing.T) {
 			return claims, err
 		}
 		equal(t, "claimed", ids(r.TakeDue()), []string{"after"})
-	})(t)
-}
-
-// The node that settled commits late. The next job of the key waits for that, and another node
-// commits the end if it takes long. If that node cannot do so either, the job is released until
-// the commit, and other jobs are claimed.
-func TestRaceTurnWaitsForTheCommit(t *testing.T) {
-	for name, test := range map[string]struct {
-		after time.Duration // the commit
-		both  bool          // neither node commits
-		want  []string      // what is claimed
-	}{
-		"a little late":        {100 * time.Millisecond, false, []string{"after", "plain"}},
-		"long after the other": {time.Minute, false, []string{"after", "plain"}},
-		"too late":             {time.Minute, true, []string{"plain"}},
-	} {
-		t.Run(name, onServers(func(t *testing.T, b *backend) {
-			nodes, _ := threeNodes(t, b)
-			makeWhole(t, nodes[0].o.Store)
-			one, two := nodes[0], nodes[1]
-			one.Add(ordered("before"))
-			one.Add(ordered("after"))
-			c := one.TakeOne()
-			one.Add(reg("plain", 0))
-			noError(t, "Flush", one.Flush())
-			resume := []func(){one.Pause()}
-			settled := make(chan struct{})
-			go func() {
-				one.SettleAll(settlement(c, job.OutcomeDelivered, 0))
-				close(settled)
-			}()
-			synctest.Wait() // until it waits for the commit
-			if test.both {
-				resume = append(resume, two.Pause())
-			}
-			time.AfterFunc(test.after, func() {
-				for _, r := range resume {
-					r()
-				}
-			})
-			equal(t, "claimed", ids(two.TakeDue()), test.want)
-			<-settled
-			one.Pass(test.after + time.Second) // which fails the commits that waited for a minute
-			for _, r := range nodes {
-				noError(t, "Flush", r.Flush())
-			}
-			equal(t, "the job before in the ledger", one.last("before").Job.State, job.Delivered)
-			if test.both {
-				equal(t, "claimed after the commit", ids(two.TakeDue()), []string{"after"})
-			}
-		}))
-	}
-}
-
-// Deliveries continue while commits fail, whatever their order key.
-func TestTurnsWithoutTheLedger(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		r, l := wholeRig(t, b)
-		r.Add(ordered("before"))
-		r.Add(ordered("after"))
-		settledBy(t, l, r.TakeOne(), job.OutcomeDelivered)
-		noError(t, "Flush", r.Flush())
-		r.ReadOnly(true)
-		equal(t, "claimed", ids(r.TakeDue()), []string{"after"})
-		r.ReadOnly(false)
-		noError(t, "Flush", r.Flush())
 	})(t)
 }
 
