@@ -7,18 +7,23 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/duehook/duehook/internal/testing/testenv"
+	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
 	"github.com/duehook/duehook/store/storetest"
 )
 
-// conforming opens a ledger around a store that has lost no job.
+// conforming opens a ledger around a store that has lost no job. When it is closed, the ledger must have the
+// jobs as the store has them, and no other that may be restored.
 func conforming(t testing.TB, b *backend, inner store.Restorable, retention time.Duration) store.Store {
 	t.Helper()
+	url := b.Empty(t)
 	s, err := ledger.Open(t.Context(), ledger.Options{
-		URL: b.Empty(t), Store: inner, StoreRetention: retention + time.Hour, // so that comparing may take its time
+		URL: url, Store: inner, StoreRetention: retention + time.Hour, // so that comparing may take its time
 		Pace: ledger.Pace{SecondLook: time.Millisecond},
 	})
 	noError(t, "Open", err)
@@ -26,11 +31,27 @@ func conforming(t testing.TB, b *backend, inner store.Restorable, retention time
 		_, err := inner.SwapEpoch(t.Context(), "epoch", whole)
 		noError(t, "SwapEpoch", err)
 	}
-	return sweptFirst{s}
+	return sweptFirst{s, &rig{Store: s, T: lasting{t}, B: b, URL: url}}
 }
 
+// lasting is a test whose store is closed after its context has ended.
+type lasting struct{ testing.TB }
+
+func (lasting) Context() context.Context { return context.Background() }
+
 // sweptFirst compares all jobs before it forgets any, as has to be.
-type sweptFirst struct{ *ledger.Store }
+type sweptFirst struct {
+	*ledger.Store
+	rig *rig
+}
+
+func (s sweptFirst) Close() error {
+	noError(s.rig.T, "Flush", s.rig.Flush())
+	s.rig.agree(cmp.Comparer(func(a, b job.State) bool {
+		return a == b || !a.Final() && !b.Final() // a job that was carried after its lease expired
+	}))
+	return s.Store.Close()
+}
 
 func (s sweptFirst) Purge(ctx context.Context, limit int) (int, error) {
 	if _, err := s.CompareOnce(ctx); err != nil {

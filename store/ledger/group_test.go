@@ -73,18 +73,6 @@ func TestRaceOneTransaction(t *testing.T) {
 	}
 }
 
-// A cancel of a job in flight adds to its version, and so does its end.
-func TestVersionOfACancelInFlight(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, retention)
-		r.Add(reg("a", 0))
-		c := r.TakeOne()
-		r.Change("a", cancel)
-		r.SettleAll(settlement(c, job.OutcomeFailed, time.Minute))
-		r.agree()
-	})(t)
-}
-
 // A call must not come between what the store does for another and the ledger
 // hearing of it.
 func TestRaceNothingComesBetween(t *testing.T) {

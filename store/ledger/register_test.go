@@ -8,7 +8,6 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/listing"
 )
 
 // A registration got no answer, and is made again. What another node does to the job meanwhile stays
@@ -67,22 +66,6 @@ func TestSameAtAnotherNode(t *testing.T) {
 		equal(t, "uid", other.Job("a").UID, g.UID)
 		noError(t, "Flush", other.Flush())
 		other.agree()
-	})(t)
-}
-
-// A dead letter whose successor the topic's limits refuse stays one.
-func TestRefusedInThePlaceOfADeadLetter(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, retention)
-		r.Add(reg("a", 0))
-		r.RunOne(job.OutcomeFailed, -1)
-		noError(t, "SetLimits", r.SetLimits(t.Context(), reg("a", 0).Key.Topic, store.Limits{Draining: true}))
-		results, err := r.Register(t.Context(), []store.Registration{replacing("a", time.Hour)})
-		noError(t, "Register", err)
-		equal(t, "outcome", results[0].Outcome, store.TopicDraining)
-		noError(t, "Flush", r.Flush())
-		equal(t, "messages that may be restored", r.Count("SELECT count(*) FROM message WHERE done_at IS NULL"), "1")
-		equal(t, "dead letters", r.Count("SELECT count(*) FROM message WHERE status = 5 AND replaced = 0"), "1")
 	})(t)
 }
 
@@ -167,47 +150,5 @@ func TestSameWritesNothing(t *testing.T) {
 		kept := reg("a", time.Minute)
 		kept.OnConflict = job.ConflictIgnore
 		r.RegisterAs(store.Kept, kept)
-	})(t)
-}
-
-func TestReplaceOfAJobInFlight(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, retention)
-		r.Add(reg("a", 0))
-		c := r.TakeOne()
-		g := reg("a", time.Hour)
-		g.OnConflict = job.ConflictReplace
-		r.RegisterAs(store.InFlight, g)
-		r.SettleAll(settlement(c, job.OutcomeFailed, time.Hour))
-		want := r.Add(g)
-		noError(t, "Flush", r.Flush())
-		equal(t, "the job", r.Crash().Job("a"), want)
-	})(t)
-}
-
-// What the topic's limits refuse leaves nothing in the ledger.
-func TestRefusedByLimits(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, retention)
-		r.Add(reg("a", time.Hour))
-		topic := reg("a", 0).Key.Topic
-		for _, tc := range []struct {
-			limits store.Limits
-			want   store.RegisterOutcome
-		}{
-			{store.Limits{Capacity: 1}, store.TopicFull},
-			{store.Limits{Draining: true}, store.TopicDraining},
-		} {
-			noError(t, "SetLimits", r.SetLimits(t.Context(), topic, tc.limits))
-			results, err := r.Register(t.Context(), []store.Registration{reg("b", time.Hour)})
-			noError(t, "Register", err)
-			equal(t, "outcome", results[0].Outcome, tc.want)
-		}
-		limits, err := listing.Limits(t.Context(), r)
-		noError(t, "Limits", err)
-		equal(t, "limits", limits, map[string]store.Limits{topic: {Draining: true}})
-		noError(t, "Flush", r.Flush())
-		equal(t, "messages", r.Count(`SELECT count(*) FROM message`), "1")
-		equal(t, "the jobs", len(r.Crash().All()), 1)
 	})(t)
 }

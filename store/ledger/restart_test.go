@@ -1,7 +1,6 @@
 package ledger_test
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -129,16 +128,6 @@ func TestRestoredJobs(t *testing.T) {
 				ResponseBody: "try later", NextAt: 1_767_258_015_087, Reason: job.ReasonLadder,
 			}})
 		},
-		"a snoozed and a released job": func(t *testing.T, r *rig) {
-			r.Add(reg("a", 0))
-			r.RunOne(job.OutcomeSnoozed, time.Second)
-			r.Pass(time.Second)
-			c := r.TakeOne()
-			r.SettleAll(job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown, After: time.Minute}, nil))
-			want := r.Job("a")
-			equal(t, "snoozes", want.Snoozes, 1)
-			equal(t, "the job", r.Restart().Job("a"), want)
-		},
 		"a long log keeps the latest": func(t *testing.T, r *rig) {
 			r.Add(reg("a", 0))
 			for range store.MaxLog + 2 {
@@ -167,26 +156,6 @@ func TestRestoredJobs(t *testing.T) {
 			r.Change("a", runAt(job.When{Delay: time.Hour}))
 			want := r.Change("a", func(j *job.Job, _ job.Instant) error { return j.Respecify(everything) })
 			equal(t, "the job", r.Restart().Job("a"), want)
-		},
-		"a replaced job does not come back": func(t *testing.T, r *rig) {
-			r.Add(reg("a", time.Minute))
-			g := reg("a", 2*time.Minute)
-			g.OnConflict = job.ConflictReplace
-			want := r.Add(g)
-			r = r.Restart()
-			equal(t, "the job", r.Job("a"), want)
-			equal(t, "messages that may be restored",
-				r.Count(`SELECT count(*) FROM message WHERE done_at IS NULL`), "1")
-		},
-		"a dead letter whose key was taken does not come back": func(t *testing.T, r *rig) {
-			r.Add(reg("a", 0))
-			r.RunOne(job.OutcomeFailed, -1)
-			r.Add(replacing("a", 0))
-			r.RunOne(job.OutcomeDelivered, 0)
-			r = r.Restart()
-			if _, err := r.Get(t.Context(), key("a")); !errors.Is(err, store.ErrNotFound) {
-				t.Errorf("the dead letter came back: %v", err)
-			}
 		},
 	} {
 		on := onEach

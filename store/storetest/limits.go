@@ -198,6 +198,8 @@ var capacityCases = []testCase{
 			[]store.RegisterOutcome{store.TopicDraining, store.Created})
 		_, err := f.Update(f.ctx, key, replay)
 		f.isError("Update", err, store.ErrTopicDraining)
+		equal(f, "outcome in the place of a dead letter", f.outcomes(reg("t", "dead", onConflict(job.ConflictReplace))),
+			[]store.RegisterOutcome{store.TopicDraining})
 		f.update(job.Key{Topic: "u", ID: "b"}, cancel)
 		f.settle(store.Applied, delivered(f.takeOne()))
 		f.limit("t", store.Limits{})
