@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -64,9 +65,7 @@ func TestCallbackKeys(t *testing.T) {
 			}
 		}
 		j.State, j.Reason, j.Attempts = change.To, change.Reason, s.Attempts
-		if diff := cmp.Diff(want, j.CallbackKeys()); diff != "" {
-			t.Errorf("after outcome %d (-successors +keys):\n%s", kind, diff)
-		}
+		must.Same(t, fmt.Sprintf("after outcome %d (-successors +keys)", kind), j.CallbackKeys(), want)
 	}
 	if len(want) != 3 {
 		t.Errorf("%v", want)
@@ -128,9 +127,7 @@ func TestShedding(t *testing.T) {
 		o.Attempt, o.Response = &job.Attempt{Number: 1}, &job.Response{Body: []byte("answer")}
 		if row.outcome == "again" {
 			next, err := j.Again(time.Second, &job.Body{Form: job.BodyText, Content: []byte("new")}, job.Bounds{MaxBody: 9, MaxRounds: 9})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			o.Again = &next
 		}
 		s := job.Settle(&j, o, func(int) (time.Duration, bool) { return time.Minute, true })
@@ -155,9 +152,7 @@ func TestShedding(t *testing.T) {
 			}
 			got = append(got, m)
 		}
-		if diff := cmp.Diff(row.want, got, cmp.AllowUnexported(made{})); diff != "" {
-			t.Errorf("%s, shed %d (-want +got):\n%s", row.outcome, row.shed, diff)
-		}
+		must.Same(t, fmt.Sprintf("%s, shed %d", row.outcome, row.shed), got, row.want, cmp.AllowUnexported(made{}))
 		if most := s.Sheds(s.Change(false)); (most == job.ShedNothing) != (row.outcome == "snoozed") {
 			t.Errorf("%s sheds at most %d", row.outcome, most)
 		}
@@ -230,9 +225,7 @@ func TestSupersedesRounds(t *testing.T) {
 				ids[0] += ".2"
 			}
 			next, err := j.Again(time.Second, nil, job.Bounds{MaxRounds: 100})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			s := job.Settle(&j, job.Outcome{Kind: job.OutcomeDelivered, Again: &next}, nil)
 			var want []job.Key
 			if oldest := round - job.RoundCallbacks; oldest >= 0 && c == callbacks {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -30,12 +31,8 @@ func TestInstant(t *testing.T) {
 func TestSystemClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, start := job.SystemClock(), time.Now()
-		if err := job.Sleep(t.Context(), c, time.Minute); err != nil {
-			t.Fatal(err)
-		}
-		if got := c.Now().Sub(start); got != time.Minute {
-			t.Errorf("slept %v, want 1m", got)
-		}
+		must.OK(t, job.Sleep(t.Context(), c, time.Minute))
+		must.Equal(t, "slept", c.Now().Sub(start), time.Minute)
 	})
 }
 
@@ -47,9 +44,7 @@ func TestSleepEndsWithItsContext(t *testing.T) {
 		if err := job.Sleep(ctx, job.SystemClock(), time.Hour); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Sleep = %v, want the context's error", err)
 		}
-		if got := time.Since(start); got != time.Second {
-			t.Errorf("slept %v, want 1s", got)
-		}
+		must.Equal(t, "slept", time.Since(start), time.Second)
 	})
 }
 

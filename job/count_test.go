@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -90,9 +90,7 @@ func TestTally(t *testing.T) {
 			if !errors.Is(err, c.err) {
 				t.Fatalf("error %v, want %v", err, c.err)
 			}
-			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty(), cmpopts.EquateErrors()); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			must.Same(t, "result", got, c.want, cmpopts.EquateEmpty(), cmpopts.EquateErrors())
 		})
 	}
 }
@@ -101,13 +99,9 @@ func TestTally(t *testing.T) {
 func TestTallyOfTooManyKeys(t *testing.T) {
 	is := job.CountFacts{Now: countNow, Keys: job.MaxCountKeys - 1, Known: func(string) bool { return false }}
 	got, err := counted(nil).Tally([]job.Add{{N: 1, Key: "last"}, {N: 1, Key: "over"}, {N: 1}}, is)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := []job.Added{{Count: 9}, {Count: 9, Err: job.ErrCountKeys}, {Count: 10, Fired: true}}
-	if diff := cmp.Diff(want, got.Added, cmpopts.EquateErrors()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Same(t, "result", got.Added, want, cmpopts.EquateErrors())
 }
 
 // The count makes a waiting job due now, and a client's "run" and "replay" send it
@@ -115,9 +109,7 @@ func TestTallyOfTooManyKeys(t *testing.T) {
 func TestCountFires(t *testing.T) {
 	j := counted(expiring)
 	tally, err := j.Tally([]job.Add{{N: 2}}, job.CountFacts{Now: countNow, Known: func(string) bool { return false }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	tally.Apply(j, countNow)
 	if j.NextAt != countNow || j.DueAt != countNow.Add(time.Hour) || !j.Fired || j.Counted != 10 {
 		t.Errorf("after its target: %+v", j)
@@ -128,9 +120,7 @@ func TestCountFires(t *testing.T) {
 		"replay": func(j *job.Job) error { j.State = job.Expired; return j.Replay(countNow) },
 	} {
 		j := counted(expiring)
-		if err := do(j); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, do(j))
 		o := j.Before(job.Ready, 0, j.DueAt)
 		if sent := o == nil; sent != (name != "due") {
 			t.Errorf("%s: outcome %+v", name, o)
@@ -169,9 +159,7 @@ func TestCountDraft(t *testing.T) {
 	target, deadline := int64(100), "expire"
 	d := job.Draft{Destination: &url, Count: &job.CountDraft{Target: &target, AtDeadline: &deadline}}
 	r, err := d.Registration(job.Bounds{}, countNow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if want := (job.Count{Target: 100, AtDeadline: job.DeadlineExpires}); *r.Spec.Count != want || r.Spec.When.Delay != job.MaxDelay {
 		t.Errorf("count %+v, delay %v", *r.Spec.Count, r.Spec.When.Delay)
 	}

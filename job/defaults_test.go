@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/duehook/duehook/internal/testing/must"
 )
 
 func draftOf(t *testing.T, text string) *Draft {
@@ -15,9 +17,7 @@ func draftOf(t *testing.T, text string) *Draft {
 		Draft
 		URL *Destination
 	}
-	if err := json.Unmarshal([]byte(text), &d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(text), &d))
 	d.Destination = d.URL
 	return &d.Draft
 }
@@ -26,9 +26,7 @@ func TestDefaults(t *testing.T) {
 	limits := Bounds{MaxBody: 1000, MaxTimeout: time.Minute}
 	zero, two := 0, 2
 	defaults, err := draftOf(t, `{"url":"https://t.example","retry":{"steps":[1000000000],"limit":2},"timeout":5000000000,"ttl":3600000000000,"headers":{"x-a":"1","x-b":"2"},"priority":7,"spread":60000000000}`).Defaults(limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := Defaults{
 		Destination: "https://t.example",
 		Retry:       &Retry{Steps: []time.Duration{time.Second}, Limit: &two}, Timeout: 5 * time.Second, TTL: time.Hour,
@@ -55,19 +53,13 @@ func TestDefaults(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			d := draftOf(t, tc.draft)
 			request, err := d.Registration(limits, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defaults.Apply(d, &request.Spec)
 			tc.want.Destination = "https://a.example"
-			if diff := cmp.Diff(tc.want, request.Spec); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Same(t, "result", request.Spec, tc.want)
 		})
 	}
-	if diff := cmp.Diff(want, defaults); diff != "" {
-		t.Errorf("applying changed the defaults (-want +got):\n%s", diff)
-	}
+	must.Same(t, "applying changed the defaults", defaults, want)
 }
 
 func TestDefaultsAreChecked(t *testing.T) {
@@ -80,7 +72,5 @@ func TestDefaultsAreChecked(t *testing.T) {
 	for _, f := range invalid.Fields {
 		pointers = append(pointers, string(f.Field))
 	}
-	if diff := cmp.Diff([]string{"retry.limit", "timeout", "ttl", "headers.Host", "priority", "spread"}, pointers); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Same(t, "result", pointers, []string{"retry.limit", "timeout", "ttl", "headers.Host", "priority", "spread"})
 }

@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -16,17 +18,13 @@ import (
 // code keeps to.
 func TestLifecycleDocument(t *testing.T) {
 	content, err := os.ReadFile("../docs/lifecycle.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	doc := string(content)
 	for name, got := range map[string][]arrow{
 		"table":   documentedTable(t, doc),
 		"diagram": documentedDiagram(t, doc),
 	} {
-		if diff := gocmp.Diff(tableArrows(), sortArrows(got), gocmp.AllowUnexported(arrow{})); diff != "" {
-			t.Errorf("job.Lifecycle (-) and the %s in docs/lifecycle.md (+) differ:\n%s", name, diff)
-		}
+		must.Same(t, fmt.Sprintf("job.Lifecycle (-) and the %s in docs/lifecycle.md (+) differ", name), sortArrows(got), tableArrows(), gocmp.AllowUnexported(arrow{}))
 	}
 
 	var states, named []string
@@ -39,9 +37,7 @@ func TestLifecycleDocument(t *testing.T) {
 			t.Errorf("the document says of %s: unfinished %s", row[1], row[2])
 		}
 	}
-	if diff := gocmp.Diff(states, named); diff != "" {
-		t.Errorf("job.States (-) and the document's states (+) differ:\n%s", diff)
-	}
+	must.Same(t, "job.States (-) and the document's states (+) differ", named, states)
 	for _, e := range events {
 		if !strings.Contains(doc, "\n| `"+e.String()+"` | ") {
 			t.Errorf("the document does not explain the event %v", e)

@@ -3,6 +3,7 @@ package job_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -28,9 +31,7 @@ func parse(t testing.TB, raw string) (time.Duration, error) {
 		return job.Seconds(n)
 	}
 	var s string
-	if err := json.Unmarshal([]byte(raw), &s); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(raw), &s))
 	return job.ParseDuration(s)
 }
 
@@ -101,9 +102,7 @@ func TestFormatDuration(t *testing.T) {
 		15*time.Hour + 250*time.Millisecond: "15h250ms",
 	}
 	for d, want := range tests {
-		if got := job.FormatDuration(d); got != want {
-			t.Errorf("FormatDuration(%d) = %q, want %q", d, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("FormatDuration(%d)", d), job.FormatDuration(d), want)
 	}
 }
 
@@ -127,9 +126,7 @@ func TestLadder(t *testing.T) {
 			t.Errorf("ParseLadder(%q): %v\n%s", s, err, diff)
 		}
 	}
-	if got := job.FormatLadder(want); got != "15s 3m 1d" {
-		t.Errorf("FormatLadder = %q", got)
-	}
+	must.Equal(t, "FormatLadder", job.FormatLadder(want), "15s 3m 1d")
 }
 
 func TestParseLadderRefuses(t *testing.T) {

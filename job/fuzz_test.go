@@ -3,6 +3,7 @@ package job_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -25,9 +27,7 @@ func FuzzParseDuration(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		d, err := job.ParseDuration(s)
 		if err != nil {
-			if d != 0 {
-				t.Errorf("refused (%v), but gave %v", err, d)
-			}
+			must.Equal(t, fmt.Sprintf("refused (%v), but", err), d, 0)
 			return
 		}
 		if d < 0 || d%time.Millisecond != 0 {
@@ -92,9 +92,7 @@ func checkEndpoint(t *testing.T, raw string) {
 	if again, err := job.Destination(endpoint).Endpoint(); err != nil || again != endpoint {
 		t.Errorf("the endpoint of %q is %q, %v", endpoint, again, err)
 	}
-	if parsed := parsedEndpoint(t, raw); parsed != endpoint {
-		t.Errorf("the endpoint of %q is %q, but net/url reads %q", raw, endpoint, parsed)
-	}
+	must.Equal(t, fmt.Sprintf("the endpoint of %q", raw), parsedEndpoint(t, raw), endpoint)
 	if strings.ContainsAny(endpoint, "|{} \t\r\n%@?#") || strings.ToLower(endpoint) != endpoint || len(endpoint) > 300 {
 		t.Errorf("the endpoint of %q is %q", raw, endpoint)
 	}
@@ -111,9 +109,7 @@ func checkEndpoint(t *testing.T, raw string) {
 // parsedEndpoint is the endpoint of a good URL as net/url reads it.
 func parsedEndpoint(t *testing.T, raw string) string {
 	u, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
 	if addr, err := netip.ParseAddr(host); err == nil {
 		host = addr.String()

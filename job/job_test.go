@@ -1,9 +1,11 @@
 package job_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -32,9 +34,7 @@ func TestPrioritiesOfLanes(t *testing.T) {
 	last := ""
 	for n := job.MaxPriority; n >= job.MinPriority; n-- {
 		p := job.PriorityOf(n)
-		if p.Number() != n {
-			t.Errorf("priority %d is read back as %d", n, p.Number())
-		}
+		must.Equal(t, "priority", p.Number(), n)
 		j := job.Job{Key: job.Key{Topic: "a:b"}, Spec: job.Spec{Destination: "http://c", Priority: p}}
 		name := j.Lane().String()
 		if got, err := job.ParseLane(name); err != nil || got != j.Lane() {
@@ -44,9 +44,7 @@ func TestPrioritiesOfLanes(t *testing.T) {
 			t.Errorf("%q goes after %q, but sorts before it", name, last)
 		}
 		last = name
-		if got := j.Lane().Plain().String(); got != "a:b|M|http://c:80" {
-			t.Errorf("without its priority %q is %q", name, got)
-		}
+		must.Equal(t, fmt.Sprintf("without its priority %q", name), j.Lane().Plain().String(), "a:b|M|http://c:80")
 	}
 }
 
@@ -86,9 +84,7 @@ func TestLaneOfJob(t *testing.T) {
 		t.Errorf("Lane() = %v, want %v", got, want)
 	}
 	j.Spec.Destination = ""
-	if got := j.Lane().Endpoint; got != "invalid://" {
-		t.Errorf("the endpoint of no URL is %q", got)
-	}
+	must.Equal(t, "the endpoint of no URL", j.Lane().Endpoint, "invalid://")
 }
 
 func TestWakeAt(t *testing.T) {
@@ -96,9 +92,7 @@ func TestWakeAt(t *testing.T) {
 		{5, 0, 5}, {5, 4, 4}, {5, 5, 5}, {5, 6, 5},
 	} {
 		j := job.Job{NextAt: tt.next, ExpiresAt: tt.expires}
-		if got := j.WakeAt(); got != tt.want {
-			t.Errorf("next %d, expires %d: wakes at %d, want %d", tt.next, tt.expires, got, tt.want)
-		}
+		must.Equal(t, fmt.Sprintf("next %d, expires %d: wakes at", tt.next, tt.expires), j.WakeAt(), tt.want)
 	}
 }
 
@@ -184,8 +178,6 @@ func TestSameContent(t *testing.T) {
 
 func TestHTTPMethod(t *testing.T) {
 	for method, want := range map[string]string{"": "POST", "PUT": "PUT"} {
-		if got := (&job.Spec{Method: method}).HTTPMethod(); got != want {
-			t.Errorf("%q is sent as %q, want %q", method, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("%q is sent as", method), (&job.Spec{Method: method}).HTTPMethod(), want)
 	}
 }

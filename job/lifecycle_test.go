@@ -10,6 +10,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -64,18 +65,14 @@ func TestNamesOfStatesAndEvents(t *testing.T) {
 			t.Errorf("ParseState(%q) = %v, want none", name, s)
 		}
 	}
-	if got := job.State(200).String(); got != "state(200)" {
-		t.Errorf("an unknown state is called %q", got)
-	}
+	must.Equal(t, "an unknown state is called", job.State(200).String(), "state(200)")
 	for _, e := range events {
 		seen[e.String()] = true
 	}
 	if len(seen) != 8+len(events) {
 		t.Errorf("events and states share names: %v", seen)
 	}
-	if got := job.Event(200).String(); got != "event(200)" {
-		t.Errorf("an unknown event is called %q", got)
-	}
+	must.Equal(t, "an unknown event is called", job.Event(200).String(), "event(200)")
 }
 
 // Stores write these numbers down.
@@ -155,9 +152,7 @@ func TestCodeMakesTheTable(t *testing.T) {
 		}
 	}
 	want := slices.DeleteFunc(tableArrows(), func(a arrow) bool { return a.on == job.Carry || a.on == job.Claim })
-	if diff := gocmp.Diff(want, sortArrows(made), gocmp.AllowUnexported(arrow{})); diff != "" {
-		t.Errorf("the table (-) and the code (+) differ:\n%s", diff)
-	}
+	must.Same(t, "the table (-) and the code (+) differ", sortArrows(made), want, gocmp.AllowUnexported(arrow{}))
 }
 
 // commandArrows is what the client's commands make of a job in a state. A
@@ -335,9 +330,7 @@ func TestReschedule(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			j := jobIn(job.Ready, tt.attempts)
-			if err := j.Reschedule(tt.when, now); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, j.Reschedule(tt.when, now))
 			if j.DueAt != tt.due || j.NextAt != tt.next || j.State != j.Pending() {
 				t.Errorf("due %d, next %d, %v; want due %d, next %d", j.DueAt, j.NextAt, j.State, tt.due, tt.next)
 			}
@@ -350,9 +343,7 @@ func TestRespecifyAndTTL(t *testing.T) {
 	spec := job.Spec{Destination: "http://other.example", TTL: time.Hour}
 	respecify := func(want job.Instant) {
 		t.Helper()
-		if err := j.Respecify(spec); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, j.Respecify(spec))
 		if diff := gocmp.Diff(spec, j.Spec); diff != "" || j.ExpiresAt != want {
 			t.Errorf("expires at %d, want %d\n%s", j.ExpiresAt, want, diff)
 		}
@@ -364,9 +355,7 @@ func TestRespecifyAndTTL(t *testing.T) {
 	// After a replay it counts from there, or a change of the URL would expire it.
 	later := now.Add(48 * time.Hour)
 	j.State = job.Dead
-	if err := j.Replay(later); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Replay(later))
 	respecify(later.Add(2 * time.Hour))
 	spec.TTL = 3 * time.Hour
 	respecify(later.Add(3 * time.Hour))
@@ -383,9 +372,7 @@ func TestReplay(t *testing.T) {
 	want.State, want.Reason, want.EndedAt = job.Waiting, "", 0
 	want.Attempts, want.Snoozes, want.ExpiredLeases, want.CancelRequested = 0, 0, 0, false
 	want.DueAt, want.NextAt, want.ExpiresAt = now, now, now.Add(time.Hour)
-	if err := j.Replay(now); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Replay(now))
 	if diff := gocmp.Diff(want, j); diff != "" {
 		t.Error(diff)
 	}
@@ -510,9 +497,7 @@ func TestReplayAs(t *testing.T) {
 	j := jobIn(job.Dead, 4)
 	j.Spec.TTL, j.ExpiresAt = time.Hour, now-100
 	spec := job.Spec{Destination: "http://other", TTL: 2 * time.Hour}
-	if err := j.ReplayAs(spec, &job.When{Delay: time.Minute}, now); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.ReplayAs(spec, &job.When{Delay: time.Minute}, now))
 	want := jobIn(job.Waiting, 0)
 	want.Spec, want.DueAt, want.NextAt, want.ExpiresAt = spec, now.Add(time.Minute), now.Add(time.Minute), now.Add(2*time.Hour)
 	if diff := gocmp.Diff(want, j); diff != "" {
@@ -531,9 +516,7 @@ func TestDiscard(t *testing.T) {
 	j := jobIn(job.Dead, 4)
 	want := j
 	want.State, want.Reason, want.EndedAt = job.Cancelled, job.ReasonDiscarded, now
-	if err := j.Discard(now); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, j.Discard(now))
 	if diff := gocmp.Diff(want, j); diff != "" {
 		t.Error(diff)
 	}

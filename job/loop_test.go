@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -20,34 +19,22 @@ func TestAgain(t *testing.T) {
 	j.Spec.AgainBody = true
 	before := j.Spec
 	first, err := j.Again(time.Minute, nil, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := before
 	want.Loop = &job.Loop{First: j.UID, Rounds: 1, Wait: time.Minute}
-	if diff := gocmp.Diff(want, first); diff != "" {
-		t.Errorf("the first round again:\n%s", diff)
-	}
+	must.Same(t, "the first round again", first, want)
 	if !before.SameContent(&first) || !first.SameContent(&before) {
 		t.Error("the client's registration is other content")
 	}
-	if due := first.Due(j.Key, now); due != now.Add(time.Minute) {
-		t.Errorf("due at %d", due)
-	}
+	must.Equal(t, "due at", first.Due(j.Key, now), now.Add(time.Minute))
 	uid := j.UID
 	j.Spec, j.UID = first, "another"
-	if j.First() != uid {
-		t.Errorf("the first uid is %q", j.First())
-	}
+	must.Equal(t, "the first uid", j.First(), uid)
 	second, err := j.Again(time.Hour, &job.Body{Form: job.BodyJSON, Content: []byte(`{"n":2}`)}, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want.Body, want.BodyForm, want.ContentType = []byte(`{"n":2}`), job.BodyJSON, "application/json"
 	want.Loop = &job.Loop{First: uid, Rounds: 2, Wait: time.Hour, NewBody: true}
-	if diff := gocmp.Diff(want, second); diff != "" {
-		t.Errorf("the second round:\n%s", diff)
-	}
+	must.Same(t, "the second round", second, want)
 	if !before.SameContent(&second) || !second.SameContent(&before) {
 		t.Error("with a new body, the client's registration is other content")
 	}
@@ -68,18 +55,14 @@ func TestAgain(t *testing.T) {
 	if err != nil || empty.Body != nil || empty.BodyForm != job.BodyNone || empty.ContentType != "" {
 		t.Errorf("without a body: %+v, %v", empty, err)
 	}
-	if diff := gocmp.Diff(before, j.Spec); diff != "" {
-		t.Errorf("the job was changed:\n%s", diff)
-	}
+	must.Same(t, "the job was changed", j.Spec, before)
 }
 
 // A cancel during the attempt ends the loop; the delivery stays one.
 func TestACancelEndsTheLoop(t *testing.T) {
 	j := jobIn(job.Running, 0)
 	next, err := j.Again(time.Minute, nil, job.Bounds{MaxRounds: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s := job.Settle(&j, job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{}, Again: &next}, fixedRetry(true))
 	for _, cancelled := range []bool{false, true} {
 		c := s.Change(cancelled)

@@ -6,8 +6,7 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -64,18 +63,10 @@ func TestPatch(t *testing.T) {
 			j, want := registered(), registered().Spec
 			tt.want(&want)
 			got, when, err := draft(t, tt.doc).Patch(&j, limits, now)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := gocmp.Diff(want, got); diff != "" {
-				t.Errorf("spec:\n%s", diff)
-			}
-			if diff := gocmp.Diff(tt.when, when); diff != "" {
-				t.Errorf("when:\n%s", diff)
-			}
-			if diff := gocmp.Diff(registered(), j); diff != "" {
-				t.Errorf("the job was changed:\n%s", diff)
-			}
+			must.OK(t, err)
+			must.Same(t, "spec", got, want)
+			must.Same(t, "when", when, tt.when)
+			must.Same(t, "the job was changed", j, registered())
 		})
 	}
 }

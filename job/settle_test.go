@@ -1,12 +1,13 @@
 package job_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -87,12 +88,8 @@ func TestSettle(t *testing.T) {
 				logged.Reason = tt.want.Reason
 				tt.want.Attempt = &logged
 			}
-			if diff := gocmp.Diff(tt.want, job.Settle(&j, tt.o, fixedRetry(!tt.last))); diff != "" {
-				t.Errorf("settlement (-want +got):\n%s", diff)
-			}
-			if diff := gocmp.Diff(before, j); diff != "" {
-				t.Errorf("Settle changed the job:\n%s", diff)
-			}
+			must.Same(t, "settlement", job.Settle(&j, tt.o, fixedRetry(!tt.last)), tt.want)
+			must.Same(t, "Settle changed the job", j, before)
 			if log.Reason+failed.Reason != "" {
 				t.Errorf("Settle changed the caller's attempt")
 			}
@@ -179,18 +176,12 @@ func TestSnoozesAreCounted(t *testing.T) {
 		attempt := answered
 		o := job.Outcome{Kind: job.OutcomeSnoozed, After: time.Minute, Attempt: &attempt}
 		got := job.Settle(&j, o, fixedRetry(tt.more))
-		if diff := gocmp.Diff(got, job.Settle(&j, o.Charged(&j), fixedRetry(tt.more))); diff != "" {
-			t.Errorf("charged twice:\n%s", diff)
-		}
+		must.Same(t, "charged twice", job.Settle(&j, o.Charged(&j), fixedRetry(tt.more)), got)
 		got = job.Settlement{
 			To: got.To, Reason: got.Reason, Snoozes: got.Snoozes, Delay: got.Delay, Attempts: got.Attempts, Attempt: got.Attempt,
 		}
-		if diff := gocmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("after %d snoozes:\n%s", tt.snoozes, diff)
-		}
-		if diff := gocmp.Diff(answered, attempt); diff != "" {
-			t.Errorf("Settle changed the caller's attempt:\n%s", diff)
-		}
+		must.Same(t, fmt.Sprintf("after %d snoozes", tt.snoozes), got, tt.want)
+		must.Same(t, "Settle changed the caller's attempt", attempt, answered)
 	}
 }
 

@@ -3,6 +3,7 @@ package retrypolicy_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,8 +12,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 )
@@ -42,39 +45,29 @@ func TestLadders(t *testing.T) {
 
 func readLadder(t *testing.T, file string) ladder {
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var l ladder
 	dec := json.NewDecoder(bytes.NewReader(content))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&l); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, dec.Decode(&l))
 	return l
 }
 
 func testLadder(t *testing.T, l ladder) {
 	steps, err := job.ParseLadder(l.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	url := job.Destination("http://a")
 	d := job.Draft{Destination: &url}
 	if l.Retry != nil {
 		d.Retry = &job.Retry{Limit: l.Retry.Limit}
 		for _, text := range l.Retry.Steps {
 			step, err := job.ParseDuration(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			d.Retry.Steps = append(d.Retry.Steps, step)
 		}
 	}
 	r, err := d.Registration(job.Bounds{}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	p := retrypolicy.Policy{Steps: steps, Limit: len(steps)}.For(r.Spec.Retry)
 	if err := p.Validate(); err != nil {
 		t.Error(err)
@@ -88,9 +81,7 @@ func testLadder(t *testing.T, l ladder) {
 		}
 		delays = append(delays, d)
 	}
-	if got := job.FormatLadder(delays); got != l.Delays {
-		t.Errorf("delays %s\n  want %s", got, l.Delays)
-	}
+	must.Equal(t, "delays", job.FormatLadder(delays), l.Delays)
 	if got := p.MaxAttempts(); got != l.MaxAttempts || got != len(delays)+1 {
 		t.Errorf("%d attempts, %d retries; want %d attempts", got, len(delays), l.MaxAttempts)
 	}
@@ -98,13 +89,9 @@ func testLadder(t *testing.T, l ladder) {
 	var since []time.Duration
 	for _, a := range p.ForecastAfter(1, retrypolicy.At(failed), 0).Attempts {
 		since = append(since, a.Earliest.Sub(failed))
-		if a.Latest != a.Earliest {
-			t.Errorf("attempt %d from %d to %d, without jitter", a.Number, a.Earliest, a.Latest)
-		}
+		must.Equal(t, fmt.Sprintf("attempt %d from", a.Number), a.Latest, a.Earliest)
 	}
-	if got := job.FormatLadder(since); got != l.Since {
-		t.Errorf("plan %s\nwant %s", got, l.Since)
-	}
+	must.Equal(t, "plan", job.FormatLadder(since), l.Since)
 }
 
 func TestDefault(t *testing.T) {
@@ -127,9 +114,7 @@ func TestForKeepsTheServersPolicy(t *testing.T) {
 		"no retry settings": p.For(nil),
 		"empty ones":        p.For(&job.Retry{}),
 	} {
-		if diff := cmp.Diff(p, got); diff != "" {
-			t.Errorf("%s:\n%s", name, diff)
-		}
+		must.Same(t, name, got, p)
 	}
 	want := retrypolicy.Policy{Steps: []time.Duration{time.Second}, Limit: 2, Jitter: p.Jitter}
 	got := p.For(&job.Retry{Steps: []time.Duration{time.Second}, Limit: &limit})
@@ -175,9 +160,7 @@ func TestNextStaysNearItsStep(t *testing.T) {
 			Limit:  rapid.IntRange(0, job.MaxRetryLimit).Draw(t, "limit"),
 			Jitter: rapid.Float64Range(0, 1).Draw(t, "jitter"),
 		}
-		if err := p.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Validate())
 		n := rapid.IntRange(1, job.MaxRetryLimit+1).Draw(t, "n")
 		random := rapid.Float64Range(0, math.Nextafter(1, 0)).Draw(t, "random")
 		got, more := p.Next(n, func() float64 { return random })
@@ -269,9 +252,7 @@ func TestLeastWait(t *testing.T) {
 	if diff := cmp.Diff(want, waits); diff != "" {
 		t.Error(diff)
 	}
-	if p.FirstStep() != 15*time.Second {
-		t.Errorf("first step %v", p.FirstStep())
-	}
+	must.Equal(t, "first step", p.FirstStep(), 15*time.Second)
 	var none retrypolicy.Policy
 	if none.FirstStep() != 0 || none.LeastWait(5) != 0 {
 		t.Error("a policy without steps has waits")

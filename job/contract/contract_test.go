@@ -9,9 +9,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -119,12 +119,8 @@ func TestReceiverContract(t *testing.T) {
 				tt.answer.Header = http.Header{}
 			}
 			got, class := Judge(tt.answer, tt.expect, now)
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("outcome (-want +got):\n%s", diff)
-			}
-			if class != tt.class {
-				t.Errorf("class %q, want %q", class, tt.class)
-			}
+			must.Same(t, "outcome", got, tt.want)
+			must.Equal(t, "class", class, tt.class)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
@@ -58,9 +59,7 @@ func (r *recorder) registered() int {
 func newRig(t *testing.T, retention time.Duration) *rig {
 	s := testenv.Store(t, diskstore.Options{Retention: retention})
 	jobs, err := scheduler.New(scheduler.Options{Store: s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return &rig{t, t.Context(), s, &recorder{Scheduler: jobs, created: map[job.Key][]string{}}}
 }
 
@@ -690,9 +689,7 @@ func crashes(t *testing.T, seed uint64) {
 		t.Errorf("%d jobs for %d that fired, after %d crashes", r.jobs.registered(), rec.Fired, crashed)
 	}
 	for key, uids := range r.jobs.created {
-		if len(uids) != 1 {
-			t.Errorf("%s was registered %d times", key, len(uids))
-		}
+		must.Equal(t, fmt.Sprintf("%s was registered", key), len(uids), 1)
 	}
 }
 
@@ -823,9 +820,7 @@ func TestAnArmedJobIsThatOfItsOccurrence(t *testing.T) {
 				t.Errorf("%s: %+v", ends, c)
 			}
 			for key, uids := range r.jobs.created {
-				if len(uids) != 1 {
-					t.Errorf("%s: %s was registered %d times", ends, key, len(uids))
-				}
+				must.Equal(t, fmt.Sprintf("%s: %s was registered", ends, key), len(uids), 1)
 			}
 		})
 	}

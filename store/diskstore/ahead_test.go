@@ -3,6 +3,7 @@ package diskstore
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/store"
 )
 
@@ -17,14 +19,10 @@ import (
 func content(t *testing.T, fs vfs.FS, name string) []byte {
 	t.Helper()
 	f, err := fs.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = f.Close() }()
 	b, err := io.ReadAll(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return b
 }
 
@@ -35,9 +33,7 @@ func TestWriteAhead(t *testing.T) {
 	fs := &patientFS{FS: mem}
 	write := func(f vfs.File, err error, sizes ...int) (all []byte) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for i, size := range sizes {
 			p := bytes.Repeat([]byte{byte(i + 1)}, size)
 			all = append(all, p...)
@@ -45,9 +41,7 @@ func TestWriteAhead(t *testing.T) {
 				t.Fatalf("%d bytes of %d were written, %v", n, size, err)
 			}
 		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, f.Close())
 		return all
 	}
 	check := func(name string, written []byte, size int) {
@@ -81,9 +75,7 @@ func TestWriteAheadFails(t *testing.T) {
 		return nil
 	}))}
 	f, err := fs.Create("a", logCategory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if n, err := f.Write([]byte("record")); n != 6 || err != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
@@ -96,22 +88,16 @@ func TestWriteAheadFails(t *testing.T) {
 func TestLogIsWrittenAhead(t *testing.T) {
 	mem := vfs.NewMem()
 	s, err := Open(Options{FS: mem, Dir: "data"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = s.Close() }()
 	if _, err := s.Register(t.Context(), []store.Registration{}); err != nil {
 		t.Fatal(err)
 	}
 	names, err := mem.List("data/jobs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, name := range names {
 		if strings.HasSuffix(name, ".log") {
-			if n := len(content(t, mem, "data/jobs/"+name)); n != aheadStep {
-				t.Errorf("the log %s has %d bytes", name, n)
-			}
+			must.Equal(t, fmt.Sprintf("the log %s", name), len(content(t, mem, "data/jobs/"+name)), aheadStep)
 			return
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
@@ -37,9 +38,7 @@ func BenchmarkWaiting(b *testing.B) {
 		cpu = processorTime()
 		deliverAll(b, s, due)
 		b.ReportMetric(perJob(cpu, due), "deliver-µs/job")
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, s.Close())
 		runtime.GC()
 		began := time.Now()
 		s = open(b, diskstore.Options{Dir: dir})
@@ -48,9 +47,7 @@ func BenchmarkWaiting(b *testing.B) {
 		deliverAll(b, s, due)
 		b.ReportMetric(resident(b), "resident-MB")
 		readers(b, s)
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, s.Close())
 	}
 }
 
@@ -74,9 +71,7 @@ func readers(b *testing.B, s diskstore.Embedded) {
 	}
 	for name, call := range calls {
 		began := time.Now()
-		if err := call(); err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, call())
 		b.ReportMetric(float64(time.Since(began).Microseconds())/1000, name+"-ms")
 	}
 }
@@ -125,13 +120,9 @@ func deliverAll(b *testing.B, s diskstore.Embedded, n int) {
 			b.Fatal(err)
 		}
 		hints, err := s.Pop(b.Context(), 0, benchBatch, time.Second)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		claims, err := s.Claim(b.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(done), Lease: time.Hour})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.OK(b, err)
 		settlements := make([]job.Settlement, len(claims))
 		for i := range claims {
 			settlements[i] = job.Settle(&claims[i].Job, job.Outcome{Kind: job.OutcomeDelivered}, nil)
@@ -158,9 +149,7 @@ func perJob(since time.Duration, n int) float64 {
 // resident is the memory of the process, in MB.
 func resident(b *testing.B) float64 {
 	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	_, rest, _ := strings.Cut(string(status), "VmRSS:")
 	kb, _ := strconv.Atoi(strings.Fields(rest)[0])
 	return float64(kb) / 1024

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
@@ -209,18 +210,14 @@ func TestPowerLoss(t *testing.T) {
 					}
 				}
 				crashed := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: w.r.IntN(101), RNG: w.r})
-				if err := w.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, w.Close())
 				fs, o.FS = crashed, crashed
 				w.Store = open(t, o)
 				w.check()
 			}
 			w.clock.by.Add(int64(2 * far))
 			w.drain()
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Close())
 		})
 	}
 }
@@ -244,17 +241,13 @@ func TestPowerLossExpiresLeases(t *testing.T) {
 				t.Fatal(err) // which writes the claim, too
 			}
 			crashed := fs.CrashClone(vfs.CrashCloneCfg{})
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, w.Close())
 			fs = crashed
 			w = open(t, diskstore.Options{FS: fs, Dir: "data"})
 			if j, err := w.Get(t.Context(), hint.Key()); err != nil || j.State != job.Running {
 				t.Fatalf("after the loss of power it is %s, %v", j.State, err)
 			}
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.Close())
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
@@ -26,9 +27,7 @@ var options = store.CarryOptions{Cap: 1_000, Visibility: time.Minute, HalfOpenLi
 func opened(t *testing.T, o Options) *Store {
 	t.Helper()
 	s, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		for range 2 { // the second time does nothing
 			if err := s.Close(); err != nil {
@@ -49,9 +48,7 @@ func newReg(id string, spec job.Spec) store.Registration {
 func add(t *testing.T, s *Store, regs ...store.Registration) {
 	t.Helper()
 	results, err := s.Register(t.Context(), regs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, r := range results {
 		if r.Outcome != store.Created {
 			t.Fatalf("outcome %d of %s", r.Outcome, r.Job.Key)
@@ -63,9 +60,7 @@ func add(t *testing.T, s *Store, regs ...store.Registration) {
 func carry(t *testing.T, s *Store, o store.CarryOptions) ([]string, store.CarryResult) {
 	t.Helper()
 	r, err := s.Carry(t.Context(), 0, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var ids []string
 	for _, c := range r.Carried {
 		ids = append(ids, c.Hint.ID)
@@ -77,13 +72,9 @@ func take(t *testing.T, s *Store, lease time.Duration) []store.Claimed {
 	t.Helper()
 	carry(t, s, options)
 	hints, err := s.Pop(t.Context(), 0, 1_000, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(time.Now()), Lease: lease})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return claims
 }
 
@@ -100,9 +91,7 @@ func settle(t *testing.T, s *Store, c store.Claimed, kind job.OutcomeKind) {
 // pass lets d pass; in a bubble that takes no time.
 func pass(t *testing.T, d time.Duration) {
 	t.Helper()
-	if err := job.Sleep(t.Context(), job.SystemClock(), d); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, job.Sleep(t.Context(), job.SystemClock(), d))
 }
 
 func same(t *testing.T, what string, got, want any) {
@@ -118,9 +107,7 @@ func TestTimesAreReachedToTheMillisecond(t *testing.T) {
 		claimable := func(id string) bool {
 			hint := store.Hint{Lane: job.Lane{Topic: "t", Endpoint: "http://a.example:80"}, ID: id}
 			claims, err := s.Claim(t.Context(), 0, []store.Hint{hint}, store.ClaimOptions{Nonce: fmt.Sprint(time.Now()), Lease: time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return len(claims) == 1
 		}
 		add(t, s, newReg("a", job.Spec{When: job.When{Delay: time.Second}}))
@@ -152,9 +139,7 @@ func TestHoldAndProbeEndOnTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := opened(t, Options{})
 			add(t, s, newReg("a", job.Spec{}), newReg("b", job.Spec{}), newReg("c", job.Spec{}))
-			if err := s.SetCircuit(t.Context(), "http://a.example:80", store.CircuitOpen, hold); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.SetCircuit(t.Context(), "http://a.example:80", store.CircuitOpen, hold))
 			o := options
 			o.Visibility = 24 * time.Hour
 			_, r := carry(t, s, o)
@@ -281,9 +266,7 @@ func TestTheLogIsBounded(t *testing.T) {
 			settle(t, s, take(t, s, time.Second)[0], job.OutcomeFailed)
 		}
 		log, err := store.Attempts(t.Context(), s, job.Key{Topic: "t", ID: "a"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		same(t, "attempts kept", len(log), store.MaxLog)
 		same(t, "the first kept", log[0].Number, 4)
 	})
@@ -299,9 +282,7 @@ func TestARestoredJobKeepsItsLastAttempt(t *testing.T) {
 		t.Fatalf("Restore: %d, %v", n, err)
 	}
 	log, err := store.Attempts(t.Context(), s, j.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	same(t, "log", log, []job.Attempt{*j.LastAttempt})
 }
 
@@ -315,9 +296,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			settle(t, s, c, job.OutcomeFailed)
 		}
 		for _, endpoint := range []string{"http://e1.example:80", "http://idle.example:80"} {
-			if err := s.SetCircuit(t.Context(), endpoint, store.CircuitOpen, time.Second); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, s.SetCircuit(t.Context(), endpoint, store.CircuitOpen, time.Second))
 		}
 		pass(t, 2*time.Minute) // both holds and their probing are over
 		for _, c := range take(t, s, time.Second) {
@@ -407,9 +386,7 @@ func TestTheClockIsTheOneGiven(t *testing.T) {
 	at := time.Date(2031, 5, 6, 7, 8, 9, 0, time.UTC)
 	s := opened(t, Options{Clock: stillClock{at}})
 	d, err := listing.Depth(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	same(t, "now", d.Now.Time(), at)
 	if hints, err := s.Pop(t.Context(), 0, 1, time.Hour); len(hints) > 0 || err != nil {
 		t.Errorf("Pop: %v, %v", hints, err)

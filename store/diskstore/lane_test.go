@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -58,13 +59,9 @@ func TestALaneKnowsItsFirstEntry(t *testing.T) {
 			},
 			func() {
 				hints, err := s.Pop(t.Context(), 0, 1+r.IntN(4), 0)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				some, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(r.Int()), Lease: 10 * time.Second})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				claims = append(claims, some...)
 			},
 			func() {
@@ -83,9 +80,7 @@ func TestALaneKnowsItsFirstEntry(t *testing.T) {
 				}
 			},
 			func() {
-				if err := s.SetLimits(t.Context(), "t", store.Limits{Paused: r.IntN(2) == 0}); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, s.SetLimits(t.Context(), "t", store.Limits{Paused: r.IntN(2) == 0}))
 			},
 			func() { pass(t, time.Duration(r.IntN(3))*time.Second) },
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
@@ -39,9 +40,7 @@ func filled(t *testing.T) string {
 	if _, err := s.Register(t.Context(), []store.Registration{newReg("t", "a", job.Spec{})}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 	return dir
 }
 
@@ -62,9 +61,7 @@ func refuses(t *testing.T, o diskstore.Options, words ...string) {
 
 func TestOpenRefusesAnEarlierDatabase(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "duehook.db"), []byte("SQLite format 3"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "duehook.db"), []byte("SQLite format 3"), 0o600))
 	refuses(t, diskstore.Options{Dir: dir}, "duehook.db", "earlier version", "another directory")
 	if entries, err := os.ReadDir(dir); len(entries) != 1 || err != nil {
 		t.Errorf("the directory has %v, %v, want the database only", entries, err)
@@ -75,15 +72,9 @@ func TestOpenRefusesAnotherForm(t *testing.T) {
 	for _, form := range []string{"duehook 1", "duehook 99"} {
 		dir := filled(t)
 		db, err := pebble.Open(filepath.Join(dir, "jobs"), &pebble.Options{FormatMajorVersion: pebble.FormatValueSeparation})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Set([]byte("Sform"), []byte(form), pebble.Sync); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, db.Set([]byte("Sform"), []byte(form), pebble.Sync))
+		must.OK(t, db.Close())
 		refuses(t, diskstore.Options{Dir: dir}, "another version", form, "another directory")
 	}
 }
@@ -95,13 +86,9 @@ func TestOpenRefusesDamage(t *testing.T) {
 		t.Fatal(manifests, err)
 	}
 	content, err := os.ReadFile(manifests[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	content[len(content)/2] ^= 0xff
-	if err := os.WriteFile(manifests[0], content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(manifests[0], content, 0o600))
 	refuses(t, diskstore.Options{Dir: dir}, "damaged", "backup")
 	left, err := os.ReadFile(manifests[0])
 	if err != nil || !bytes.Equal(left, content) {
@@ -113,9 +100,7 @@ func TestOpenTwice(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, diskstore.Options{Dir: dir})
 	refuses(t, diskstore.Options{Dir: dir}, "another duehook", "--data-dir")
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 }
 
 func TestOpenRefusesAReadOnlyDirectory(t *testing.T) {
@@ -144,9 +129,7 @@ func TestADiskThatFails(t *testing.T) {
 		_, err := s.Register(t.Context(), []store.Registration{newReg("t", id, job.Spec{})})
 		return err
 	}
-	if err := reg("a"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, reg("a"))
 	full.On()
 	for _, id := range []string{"b", "c"} {
 		if err := reg(id); err == nil {
@@ -183,9 +166,7 @@ func TestRaceAFullDisk(t *testing.T) {
 		s := open(t, diskstore.Options{Dir: "data", FS: errorfs.Wrap(vfs.NewMem(), &full)})
 		register := func(id string) store.RegisterOutcome {
 			results, err := s.Register(t.Context(), []store.Registration{newReg("t", id, job.Spec{})})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			return results[0].Outcome
 		}
 		register("there")
@@ -193,9 +174,7 @@ func TestRaceAFullDisk(t *testing.T) {
 		waits := make(chan store.RegisterOutcome)
 		go func() { waits <- register("a") }()
 		synctest.Wait() // the write of a waits
-		if outcome := register("b"); outcome != store.StoreFull {
-			t.Errorf("outcome %v while the disk is full", outcome)
-		}
+		must.Equal(t, "outcome", register("b"), store.StoreFull)
 		grows := func(j *job.Job, _ job.Instant) error { j.Spec.Body = []byte("larger"); return nil }
 		if _, err := s.Update(t.Context(), job.Key{Topic: "t", ID: "there"}, grows); !errors.Is(err, store.ErrFull) {
 			t.Errorf("a larger body while the disk is full: %v", err)
@@ -205,12 +184,8 @@ func TestRaceAFullDisk(t *testing.T) {
 			t.Errorf("the key of a count while the disk is full: %v", err)
 		}
 		full.Off()
-		if outcome := <-waits; outcome != store.Created {
-			t.Errorf("outcome %v of the job that waited", outcome)
-		}
-		if outcome := register("b"); outcome != store.Created {
-			t.Errorf("outcome %v when the disk has room", outcome)
-		}
+		must.Equal(t, "outcome", <-waits, store.Created)
+		must.Equal(t, "outcome", register("b"), store.Created)
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -320,9 +295,7 @@ func TestOpenEndsLeasesOfConsumers(t *testing.T) {
 	}
 	first := claim(s)
 	for range 2 { // also of a claim that an earlier restart has ended
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.Close())
 		s = open(t, diskstore.Options{Dir: dir})
 	}
 	if j, err := s.Get(t.Context(), first.Job.Key); err != nil || j.State != job.Waiting || j.Attempts != 0 {
@@ -337,7 +310,5 @@ func TestOpenEndsLeasesOfConsumers(t *testing.T) {
 			t.Errorf("extended: %+v, %v", got, err)
 		}
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, s.Close())
 }

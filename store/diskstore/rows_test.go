@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -25,9 +26,7 @@ func TestRows(t *testing.T) {
 		want := rowsOf(t, s.db, []byte("X"), []byte("["))
 		change := rows{db: s.db}
 		if r.IntN(2) == 0 {
-			if err := change.fetch([][]byte{[]byte("X3"), []byte("X1"), []byte("X2")}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, change.fetch([][]byte{[]byte("X3"), []byte("X1"), []byte("X2")}))
 		}
 		for range 30 {
 			switch key := name(); r.IntN(8) {
@@ -44,9 +43,7 @@ func TestRows(t *testing.T) {
 				want[key] = ""
 			case 3:
 				all, err := change.reader()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if diff := cmp.Diff(want, rowsOf(t, all, []byte("X"), []byte("["))); diff != "" {
 					t.Fatalf("seed %d: the search (-want +got):\n%s", seed, diff)
 				}
@@ -61,16 +58,10 @@ func TestRows(t *testing.T) {
 				want[key] = value
 			}
 		}
-		if err := change.close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, change.close())
 		b, err := change.batch()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.db.Apply(b, pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, s.db.Apply(b, pebble.NoSync))
 		if diff := cmp.Diff(want, rowsOf(t, s.db, []byte("X"), []byte("["))); diff != "" {
 			t.Fatalf("seed %d: the rows (-want +got):\n%s", seed, diff)
 		}
@@ -95,18 +86,12 @@ func TestFetchIsBounded(t *testing.T) {
 	var keys [][]byte
 	for i := range 5 {
 		key := fmt.Appendf(nil, "X%d", i)
-		if err := s.db.Set(key, make([]byte, store.BatchBytes/2), pebble.NoSync); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, s.db.Set(key, make([]byte, store.BatchBytes/2), pebble.NoSync))
 		keys = append(keys, key)
 	}
 	r := rows{db: s.db}
-	if err := r.fetch(slices.Clone(keys)); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(r.fetched); n != 2 {
-		t.Errorf("fetched %d rows, want 2", n)
-	}
+	must.OK(t, r.fetch(slices.Clone(keys)))
+	must.Equal(t, "fetched", len(r.fetched), 2)
 	for _, key := range keys {
 		if value, err := r.get(key); len(value) != store.BatchBytes/2 || err != nil {
 			t.Errorf("%s has %d bytes, %v", key, len(value), err)
@@ -126,9 +111,7 @@ func TestHeldRecords(t *testing.T) {
 				ids, bytes = append(ids, key.ID), bytes+f.record.row
 			}
 		}
-		if bytes != s.held {
-			t.Errorf("held is %d, the records have %d bytes", s.held, bytes)
-		}
+		must.Equal(t, "held", bytes, s.held)
 		slices.Sort(ids)
 		return ids
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 )
 
@@ -34,9 +35,7 @@ func TestAllFields(t *testing.T) {
 	before := []byte("before")
 	text := AppendSpec(before, &want)
 	var got job.Spec
-	if err := DecodeSpec(text[len(before):], &got); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, DecodeSpec(text[len(before):], &got))
 	if diff := cmp.Diff(want, got); diff != "" || string(text[:len(before)]) != "before" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -49,9 +48,7 @@ func TestReportReadAsWritten(t *testing.T) {
 		named(j.Spec.Callbacks)
 		j.NextAt, j.EndedAt, j.UpdatedAt, j.Token, j.CancelRequested = 0, 0, 0, 0, false // they follow from the callback, or are of no use
 		var got job.Report
-		if err := DecodeReport(AppendReport(nil, &want), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, DecodeReport(AppendReport(nil, &want), &got))
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("-want +got:\n%s", diff)
 		}
@@ -85,9 +82,7 @@ func readAsWritten[T any](appendTo func([]byte, *T) []byte, decode func([]byte, 
 				t.Fatal("what was there is gone")
 			}
 			var got T
-			if err := decode(text, &got); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, decode(text, &got))
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("-want +got:\n%s", diff)
 			}
@@ -104,12 +99,8 @@ func readAsWritten[T any](appendTo func([]byte, *T) []byte, decode func([]byte, 
 func TestUnknownFields(t *testing.T) {
 	const newer = "\x83\xa1n\x01\xa3new\x81\xa1a\x92\x01\xa1b\xa1c\xcd\x01\xf4"
 	var got job.Attempt
-	if err := DecodeAttempt([]byte(newer), &got); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(job.Attempt{Number: 1, Status: 500}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.OK(t, DecodeAttempt([]byte(newer), &got))
+	must.Same(t, "result", got, job.Attempt{Number: 1, Status: 500})
 }
 
 // Fields without a value are not written, and numbers take as few bytes as they can.
@@ -178,10 +169,6 @@ func numbers(c *codec, v []int) {
 // Fields are found in any order: an older version wrote another one.
 func TestAnyOrder(t *testing.T) {
 	var got job.Attempt
-	if err := DecodeAttempt([]byte("\x83\xa1r\xa6ladder\xa1c\xcd\x01\xf4\xa1n\x01"), &got); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(job.Attempt{Number: 1, Status: 500, Reason: "ladder"}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.OK(t, DecodeAttempt([]byte("\x83\xa1r\xa6ladder\xa1c\xcd\x01\xf4\xa1n\x01"), &got))
+	must.Same(t, "result", got, job.Attempt{Number: 1, Status: 500, Reason: "ladder"})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
@@ -17,13 +18,9 @@ func benchNode(b *testing.B, kind *backend) (*ledger.Store, *testenv.Redis) {
 	b.Helper()
 	redis := testenv.StartRedis(b)
 	inner, err := redisstore.Open(b.Context(), redisstore.Options{URL: redis.URL(), Retention: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	s, err := ledger.Open(b.Context(), ledger.Options{URL: kind.Fresh(b), Store: inner, StoreRetention: time.Hour})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.OK(b, err)
 	return s, redis
 }
 
@@ -77,9 +74,7 @@ func BenchmarkCompare(b *testing.B) {
 				b.ResetTimer()
 				cpu := cpuTime(b)
 				r, err := s.CompareOnce(b.Context())
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.OK(b, err)
 				report(b, cpu)
 				want := map[bool]int64{true: int64(b.N)}[lost]
 				if r.Restored != want || r.Conflicts != 0 {

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
@@ -154,9 +154,7 @@ func all(t rapid.TB, s *fakeSource, q store.Query) (jobs []string, pages int) {
 	t.Helper()
 	for {
 		page, err := listing.List(t.(interface{ Context() context.Context }).Context(), s, q)
-		if err != nil {
-			t.Fatalf("List: %v", err)
-		}
+		must.OK(t, err)
 		pages++
 		if len(page.Jobs) > q.Limit {
 			t.Fatalf("%d jobs on a page of %d", len(page.Jobs), q.Limit)
@@ -209,14 +207,10 @@ func TestListGivesEachMatchingJobOnce(t *testing.T) {
 			t.Errorf("%d pages of %d for %d jobs, want %d", pages, q.Limit, len(want), most)
 		}
 		whole, _ := all(t, s, store.Query{Topic: q.Topic, States: q.States, BizKey: q.BizKey, Limit: 1_000})
-		if diff := gocmp.Diff(whole, got); diff != "" {
-			t.Errorf("the order depends on the page size (-one page +pages):\n%s", diff)
-		}
+		must.Same(t, "the order depends on the page size (-one page +pages)", got, whole)
 		slices.Sort(got)
 		slices.Sort(want)
-		if diff := gocmp.Diff(want, got); diff != "" {
-			t.Errorf("jobs (-want +got):\n%s", diff)
-		}
+		must.Same(t, "jobs", got, want)
 	})
 }
 
@@ -232,9 +226,7 @@ func TestListOrder(t *testing.T) {
 	s.add("t", "0", "http://a:80", 0, job.Waiting, "", 3)
 	got, _ := all(t, s, store.Query{Limit: 3})
 	want := []string{"t/1", "t/2", "t/0", "t/3", "t/4", "u/1", "t/dead", "t/ended"}
-	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
+	must.Same(t, "order", got, want)
 }
 
 // mostExamined is what one page may cost at the most.
@@ -253,9 +245,7 @@ func TestListBoundsTheWorkOfAPage(t *testing.T) {
 		for len(found) == 0 || q.Cursor != "" {
 			s.examined = 0
 			page, err := listing.List(t.Context(), s, q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if s.examined > mostExamined {
 				t.Fatalf("a page examined %d entries", s.examined)
 			}
@@ -311,16 +301,12 @@ func TestListWhileTheStoreChanges(t *testing.T) {
 		s.add(fmt.Sprintf("t%d", i), "a", "http://a:80", 0, job.Waiting, "b", 0)
 	}
 	first, err := listing.List(t.Context(), s, store.Query{Limit: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	delete(s.segments, store.Index{Kind: store.IndexLane, Name: "t1|M|http://a:80"}) // where the cursor points
 	delete(s.jobs, job.Key{Topic: "t3", ID: "a"})                                    // gone since its entry was read
 	s.jobs[job.Key{Topic: "t4", ID: "a"}].State = job.Running                        // changed since then
 	got, _ := all(t, s, store.Query{Limit: 2, Cursor: first.Next})
-	if diff := gocmp.Diff([]string{"t2/a", "t4/a", "t5/a"}, got); diff != "" {
-		t.Errorf("the rest (-want +got):\n%s", diff)
-	}
+	must.Same(t, "the rest", got, []string{"t2/a", "t4/a", "t5/a"})
 	state := job.Waiting
 	got, _ = all(t, s, store.Query{Limit: 9, States: []job.State{state}})
 	if slices.Contains(got, "t4/a") {
@@ -386,9 +372,7 @@ func FuzzListCursor(f *testing.F) {
 	}
 	for _, q := range []store.Query{{Limit: 3}, {Limit: 3, BizKey: "b"}} {
 		page, err := listing.List(f.Context(), s, q)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.OK(f, err)
 		f.Add(page.Next, q.BizKey)
 	}
 	f.Add(base64.RawURLEncoding.EncodeToString([]byte(`{"g":{"k":2,"n":"t","s":-7},"a":{"t":-1,"i":"\u0000"}}`)), "")
@@ -459,9 +443,7 @@ func TestListBoundsTheJobsItReads(t *testing.T) {
 	for q := (store.Query{Limit: 10, Labels: label}); len(loaded) == 0 || q.Cursor != ""; {
 		s.loaded = 0
 		page, err := listing.List(t.Context(), s, q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		loaded, found = append(loaded, s.loaded/1_000), append(found, len(page.Jobs))
 		q.Cursor = page.Next
 	}
@@ -488,9 +470,7 @@ func TestLookUp(t *testing.T) {
 	}
 	for uid, want := range map[string]string{"u0": "t/0", "u3": "t/3", "u9": ""} {
 		jobs, _ := all(t, s, store.Query{UID: uid, Limit: 10})
-		if got := strings.Join(jobs, " "); got != want {
-			t.Errorf("by %s: %q, want %q", uid, got, want)
-		}
+		must.Equal(t, fmt.Sprintf("by %s", uid), strings.Join(jobs, " "), want)
 	}
 	if jobs, pages := all(t, s, store.Query{UID: "u3", Topic: "u", Limit: 10}); len(jobs) != 0 || pages != 4 {
 		t.Errorf("of another topic: %v after %d pages", jobs, pages)
@@ -528,8 +508,6 @@ func TestListContinuesWithTheNextShard(t *testing.T) {
 	for _, order := range []store.Order{"", store.OrderDue} {
 		q.States, q.Order = []job.State{job.Waiting}, order
 		got, _ := all(t, s, q)
-		if diff := gocmp.Diff(want, got); diff != "" {
-			t.Errorf("in order %q (-want +got):\n%s", order, diff)
-		}
+		must.Same(t, fmt.Sprintf("in order %q", order), got, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/storetest"
@@ -29,33 +30,27 @@ func TestClockSteps(t *testing.T) {
 func step(t testing.TB, s *Store, by time.Duration) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, sh := range s.shards {
 		_, err := s.askNow(ctx, sh) // it was right
-		check(err)
+		must.OK(t, err)
 		lanes, err := s.allNames(ctx, sh.lanesOf(""), 0)
-		check(err)
+		must.OK(t, err)
 		zsets := []string{sh.lanes}
 		for _, lane := range lanes {
 			zsets = append(zsets, sh.bucket(lane))
 		}
 		for _, zset := range zsets {
 			entries, err := s.db.ZRange(ctx, zset, 0, -1).Result()
-			check(err)
+			must.OK(t, err)
 			for _, e := range entries {
-				check(s.db.ZIncrBy(ctx, zset, -float64(by.Milliseconds()), e).Err())
+				must.OK(t, s.db.ZIncrBy(ctx, zset, -float64(by.Milliseconds()), e).Err())
 			}
 		}
 		for _, hash := range []string{sh.tokens, sh.circuits} {
 			fields, err := s.db.HGetAll(ctx, hash).Result()
-			check(err)
+			must.OK(t, err)
 			for field, text := range fields {
-				check(s.db.HSet(ctx, hash, field, earlier(t, text, by)).Err())
+				must.OK(t, s.db.HSet(ctx, hash, field, earlier(t, text, by)).Err())
 			}
 		}
 		sh.clock.mu.Lock()
@@ -70,9 +65,7 @@ func earlier(t testing.TB, text string, by time.Duration) string {
 	times := strings.Fields(text)
 	for i, old := range times {
 		ms, err := strconv.ParseFloat(old, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "ParseFloat", err)
 		if ms != 0 {
 			times[i] = fmt.Sprintf("%.0f", ms-float64(by.Milliseconds()))
 		}

@@ -19,9 +19,7 @@ import (
 func TestPurgeForgetsOpenCircuits(t *testing.T) {
 	t.Parallel()
 	s, err := prepare(Options{URL: testenv.StartRedis(t).URL()}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "prepare", err)
 	t.Cleanup(func() { _ = s.Close() })
 	ms := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(d).UnixMilli(), 10) }
 	const hour = time.Hour
@@ -33,9 +31,7 @@ func TestPurgeForgetsOpenCircuits(t *testing.T) {
 		"http://ramped:80":    ms(-hour),
 	}
 	stored := s.shards[0].circuits
-	if err := s.db.HSet(t.Context(), stored, circuits).Err(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "HSet", s.db.HSet(t.Context(), stored, circuits).Err())
 	if d, err := listing.Depth(t.Context(), s); err != nil || d.OpenCircuits != 1 {
 		t.Errorf("%d open circuits, %v; want 1", d.OpenCircuits, err)
 	}
@@ -45,9 +41,7 @@ func TestPurgeForgetsOpenCircuits(t *testing.T) {
 		}
 	}
 	left, err := s.db.HGetAll(t.Context(), stored).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "HGetAll", err)
 	want := []string{"http://half-open:80", "http://open:80", "http://ramps:80"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(left))); diff != "" {
 		t.Error(diff)

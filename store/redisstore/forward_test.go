@@ -40,9 +40,7 @@ func signsIn(t *testing.T, s *Store) (names []string) {
 	for n, sh := range s.shards {
 		for _, page := range sh.jobs {
 			fields, err := s.db.HGetAll(t.Context(), page).Result()
-			if err != nil {
-				t.Fatal(err)
-			}
+			ok(t, "HGetAll", err)
 			for name, text := range fields {
 				if key, ok := forwardedTo(text); ok {
 					names = append(names, fmt.Sprintf("%d %s %s", n, name, key))
@@ -57,9 +55,7 @@ func signsIn(t *testing.T, s *Store) (names []string) {
 func mustRegister(t *testing.T, s *Store, r store.Registration) store.Registered {
 	t.Helper()
 	done, err := s.Register(t.Context(), []store.Registration{r})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "Register", err)
 	return done[0]
 }
 
@@ -181,9 +177,7 @@ func TestForwards(t *testing.T) {
 			_, err := j.Cancel(now)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "Update", err)
 	}
 
 	t.Run("one id is one job whatever its order key", func(t *testing.T) {
@@ -294,9 +288,7 @@ func TestForwards(t *testing.T) {
 		t.Parallel()
 		o := Options{URL: redis.URL(), Namespace: "ordered", Shards: 5, Retention: time.Hour}
 		s, err := prepare(o, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "prepare", err)
 		var all []store.Registration
 		for n := range 60 {
 			all = append(all, ordered(fmt.Sprint(n), fmt.Sprint("k", n%7)))
@@ -312,9 +304,7 @@ func TestForwards(t *testing.T) {
 				t.Fatalf("to %d shards: %+v, %v", shards, report, err)
 			}
 			s, err := prepare(o, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ok(t, "prepare", err)
 			for _, r := range all {
 				is(t, s, r)
 				outcome(t, s, r, store.Created) // itself

@@ -3,9 +3,11 @@ package redisstore
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -18,9 +20,7 @@ func TestFullRedis(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartRedis(t, testenv.WithMaxMemory("0"))
 	s, err := prepare(Options{URL: server.URL(), Retention: time.Hour}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "prepare", err)
 	defer s.Close()
 	const endpoint = "http://a.example:80"
 	ctx := t.Context()
@@ -33,17 +33,13 @@ func TestFullRedis(t *testing.T) {
 	if _, err := store.PutDocument(ctx, s, store.Document{Kind: "k", Name: "n"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.db.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "ConfigSet", s.db.ConfigSet(ctx, "maxmemory", "1").Err())
 
 	outcomes(t, s, []store.Registration{aJob("new"), aJob("newer")}, store.StoreFull, store.StoreFull)
 	carry := func() int {
 		t.Helper()
 		r, err := s.Carry(ctx, 0, o)
-		if err != nil {
-			t.Fatal("carrying:", err)
-		}
+		ok(t, "carrying", err)
 		return len(r.Carried)
 	}
 	if err := s.SetCircuit(ctx, endpoint, store.CircuitOpen, time.Hour); err != nil {
@@ -89,13 +85,9 @@ func TestFullRedis(t *testing.T) {
 func outcomes(t *testing.T, s *Store, regs []store.Registration, want ...store.RegisterOutcome) {
 	t.Helper()
 	registered, err := s.Register(t.Context(), regs)
-	if err != nil {
-		t.Fatal("registering:", err)
-	}
+	ok(t, "registering", err)
 	for i := range registered {
-		if got := registered[i].Outcome; got != want[i] {
-			t.Errorf("registering %s: outcome %v, want %v", regs[i].Key, got, want[i])
-		}
+		must.Equal(t, fmt.Sprintf("registering %s: outcome", regs[i].Key), registered[i].Outcome, want[i])
 	}
 }
 
@@ -104,14 +96,10 @@ func fullRedis(t *testing.T, fill func(s *Store)) *Store {
 	t.Helper()
 	server := testenv.StartRedis(t, testenv.WithMaxMemory("0"))
 	s, err := prepare(Options{URL: server.URL(), Retention: time.Hour}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "prepare", err)
 	t.Cleanup(func() { _ = s.Close() })
 	fill(s)
-	if err := s.db.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "ConfigSet", s.db.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	return s
 }
 
@@ -132,9 +120,7 @@ func TestFullRedisDoesNotGrow(t *testing.T) {
 	}
 	s := fullRedis(t, func(s *Store) {
 		outcomes(t, s, []store.Registration{plain, counted, dead}, store.Created, store.Created, store.Created)
-		if err := errors.Join(count(s, "first"), update(s, dead.Key, (*job.Job).Finish)); err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "bring the jobs there", errors.Join(count(s, "first"), update(s, dead.Key, (*job.Job).Finish)))
 	})
 	for name, err := range map[string]error{
 		"a larger body": update(s, plain.Key, func(j *job.Job, _ job.Instant) error {
@@ -171,9 +157,7 @@ func TestFullRedisKnowsWhatItHas(t *testing.T) {
 			_, err := j.Cancel(now)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "Update", err)
 	})
 	outcomes(t, s, []store.Registration{there}, store.Created) // the same call, sent again
 	again := aJob("there")
@@ -205,9 +189,7 @@ func TestFullRedisRestores(t *testing.T) {
 		t.Errorf("putting back what is missing: %d, %v", n, err)
 	}
 	j, err := s.Get(t.Context(), there.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "Get", err)
 	standing := store.StandingOf(&j)
 	j.State, j.Version, j.EndedAt = job.Delivered, j.Version+1, j.CreatedAt
 	if n, err := s.Restore(t.Context(), []store.RestoredJob{{Job: j, Over: &standing}}); n != 1 || err != nil {
@@ -246,9 +228,7 @@ func TestFullRedisSheds(t *testing.T) {
 			o.Kind = job.OutcomeRefused
 		case "again":
 			next, err := c.Job.Again(time.Hour, &job.Body{Form: job.BodyText, Content: make([]byte, 2*large)}, job.Bounds{MaxBody: 2 * large, MaxRounds: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			ok(t, "Again", err)
 			o.Kind, o.Again = job.OutcomeDelivered, &next
 		}
 		settlement := job.Settle(&c.Job, o, func(int) (time.Duration, bool) { return time.Hour, true })
@@ -267,9 +247,7 @@ func TestFullRedisSheds(t *testing.T) {
 		t.Errorf("the full Redis has %d bytes more", grown)
 	}
 	page, err := listing.List(t.Context(), s, store.Query{Topic: "t", Limit: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "List", err)
 	found := map[string]int{}
 	for i := range page.Jobs {
 		j := &page.Jobs[i]
@@ -286,13 +264,9 @@ func claimAll(t *testing.T, s *Store, n int) []store.Claimed {
 	var hints []store.Hint
 	testenv.Eventually(t, testenv.Patience, func() bool {
 		_, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, EndpointLimit: 10, HalfOpenLimit: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "Carry", err)
 		more, err := s.Pop(t.Context(), 0, 10, time.Millisecond)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "Pop", err)
 		hints = append(hints, more...)
 		return len(hints) == n
 	}, "the jobs are carried")
@@ -307,14 +281,10 @@ func claimAll(t *testing.T, s *Store, n int) []store.Claimed {
 func usedMemory(t *testing.T, s *Store) (bytes int64) {
 	t.Helper()
 	keys, err := s.db.Keys(t.Context(), "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "Keys", err)
 	for _, key := range keys {
 		n, err := s.db.MemoryUsage(t.Context(), key, 0).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "MemoryUsage", err)
 		bytes += n
 	}
 	return bytes

@@ -50,9 +50,7 @@ func inspected(t *testing.T, o Options) (*Store, *said) {
 		return a
 	}}))
 	s, err := prepare(o, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "prepare", err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s, out
 }
@@ -106,9 +104,7 @@ func TestInspection(t *testing.T) {
 				testenv.WithArgs("--user", "app", "on", ">pw", "~*", "&*", "+@all"), testenv.WithArgs(strings.Fields(tc.denied)...))
 			s, log := inspected(t, Options{URL: "redis://app:pw@" + server.Addr(), MinReplicas: tc.replicas})
 			for range 3 {
-				if err := s.Ping(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				ok(t, "Ping", s.Ping(t.Context()))
 				if _, err := s.Pop(t.Context(), 0, 1, 0); err != nil { // on another connection
 					t.Fatal(err)
 				}
@@ -124,9 +120,7 @@ func TestInspection(t *testing.T) {
 func TestInspectionAfterRestart(t *testing.T) {
 	server := testenv.StartRedis(t, testenv.WithAOF())
 	s, log := inspected(t, Options{URL: server.URL()})
-	if err := s.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "Ping", s.Ping(t.Context()))
 	if got := log.take(); got != nil {
 		t.Errorf("at first: %q", got)
 	}
@@ -145,9 +139,7 @@ func TestOldRedis(t *testing.T) {
 	for version, old := range map[string]bool{"6.2.14": true, "7.0.0": false, "10.1.0": false, "unstable": false} {
 		info := "redis_version:" + version + "\r\nrun_id:1\r\nrole:master\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n"
 		s, err := prepare(Options{URL: "redis://" + testenv.PretendRedis(t, info, fmt.Sprintf(`{"layout":%d,"shards":1}`, layoutVersion))}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "prepare", err)
 		err = s.Ping(t.Context())
 		var tooOld *VersionError
 		if old {

@@ -32,9 +32,7 @@ func TestRaceLostReplies(t *testing.T) {
 	lossy, err := prepare(Options{
 		URL: "redis://" + p.Addr(), Namespace: fmt.Sprintf("test%d", namespaces.Load()), Retention: time.Hour,
 	}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "prepare", err)
 	defer lossy.Close()
 	// At random: every fifth once met the pop of the last hint in each of 200 rounds of
 	// five requests.
@@ -117,13 +115,9 @@ func TestRaceLostReplies(t *testing.T) {
 	for i := range jobs {
 		key := job.Key{Topic: "t", ID: fmt.Sprint(i)}
 		j, err := sure.Get(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "Get", err)
 		log, err := store.Attempts(t.Context(), sure, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "Attempts", err)
 		if j.State != job.Delivered || j.Attempts != 2 || j.ExpiredLeases != 0 || len(log) != 2 {
 			t.Errorf("%s is %s after %d attempts, %d expired leases, %d in its log", key, j.State, j.Attempts, j.ExpiredLeases, len(log))
 		}

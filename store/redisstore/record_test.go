@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store/encoding"
 )
@@ -88,20 +90,14 @@ func TestRecordRoundTrip(t *testing.T) {
 		}
 		r := newRecord(j, log)
 		w, err := r.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "encode", err)
 		back, err := decodeRecord(j.Key, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "decodeRecord", err)
 		if diff := cmp.Diff(j, back.Job, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("job changed (-want +got):\n%s", diff)
 		}
 		got, err := back.attempts()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "attempts", err)
 		if diff := cmp.Diff(log, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("log changed (-want +got):\n%s", diff)
 		}
@@ -115,16 +111,12 @@ func TestOldAttemptIsRead(t *testing.T) {
 		"\x87\xa1n\x01\xa1s\xd3\x00\x00\x01\x9bx\xc9\n\x80\xa1d\xd3\x00\x00\x00\x00\x05/\x83\xc0" +
 		"\xa1c\xcd\x01\xf4\xa1e\xa8http_500\xa1b\xa9try later\xa1r\xa6ladder")}
 	got, err := r.attempts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "attempts", err)
 	want := []job.Attempt{{
 		Number: 1, StartedAt: 1_767_258_000_000, Duration: 87 * time.Millisecond, Status: 500, Error: "http_500",
 		ResponseBody: "try later", NextAt: 1_767_258_015_087, Reason: job.ReasonLadder,
 	}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	must.Same(t, "result", got, want)
 }
 
 // TestWaitingIsShort: what a job takes that only waits, besides its body and
@@ -148,9 +140,7 @@ func TestWaitingIsShort(t *testing.T) {
 		reg.Spec = c.spec
 		r := newRecord(reg.Job(1_767_258_000_000), nil)
 		w, err := r.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "encode", err)
 		if n := len(w.registration) - len(c.spec.Destination) - len(c.spec.Body); n > c.limit || w.progress != "" {
 			t.Errorf("%s: %d bytes besides URL and body and a progress of %q, want %d at most and none", name, n, w.progress, c.limit)
 		}
@@ -208,9 +198,7 @@ func TestAttemptIsEncodedWhole(t *testing.T) {
 			a.NextAt = 0
 			var read job.Attempt
 			ok(t, "DecodeAttempt", encoding.DecodeAttempt(got, &read))
-			if diff := cmp.Diff(a, read); diff != "" {
-				t.Errorf("without %d and %d (-want +got):\n%s", but, timed, diff)
-			}
+			must.Same(t, fmt.Sprintf("without %d and %d", but, timed), read, a)
 		}
 	}
 }
@@ -218,9 +206,7 @@ func TestAttemptIsEncodedWhole(t *testing.T) {
 func FuzzDecodeRecord(f *testing.F) {
 	r := newRecord(job.Job{UID: ulid.ULID{}.String(), CreatedAt: 1}, []job.Attempt{{Number: 1}})
 	w, err := r.encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	ok(f, "encode", err)
 	const waiting = "1 0\n0123456789abcdef\x00\x00\x00"
 	f.Add(w.registration, w.progress)
 	f.Add(w.registration, w.progress[:len(w.progress)-1])
@@ -302,9 +288,7 @@ func TestParseURL(t *testing.T) {
 func TestSpoiledRecord(t *testing.T) {
 	r := newRecord(job.Job{UID: ulid.ULID{1}.String(), CreatedAt: 1, Spec: job.Spec{TTL: time.Second}}, []job.Attempt{{Number: 1}})
 	good, err := r.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "encode", err)
 	key := job.Key{Topic: "t", ID: "i"}
 	head, rest, _ := strings.Cut(good.registration, "\n")
 	uid, spec := rest[:uidLen], rest[uidLen:]
@@ -360,9 +344,7 @@ func TestSpoiledRecord(t *testing.T) {
 	}
 	for _, logs := range []string{"-1", "9223372036854775807"} {
 		r, err := decodeRecord(key, raw{good.registration, with(fieldLogs, logs)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "decodeRecord", err)
 		if j, err := r.whole(); err != nil || j.LastAttempt == nil {
 			t.Errorf("%s entries said, one there: %+v, %v", logs, j, err)
 		}

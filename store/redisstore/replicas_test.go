@@ -33,9 +33,7 @@ func confirmed(t *testing.T, master *testenv.Redis) (safe, plain *Store) {
 	stores := [2]*Store{}
 	for i := range stores {
 		s, err := prepare(o, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "prepare", err)
 		t.Cleanup(func() { _ = s.Close() })
 		stores[i] = s
 		o.MinReplicas = 0
@@ -116,9 +114,7 @@ func deliver(t *testing.T, s *Store) (failed job.Key) {
 			t.Fatal(err)
 		}
 		hints, err := s.Pop(t.Context(), 0, 10, time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "Pop", err)
 		hints = slices.DeleteFunc(hints, func(h store.Hint) bool { return h.ID != "due" })
 		claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(n), Lease: time.Minute})
 		if err != nil || len(claims) != 1 {
@@ -128,9 +124,7 @@ func deliver(t *testing.T, s *Store) (failed job.Key) {
 		outcome := job.Outcome{Kind: job.OutcomeFailed, Attempt: &job.Attempt{Number: j.Attempts + 1}}
 		if n < rounds {
 			again, err := j.Again(0, nil, job.Bounds{MaxRounds: 100})
-			if err != nil {
-				t.Fatal(err)
-			}
+			ok(t, "Again", err)
 			outcome.Kind, outcome.Again = job.OutcomeDelivered, &again
 		} else {
 			if n > rounds {
@@ -182,13 +176,9 @@ func TestFailoverLosesTheUnconfirmed(t *testing.T) {
 		t.Fatal("acknowledged:", diff)
 	}
 	successor, err := prepare(Options{URL: replica.URL(), Retention: time.Hour}, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "prepare", err)
 	defer successor.Close()
-	if err := successor.db.Do(t.Context(), "replicaof", "no", "one").Err(); err != nil {
-		t.Fatal(err)
-	}
+	ok(t, "Do", successor.db.Do(t.Context(), "replicaof", "no", "one").Err())
 	for _, tc := range []struct {
 		id   string
 		want error
@@ -226,9 +216,7 @@ func BenchmarkRegisterConfirmed(b *testing.B) {
 		s, err := prepare(Options{
 			URL: master.URL(), Namespace: fmt.Sprintf("bench%d", namespaces.Add(1)), MinReplicas: replicas,
 		}, true)
-		if err != nil {
-			b.Fatal(err)
-		}
+		ok(b, "prepare", err)
 		b.Run(fmt.Sprintf("replicas=%d/one", replicas), func(b *testing.B) {
 			for b.Loop() {
 				register(b, s)

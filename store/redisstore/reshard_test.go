@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -121,14 +121,10 @@ func (f *filled) holds(shards int) {
 	for key, want := range f.jobs {
 		got, err := s.Get(ctx, key)
 		f.ok(err)
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-			f.Errorf("%s (-want +got):\n%s", key, diff)
-		}
+		must.Same(f, key.String(), got, want, cmpopts.EquateEmpty())
 		log, err := store.Attempts(ctx, s, key)
 		f.ok(err)
-		if diff := cmp.Diff(f.logs[key], log, cmpopts.EquateEmpty()); diff != "" {
-			f.Errorf("log of %s (-want +got):\n%s", key, diff)
-		}
+		must.Same(f, fmt.Sprintf("log of %s", key), log, f.logs[key], cmpopts.EquateEmpty())
 		states[want.State]++
 	}
 	d, err := listing.Depth(ctx, s)
@@ -140,14 +136,10 @@ func (f *filled) holds(shards int) {
 	for state, n := range d.States {
 		got.add(state, n)
 	}
-	if got != want {
-		f.Errorf("counts: %+v, want %+v", got, want)
-	}
+	must.Equal(f, "counts", got, want)
 	limits, err := listing.Limits(ctx, s)
 	f.ok(err)
-	if diff := cmp.Diff(map[string]store.Limits{"waiting": {Paused: true, Capacity: 1000, Rate: 5}}, limits); diff != "" {
-		f.Errorf("limits (-want +got):\n%s", diff)
-	}
+	must.Same(f, "limits", limits, map[string]store.Limits{"waiting": {Paused: true, Capacity: 1000, Rate: 5}})
 	if doc, err := store.ReadDocument(ctx, s, "topic", "waiting"); err != nil || doc.Version != 1 {
 		f.Errorf("document: %+v, %v", doc, err)
 	}
@@ -171,9 +163,7 @@ func (f *filled) holds(shards int) {
 				break
 			}
 		}
-		if n != matching {
-			f.Errorf("%+v lists %d jobs, want %d", q, n, matching)
-		}
+		must.Equal(f, fmt.Sprintf("%+v lists", q), n, matching)
 	}
 	groups, err := listing.DeadGroups(ctx, s, "", 10, "")
 	f.ok(err)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 )
@@ -29,9 +30,7 @@ func TestShardTags(t *testing.T) {
 			}
 		}
 	}
-	if tag := shardTag("default", 0, 1); tag != "default:0" {
-		t.Errorf("the only shard has tag %q", tag)
-	}
+	must.Equal(t, "the only shard has tag", shardTag("default", 0, 1), "default:0")
 }
 
 // In a Cluster each master gets an equal part of the shards, whatever the
@@ -42,16 +41,12 @@ func TestShardsSpreadOverMasters(t *testing.T) {
 	nodes := testenv.StartRedisCluster(t, masters)
 	for _, namespace := range []string{"default", "prod", "a", "b", "shop-1"} {
 		s, err := prepare(Options{URL: "redis-cluster://" + nodes[0].Addr(), Namespace: namespace, Shards: shards}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ok(t, "prepare", err)
 		t.Cleanup(func() { _ = s.Close() })
 		on := map[string]int{}
 		for i, sh := range s.shards {
 			node, err := masterOf(t.Context(), s.db, sh.lanes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			ok(t, "masterOf", err)
 			on[node.Options().Addr]++
 			for _, key := range []string{sh.lanes, sh.mark, sh.page(job.Key{Topic: "t", ID: "i"}), sh.bucket("t|M|http://a:1")} {
 				slot, err := s.db.ClusterKeySlot(t.Context(), key).Result()

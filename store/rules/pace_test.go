@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -58,15 +59,9 @@ func TestPaceOverTime(t *testing.T) {
 
 func TestLooksOfAFastPaceKeepTheirDistance(t *testing.T) {
 	slow, fast := PaceOf(200, 1, float64(now)), PaceOf(201, 1, float64(now))
-	if at := slow.Look(1, now) - now; at != 5 {
-		t.Errorf("the second lane at 200/s is looked at in %d ms", at)
-	}
-	if at := slow.Look(0, now) - now; at != 1 {
-		t.Errorf("the first lane at 200/s is looked at in %d ms", at)
-	}
-	if at := fast.Look(0, now) - now; at != 5 {
-		t.Errorf("the first lane at 201/s is looked at in %d ms", at)
-	}
+	must.Equal(t, "the second lane at 200/s is looked at in", slow.Look(1, now)-now, 5)
+	must.Equal(t, "the first lane at 200/s is looked at in", slow.Look(0, now)-now, 1)
+	must.Equal(t, "the first lane at 201/s is looked at in", fast.Look(0, now)-now, 5)
 }
 
 func TestShares(t *testing.T) {
@@ -126,9 +121,7 @@ func TestCircuits(t *testing.T) {
 		{"a ramp of a clock ahead", CorrectedCircuit(store.Circuit{RampFrom: now + second}, now), store.Circuit{RampFrom: now}},
 		{"a ramp that began", CorrectedCircuit(ramping, now), ramping},
 	} {
-		if tc.got != tc.want {
-			t.Errorf("%s: %+v, want %+v", tc.name, tc.got, tc.want)
-		}
+		must.Equal(t, tc.name, tc.got, tc.want)
 	}
 }
 

@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -301,15 +300,9 @@ func TestPlan(t *testing.T) {
 				tc.next = map[string]float64{}
 			}
 			o := newShard(tc.facts, tc.lanes).carryOut(tc.room)
-			if diff := cmp.Diff(tc.went, o.went); diff != "" {
-				t.Errorf("went (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.look, o.look); diff != "" {
-				t.Errorf("looked at again in (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.next, o.next); diff != "" {
-				t.Errorf("next of rates (-want +got):\n%s", diff)
-			}
+			must.Same(t, "went", o.went, tc.went)
+			must.Same(t, "looked at again in", o.look, tc.look)
+			must.Same(t, "next of rates", o.next, tc.next)
 		})
 	}
 }
@@ -451,9 +444,7 @@ func TestPlanAwaitsWhole(t *testing.T) {
 				Now: now, Lanes: []job.Lane{{Topic: "t", Endpoint: "e", Ordered: tc.ordered}}, Due: 1, Shards: 1,
 				Options: store.CarryOptions{AwaitWhole: tc.await}, Whole: tc.whole,
 			})
-			if got := plan.Visits[0].PutOff; got != tc.want {
-				t.Errorf("put off until %d, want %d", got, tc.want)
-			}
+			must.Equal(t, "put off until", plan.Visits[0].PutOff, tc.want)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/carrier"
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -62,16 +63,12 @@ func simulateLadder(t *testing.T, open func(*testing.T, *plan) backend) {
 func checkLadder(t *testing.T, w *world) {
 	ctx, key := context.Background(), job.Key{Topic: "orders", ID: "1"}
 	j, err := w.store.Get(ctx, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if j.State != job.Dead || j.Reason != job.ReasonRetryLimit || j.Attempts != 10 {
 		t.Errorf("the job is %v (%s) after %d attempts", j.State, j.Reason, j.Attempts)
 	}
 	log, err := store.Attempts(ctx, w.store, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if len(log) != 10 || len(w.history.requests) != 10 {
 		t.Fatalf("%d attempts in the log, %d requests", len(log), len(w.history.requests))
 	}
@@ -92,7 +89,5 @@ func checkLadder(t *testing.T, w *world) {
 			t.Errorf("attempt %d was sent at %d, the next is due at %d; want %d", q.attempt, sent, due, want)
 		}
 	}
-	if due != 0 {
-		t.Errorf("the last attempt names a next one, at %d", due)
-	}
+	must.Equal(t, "the last attempt names a next one, at", due, 0)
 }

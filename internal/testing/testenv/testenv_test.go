@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/duehook/duehook/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,13 +26,9 @@ type client struct {
 func dial(t *testing.T, addr string) *client {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, conn.SetDeadline(time.Now().Add(Patience)))
 	return &client{t: t, conn: conn, r: bufio.NewReader(conn)}
 }
 
@@ -99,9 +97,7 @@ func TestRedisPause(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	r.Resume()
-	if err := <-answered; err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, <-answered)
 }
 
 func TestProxyDropsRepliesOfRequestsThatWentThrough(t *testing.T) {
