@@ -6,37 +6,17 @@ import (
 	"time"
 )
 
-// MaxCount is up to how many occurrences Count is exact.
+// MaxCount bounds what Count counts: a year of seconds is not walked.
 const MaxCount = 1_000_000
 
-// Count counts the occurrences T with after < T <= until. It is exact up to MaxCount
-// and may stop there. It multiplies instead of walking where the clock does not change.
-func (t *Timetable) Count(after, until time.Time) int64 {
-	begin, end := t.window(after, until)
-	if begin > end {
-		return 0
-	}
-	if t.HasEvery && len(t.except)+len(t.former) == 0 {
-		every, anchor := int64(t.Every/time.Second), t.Anchor.Unix()
-		return floorDiv(end-anchor, every) - floorDiv(begin-1-anchor, every)
-	}
-	if t.HasEvery || len(t.former) > 0 {
-		return t.walk(begin, end, 0)
-	}
-	return t.countCron(begin, end)
-}
-
-// walk counts occurrences one by one, with those that are counted already.
-func (t *Timetable) walk(from, to, counted int64) int64 {
-	for p := range t.points(time.Unix(from, 0)) {
-		if p.at > to || counted >= MaxCount {
+// Count counts the occurrences T with after < T <= until, up to MaxCount.
+func (t *Timetable) Count(after, until time.Time) (n int64) {
+	for range t.Between(after, until) {
+		if n++; n == MaxCount {
 			break
 		}
-		if p.omitted == "" {
-			counted++
-		}
 	}
-	return counted
+	return n
 }
 
 // window is after < T <= until within the bounds of the timetable, in seconds.
@@ -52,30 +32,6 @@ func (t *Timetable) window(after, until time.Time) (begin, end int64) {
 }
 
 func floor(t time.Time) int64 { return t.Unix() } // Unix rounds down, before 1970, too
-
-// countCron counts whole plain days by their number, and walks the others.
-func (t *Timetable) countCron(begin, end int64) (n int64) {
-	perDay := int64(len(t.expr.hours) * len(t.expr.minutes) * len(t.expr.seconds))
-	from := begin // all before it is counted
-	for day := floorDiv(begin, daySeconds) - 1; day*daySeconds-daySeconds <= end && n < MaxCount; day++ {
-		offset, plain := t.offsetOf(day)
-		first, last := day*daySeconds-offset, (day+1)*daySeconds-offset-1
-		if !plain || first < from || last > end {
-			continue
-		}
-		if first > from {
-			n = t.walk(from, first-1, n)
-		}
-		if t.expr.matches(dateOf(day)) && t.excepts(day) == nil {
-			n += perDay
-		}
-		from = last + 1
-	}
-	if from <= end {
-		n = t.walk(from, end, n)
-	}
-	return n
-}
 
 // Latest returns the last n occurrences T with after < T <= until, in order. It walks
 // longer and longer spans before the end.
@@ -109,11 +65,8 @@ func (t *Timetable) last(after, until time.Time, n int) []time.Time {
 // Between yields the times of the occurrences with after < T <= until, in order.
 func (t *Timetable) Between(after, until time.Time) iter.Seq[time.Time] {
 	return func(yield func(time.Time) bool) {
-		if begin, end := t.window(after, until); begin > end {
-			return
-		}
-		for o := range t.From(time.Unix(floor(after)+1, 0)) {
-			if o.Time.After(until) || !yield(o.Time.UTC()) {
+		for p := range t.points(after, until) {
+			if p.omitted == "" && !yield(time.Unix(p.at, 0).UTC()) {
 				return
 			}
 		}

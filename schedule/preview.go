@@ -26,7 +26,7 @@ type Preview struct {
 func (t *Timetable) Preview(from time.Time, count int) Preview {
 	var p Preview
 	var open []Omitted // since the last occurrence
-	for at := range t.points(from) {
+	for at := range t.points(from.Add(-1), lastInstant) {
 		if at.omitted != "" {
 			if len(p.Omitted)+len(open) < maxOmitted {
 				open = append(open, t.omission(at))

@@ -162,17 +162,6 @@ type Occurrence struct {
 // wantedLayout is how a local time is written that no instant has.
 const wantedLayout = "2006-01-02T15:04:05"
 
-// From yields the occurrences at or after from, in order.
-func (t *Timetable) From(from time.Time) iter.Seq[Occurrence] {
-	return func(yield func(Occurrence) bool) {
-		for p := range t.points(from) {
-			if p.omitted == "" && !yield(t.occurrence(p)) {
-				return
-			}
-		}
-	}
-}
-
 func (t *Timetable) occurrence(p point) Occurrence {
 	o := Occurrence{Time: time.Unix(p.at, 0).In(t.loc), Effect: p.effect}
 	if p.effect == Shifted {
@@ -181,18 +170,12 @@ func (t *Timetable) occurrence(p point) Occurrence {
 	return o
 }
 
-// points yields occurrences and omitted local times at or after from, within the
+// points yields occurrences and omitted local times with after < T <= until, within the
 // bounds of the timetable.
-func (t *Timetable) points(from time.Time) iter.Seq[point] {
+func (t *Timetable) points(after, until time.Time) iter.Seq[point] {
 	return func(yield func(point) bool) {
-		begin, end := ceil(from), lastInstant.Unix()
-		if !t.Start.IsZero() {
-			begin = max(begin, t.Start.Unix())
-		}
-		if !t.End.IsZero() {
-			end = min(end, t.End.Unix()-1)
-		}
-		horizon := from.UTC().AddDate(Horizon, 0, 0).Unix()
+		begin, end := t.window(after, until)
+		horizon := time.Unix(floor(after)+1, 0).UTC().AddDate(Horizon, 0, 0).Unix()
 		source := t.cronPoints
 		if t.HasEvery {
 			source = t.everyPoints
@@ -212,13 +195,6 @@ func (t *Timetable) points(from time.Time) iter.Seq[point] {
 			}
 		}
 	}
-}
-
-func ceil(t time.Time) int64 {
-	if t.Nanosecond() > 0 {
-		return t.Unix() + 1
-	}
-	return t.Unix()
 }
 
 // everyPoints yields anchor + k × every. It passes over days of exceptions.
