@@ -115,3 +115,34 @@ func TestReshardCounted(t *testing.T) {
 		}
 	}
 }
+
+// Processes that ended leave no more than some slots with a counted job.
+func TestSlotsOfEndedProcessesGo(t *testing.T) {
+	t.Parallel()
+	n := newNodes(t, testenv.StartRedis(t).URL(), 1)
+	s := n.open()
+	r := countedJob("j")
+	_, err := s.Register(t.Context(), []store.Registration{r})
+	n.ok(err)
+	n.count(s, r.Key, "x", "y", "")
+	hash := n.hashesOfCounts(s)[0]
+	for i := range 200 { // a half of them made their call at the beginning of time
+		at := int64(1)
+		if i%2 == 0 {
+			at = time.Now().UnixMilli()
+		}
+		n.ok(s.db.HSet(t.Context(), hash, fmt.Sprint("#ended.", i), fmt.Sprint("1 ", at, " 0 2 \nhead")).Err())
+	}
+	slots := func() int64 { return s.db.HLen(t.Context(), hash).Val() - 3 } // keys, and their number
+	n.count(s, r.Key, "")
+	if slots() != 201 {
+		t.Errorf("%d slots after a call of a known one", slots())
+	}
+	next := n.open() // a process with slots of its own
+	if added := n.count(next, r.Key, "x", "z").Tally.Added; !slices.Equal(added, []job.Added{{Count: 4, Repeated: true}, {Count: 5}}) {
+		t.Errorf("added %+v", added)
+	}
+	if left := s.db.HLen(t.Context(), hash).Val() - 4; left != 102 {
+		t.Errorf("%d slots are left, want those of the last ten minutes", left)
+	}
+}

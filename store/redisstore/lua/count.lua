@@ -1,7 +1,8 @@
 -- Adds to the count of a job, and makes the job due when its count reaches the target.
 -- The hash counted of the job has the fields k<key> of each key that was counted, n with their
 -- number, and #<slot> with the last call and answer of each slot: a slot makes one call at a
--- time, so a call that is sent again gets the same answer.
+-- time, so a call that is sent again gets the same answer. A new slot takes the place of those that made
+-- their last call long ago: their processes ended.
 -- KEYS own, then the job's bucket, page and counted
 -- ARGV channel, lane, topic/id, id, uid, mark (of the job's last update), target, due (the time
 --      from which the job has fired without its count; empty: never), slot, call, least (version),
@@ -15,6 +16,7 @@ local target, due, slot, call, least = tonumber(ARGV[7]), tonumber(ARGV[8]), '#'
 local most, most_keys, sum = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
 local bucket, page, hash = KEYS[OWN_KEYS + 1], KEYS[OWN_KEYS + 2], KEYS[OWN_KEYS + 3]
 local FIRST = 15 -- key
+local MOST_SLOTS, SLOT_LIFE = 64, 600000 -- ms; no call is sent again for so long
 local now = now_ms()
 
 local field = progress_field(name)
@@ -89,6 +91,14 @@ end
 local new = changed(h, {
   count = text(2 * total + (reached and 1 or 0)), version = text(number(h.version, 1) + 1), updated = text(now), next = next,
 })
+if not last and redis.call('HLEN', hash) > keys + MOST_SLOTS then
+  for _, old in ipairs(redis.call('HKEYS', hash)) do
+    local at = string.sub(old, 1, 1) == '#' and string.match(redis.call('HGET', hash, old), '^%d+ (%d+)')
+    if at and tonumber(at) < now - SLOT_LIFE then
+      redis.call('HDEL', hash, old)
+    end
+  end
+end
 redis.call('HSET', page, field, new.text .. '\n' .. (progress and string.sub(progress, #h.text + 2) or uid))
 written[#written + 1], written[#written + 2] = 'n', text(keys + #written / 2)
 written[#written + 1], written[#written + 2] = slot, answer
