@@ -140,10 +140,7 @@ func (w *worker) registerAll(ctx context.Context, b *schedules.Backfill, times [
 
 func (w *worker) registerSome(ctx context.Context, b *schedules.Backfill, times []int64) (results []error, err error) {
 	err = w.insist(ctx, func(ctx context.Context) (err error) {
-		again := !w.sure
-		w.sure = false
-		results, err = w.m.plans.RegisterBackfill(ctx, b, w.op.ID, times, again)
-		w.sure = err == nil
+		results, err = w.m.plans.RegisterBackfill(ctx, b, w.op.ID, times)
 		return err
 	})
 	return results, err

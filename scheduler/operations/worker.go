@@ -48,8 +48,6 @@ type worker struct {
 	// before is how many jobs were changed when this pass began; not known of a
 	// pass that another worker began.
 	before int64
-	// sure: it is known which occurrences behind the cursor are registered.
-	sure bool
 
 	mu sync.Mutex
 	op Operation

@@ -147,9 +147,9 @@ func (m *Manager) CountBackfill(ctx context.Context, b *Backfill, operation stri
 }
 
 // RegisterBackfill registers the occurrences of an operation at the times. It returns an
-// error for each that is not registered. A repeated call registers nothing again; it has
-// to say so, for a ledger may know more than the store. ErrNotFound: the schedule is gone.
-func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation string, times []int64, again bool) ([]error, error) {
+// error for each that is not registered. A repeated call registers nothing again. ErrNotFound:
+// the schedule is gone.
+func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation string, times []int64) ([]error, error) {
 	if err := m.expectBackfill(ctx, b, times); err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation s
 			regs, places = append(regs, reg), append(places, i)
 		}
 	}
-	registered, err := m.register(ctx, regs, again)
+	registered, err := m.o.Jobs.RegisterOwn(ctx, regs)
 	if err != nil {
 		return nil, fmt.Errorf("register the occurrences of %s: %w", b.Schedule, err)
 	}

@@ -25,7 +25,7 @@ type work struct {
 	now   job.Instant
 	rules *schedule.Rules
 	// unsure: another node, or a call that failed, may have registered an occurrence that the
-	// record does not have. Its job is found when it is registered again.
+	// record does not have.
 	unsure bool
 	rec    record
 	events []events.Event
@@ -231,7 +231,7 @@ func (w *work) fire(ctx context.Context, steps ...schedule.Step) error {
 		}
 		return nil
 	}
-	got, err := w.m.register(ctx, regs, w.unsure)
+	got, err := w.m.o.Jobs.RegisterOwn(ctx, regs)
 	if err != nil {
 		return fmt.Errorf("register the occurrences of %s: %w", w.name, err)
 	}

@@ -194,37 +194,6 @@ func (m *Manager) lookUp(ctx context.Context, key job.Key) (job.Job, error) {
 	return j, err
 }
 
-// register registers jobs. again: they may have been registered before, so a ledger is asked first. It
-// may know that a job has ended which the store has lost.
-func (m *Manager) register(ctx context.Context, regs []store.Registration, again bool) ([]store.Registered, error) {
-	got := make([]store.Registered, len(regs))
-	var left []store.Registration
-	var places []int
-	for i := range regs {
-		if again && m.o.Ledger != nil {
-			switch j, err := m.lookUp(ctx, regs[i].Key); {
-			case errors.Is(err, job.ErrFinished) && j.First() == regs[i].UID:
-				got[i] = store.Registered{Outcome: store.Same, Job: j}
-				continue
-			case err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, job.ErrFinished):
-				return nil, err
-			}
-		}
-		left, places = append(left, regs[i]), append(places, i)
-	}
-	if len(left) == 0 {
-		return got, nil
-	}
-	done, err := m.o.Jobs.RegisterOwn(ctx, left)
-	if err != nil {
-		return nil, err
-	}
-	for i, place := range places {
-		got[place] = done[i]
-	}
-	return got, nil
-}
-
 // announce reports a changed schedule to the leader of schedules.
 func (m *Manager) announce(ctx context.Context, name string) {
 	m.engine.heard(name)

@@ -38,7 +38,7 @@ func (m *Manager) RunNow(ctx context.Context, name, repeat string) (RunResult, e
 	if err != nil {
 		return RunResult{}, err
 	}
-	got, err := m.register(ctx, []store.Registration{reg}, repeat != "")
+	got, err := m.o.Jobs.RegisterOwn(ctx, []store.Registration{reg})
 	if err != nil {
 		return RunResult{}, fmt.Errorf("register a run of %s: %w", name, err)
 	}

@@ -514,27 +514,6 @@ func TestRunNow(t *testing.T) {
 	})
 }
 
-// A run whose job only the ledger still knows is not made again.
-func TestARunThatTheStoreLostIsNotRepeated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, time.Hour)
-		j := &ledger{recorder: r.jobs}
-		m, err := New(Options{Store: r.store, Jobs: j, Ledger: j, ID: "a", Alone: true})
-		r.ok(err)
-		r.set(m, "s", every("1h"))
-		_, err = m.RunNow(t.Context(), "s", "key")
-		r.ok(err)
-		r.deliver()
-		j.lost = true
-		again, err := m.RunNow(t.Context(), "s", "key")
-		r.ok(err)
-		if again.Created || again.Job.State != job.Delivered {
-			t.Errorf("%+v", again)
-		}
-		r.counters(m, "s", Counters{Manual: 1})
-	})
-}
-
 // Jobs with an order key have uids of another form. They count like others.
 func TestOccurrencesWithAnOrderKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,15 +18,7 @@ import (
 type losing struct {
 	*recorder
 	loses bool
-	lost  bool                 // all jobs
 	uids  map[job.Key][]string // of all registrations
-}
-
-func (l *losing) Get(ctx context.Context, key job.Key) (job.Job, error) {
-	if l.lost {
-		return job.Job{}, store.ErrNotFound
-	}
-	return l.recorder.Get(ctx, key)
 }
 
 func (l *losing) RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error) {
@@ -245,33 +237,4 @@ func TestOpenJobsAreBounded(t *testing.T) {
 	if len(r.Open) != maxOpen || r.Open[0] != key(10) || r.Open[maxOpen-1] != key(maxOpen+9) {
 		t.Errorf("%d jobs from %v", len(r.Open), r.Open[0])
 	}
-}
-
-// A node registers an occurrence and dies, and its job is delivered. Then the store loses everything. The ledger
-// knows the end, so the next node does not register it again.
-func TestAnEndedOccurrenceThatTheStoreLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, time.Hour)
-		a := r.node("a", func(step string) error {
-			if step == "registered" {
-				return errCrash
-			}
-			return nil
-		})
-		s := r.set(a, "s", every("1h"))
-		sleep(time.Until(s.Next(1)[0].Time))
-		if _, err := a.round(r.ctx); !errors.Is(err, errCrash) {
-			t.Fatal(err)
-		}
-		r.deliver()
-		l := &losing{recorder: r.jobs, lost: true, uids: map[job.Key][]string{}}
-		b, err := New(Options{Store: r.store, Jobs: l, Ledger: &ledger{recorder: r.jobs}, ID: "b", Alone: true})
-		r.ok(err)
-		_, err = b.round(r.ctx)
-		r.ok(err)
-		if len(l.uids) != 0 {
-			t.Errorf("registered again: %v", l.uids)
-		}
-		r.counters(b, "s", Counters{Fired: 1})
-	})
 }

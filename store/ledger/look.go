@@ -16,7 +16,7 @@ const maxTries = 20
 // look is what the store and the ledger have of a key before a call changes its job.
 type look struct {
 	key job.Key
-	// asks: the client may repeat the registration of a job that ended at this time or later and that
+	// asks: the call may repeat the registration of a job that ended at this time or later and that
 	// the store has lost. Zero: it does not.
 	asks job.Instant
 
@@ -149,7 +149,7 @@ func (s *Store) recallEnded(ctx context.Context, messages []stored) error {
 		case err == nil: // somebody else was faster
 		case !errors.Is(err, store.ErrNotFound):
 			return err
-		case r.Job.State.Final() && o.Now < r.Job.EndedAt.Add(s.o.StoreRetention):
+		case r.Job.State.Final() && (r.Job.Spec.Occurrence != nil || o.Now < r.Job.EndedAt.Add(s.o.StoreRetention)):
 			ended = append(ended, *r)
 		}
 	}

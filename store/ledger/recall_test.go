@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -52,6 +53,41 @@ func TestRegisteredAnewAfterTheStoreWasFlushed(t *testing.T) {
 			g.UID = newName()
 			alter(r, &g)
 			equal(t, "uid", r.Add(g).UID, g.UID)
+			equal(t, "due jobs", len(r.TakeDue()), 1)
+			noError(t, "Flush", r.Flush())
+			r.agree()
+		}))
+	}
+}
+
+// The job of an occurrence shows that it fired, even if the store has lost it after its end, and however long ago
+// that was, and if its receiver armed it again. A backfill makes another job.
+func TestAnOccurrenceAfterTheStoreWasFlushed(t *testing.T) {
+	for _, armed := range []bool{false, true} {
+		t.Run(fmt.Sprint(armed), onEach(func(t *testing.T, b *backend) {
+			l, option := shared()
+			r := freshRig(t, b, retention, option)
+			g := reg("s@1", 0)
+			g.OnConflict, g.Spec.Occurrence = job.ConflictRenew, &job.Occurrence{Schedule: "s", Time: 1, Kind: job.ByTimetable}
+			r.Add(g)
+			if armed {
+				c := r.TakeOne()
+				next, err := c.Job.Again(time.Minute, nil, job.Bounds{MaxRounds: 1})
+				noError(t, "Again", err)
+				r.SettleAll(job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Again: &next, Attempt: &job.Attempt{}}, nil))
+				r.Pass(time.Minute)
+			}
+			r.RunOne(job.OutcomeDelivered, 0)
+			want := r.All()
+			noError(t, "Flush", r.Flush())
+			l.flush(t)
+			r.Pass(2 * retention)
+
+			r.RegisterAs(store.Same, g)
+			equal(t, "jobs", r.All(), want)
+			l.flush(t)
+			g.UID, g.Spec.Occurrence = newName(), &job.Occurrence{Schedule: "s", Time: 1, Kind: job.ByBackfill}
+			r.Add(g)
 			equal(t, "due jobs", len(r.TakeDue()), 1)
 			noError(t, "Flush", r.Flush())
 			r.agree()

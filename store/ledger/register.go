@@ -28,7 +28,10 @@ func (s *Store) registerRound(ctx context.Context, regs []store.Registration, ro
 	intakes, looks, apart := make([]*intake, len(round)), make([]*look, len(round)), make([]store.Registration, len(round))
 	for i, n := range round {
 		intakes[i], apart[i] = &intake{look: look{key: regs[n].Key}}, regs[n]
-		if rules.Repeats(&regs[n]) {
+		switch {
+		case regs[n].Spec.Occurrence != nil: // its job shows that it fired, however long ago
+			intakes[i].asks = 1
+		case rules.Repeats(&regs[n]):
 			intakes[i].asks = s.keptSince()
 		}
 		looks[i] = &intakes[i].look
