@@ -106,7 +106,7 @@ func (a *alteration) create(def Definition, d *Draft) error {
 func (a *alteration) replace(ctx context.Context, def Definition, rules *schedule.Rules) error {
 	r := a.rec
 	old, err := a.compile(ctx, a.name, r)
-	if err != nil {
+	if old == nil { // an unreadable calendar does not keep a client from leaving it
 		return err
 	}
 	if r.Pause == nil {
@@ -204,7 +204,7 @@ func (a *alteration) pause(ctx context.Context, p job.Pause) error {
 		return nil
 	}
 	rules, err := a.compile(ctx, a.name, r)
-	if err != nil {
+	if rules == nil {
 		return err
 	}
 	a.suspect(rules)

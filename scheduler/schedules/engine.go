@@ -57,11 +57,12 @@ type engine struct {
 // entry is a schedule that the elected node looks after.
 type entry struct {
 	doc   document
-	rules *schedule.Rules // nil: the definition cannot be used
+	rules *schedule.Rules // nil: it cannot be executed
 	form  string          // whose rules these are: uid, version, and versions of its calendars
 	// at is when to visit it, by the store's clock; zero: never.
 	at      time.Time
 	planned bool
+	err     error // why it cannot be executed; it alone waits
 	// sure: this node wrote the document, and all registrations before were answered.
 	sure bool
 }
@@ -178,7 +179,7 @@ func (m *Manager) round(ctx context.Context) (pause time.Duration, err error) {
 			return 0, err
 		}
 	}
-	m.mayPurge.Store(e.readable())
+	m.mayPurge.Store(e.works())
 	wait := m.untilNext(now.Add(m.clock.Now().Sub(begun)))
 	if e.changed.Any() {
 		wait = 0
@@ -225,38 +226,50 @@ func (m *Manager) refresh(ctx context.Context) error {
 // know makes the entry of a document.
 func (m *Manager) know(d *document, old *entry) *entry {
 	n := &entry{doc: *d}
-	if d.Err != nil {
-		m.log.Error("a schedule cannot be read", "schedule", d.Name, "error", d.Err)
-	} else if old != nil {
-		n.rules, n.form = old.rules, old.form
+	if old != nil {
+		n.rules, n.form, n.err = old.rules, old.form, old.err
 	}
 	return n
 }
 
+// note notes why a schedule cannot be executed, or that it can, and logs the first error.
+func (m *Manager) note(n *entry, err error) {
+	if err != nil && n.err == nil {
+		m.log.Error("a schedule cannot be executed; it waits, and others continue", "schedule", n.doc.Name, "error", err)
+	}
+	n.err = err
+}
+
 // prepare compiles the rules of an entry that changed, or whose calendars did, and plans the
-// next visit.
+// next visit. An unreadable entry waits for a newer node, or until somebody repairs it.
 func (m *Manager) prepare(ctx context.Context, n *entry, read reader) error {
 	r := &n.doc.Value
 	if n.doc.Err != nil || !r.exists() {
-		n.rules = nil
+		m.note(n, n.doc.Err)
+		n.rules, n.form = nil, ""
 		n.plan()
-		return nil //nolint:nilerr // an unreadable one is left to newer nodes
+		return nil //nolint:nilerr // it is noted
 	}
 	if n.planned && len(r.Def.Except.Calendars) == 0 {
 		return nil
 	}
 	versions, dates, err := read(ctx, &r.Def)
 	form := fmt.Sprint(r.UID, " ", r.Version, versions)
-	if err != nil || n.planned && n.form == form {
+	switch {
+	case err != nil && !errors.Is(err, store.ErrNewer):
 		return err
-	}
-	if n.form != form {
-		rules, wrong := compiled(n.doc.Name, r, dates)
-		if n.form, n.rules = form, rules; wrong != nil {
-			m.log.Error("a schedule cannot be executed: it has invalid settings", "schedule", n.doc.Name, "error", wrong)
+	case err == nil && n.planned && n.form == form:
+		return nil
+	case err == nil && n.form != form:
+		if n.rules, err = compiled(n.doc.Name, r, dates); err == nil {
+			n.err = nil
 		}
 	}
-	n.planned = true
+	if err != nil {
+		m.note(n, err)
+		n.rules, form = nil, ""
+	}
+	n.form, n.planned = form, true
 	n.plan()
 	return nil
 }
@@ -358,10 +371,10 @@ func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) err
 			// The message about a change may have got lost.
 			d, err := m.docs.Get(limited, n.doc.Name)
 			switch {
-			case d.Version != n.doc.Version && (err == nil || errors.Is(err, store.ErrNotFound)):
-				m.engine.heard(w.name)
-			case err != nil:
+			case err != nil && d.Err == nil && !errors.Is(err, store.ErrNotFound):
 				errs[i] = err
+			case d.Version != n.doc.Version || d.Err != nil:
+				m.engine.heard(w.name)
 			default:
 				works[i], errs[i] = w, w.run(limited)
 			}
@@ -374,11 +387,12 @@ func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) err
 	var docs []*document
 	var of []*work
 	for i, n := range all {
-		w, visited := works[i], n.at
-		if errs[i] != nil {
-			m.log.Warn("occurrences cannot be registered; retrying", "schedule", n.doc.Name, "error", errs[i])
+		w, visited, broken := works[i], n.at, errs[i] != nil
+		if !broken || alone(errs[i]) {
+			m.note(n, errs[i])
+			errs[i] = nil
 		}
-		n.sure = n.sure && errs[i] == nil && err == nil
+		n.sure = n.sure && !broken && err == nil
 		if n.at = now.Time().Add(retryPause); w == nil {
 			continue
 		}
@@ -390,7 +404,7 @@ func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) err
 			m.metrics.delay.Observe(max(0, now.Time().Sub(visited).Seconds()))
 		}
 		d := n.doc
-		d.Value, w.broken = w.rec, errs[i] != nil
+		d.Value, w.broken = w.rec, broken
 		changed, docs, of = append(changed, n), append(docs, &d), append(of, w)
 	}
 	if err == nil && len(docs) > 0 {
@@ -433,13 +447,18 @@ func (n *entry) planNext(now job.Instant) {
 	}
 }
 
+// alone reports whether an error concerns one schedule, and not the store.
+func alone(err error) bool {
+	return !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
+}
+
 // due reports whether it is time to visit the schedule.
 func (n *entry) due(now job.Instant) bool { return !n.at.IsZero() && !n.at.After(now.Time()) }
 
-// readable reports whether this node knows which occurrences are registered.
-func (e *engine) readable() bool {
+// works reports whether this node knows which occurrences of each schedule are registered.
+func (e *engine) works() bool {
 	for _, n := range e.known.All() {
-		if n.doc.Err != nil {
+		if n.err != nil {
 			return false
 		}
 	}
@@ -454,7 +473,9 @@ func (m *Manager) countStates() {
 	n := map[State]int{}
 	for _, e := range m.engine.known.All() {
 		switch r := &e.doc.Value; {
-		case e.doc.Err != nil || r.DeletedAt != 0:
+		case e.err != nil:
+			n[failing]++
+		case r.DeletedAt != 0:
 		case r.Pause != nil:
 			n[Paused]++
 		case e.at.IsZero():
@@ -463,7 +484,7 @@ func (m *Manager) countStates() {
 			n[Active]++
 		}
 	}
-	for _, s := range States {
+	for _, s := range countedStates {
 		m.metrics.count.WithLabelValues(string(s)).Set(float64(n[s]))
 	}
 }

@@ -1,6 +1,7 @@
 package schedules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,9 +11,11 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler/calendars"
+	"github.com/duehook/duehook/store"
 )
 
-// compiler makes the rules of a schedule, with its calendars as they are now.
+// compiler makes the rules of a schedule, with its calendars as they are now. If a calendar cannot be read, they
+// lack exceptions, and the error is store.ErrNewer.
 type compiler func(ctx context.Context, name string, r *record) (*schedule.Rules, error)
 
 // compiling returns a compiler that reads each calendar once. It is not safe for concurrent use.
@@ -20,18 +23,20 @@ func (m *Manager) compiling() compiler {
 	read := m.reading()
 	return func(ctx context.Context, name string, r *record) (*schedule.Rules, error) {
 		_, dates, err := read(ctx, &r.Def)
-		if err != nil {
+		if err != nil && !errors.Is(err, store.ErrNewer) {
 			return nil, err
 		}
-		return compiled(name, r, dates)
+		rules, wrong := compiled(name, r, dates)
+		return rules, cmp.Or(wrong, err)
 	}
 }
 
-// compiled are the rules of a schedule with the exceptions of its calendars.
+// compiled are the rules of a schedule with the exceptions of its calendars. The error is store.ErrNewer: another
+// version of duehook accepted the definition.
 func compiled(name string, r *record, dates []schedule.Exception) (*schedule.Rules, error) {
 	rules, err := r.Def.rules(name, dates...)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: the schedule %s: %w", store.ErrNewer, name, err)
 	}
 	for _, at := range r.Skips {
 		rules.Skips = append(rules.Skips, at.Time())
@@ -52,7 +57,7 @@ func (m *Manager) reading() reader {
 			c, ok := known[name]
 			if !ok {
 				if c, err = m.calendar(ctx, name); err != nil && !errors.Is(err, calendars.ErrNotFound) {
-					return "", nil, err
+					return "", all, err
 				}
 				known[name] = c
 			}

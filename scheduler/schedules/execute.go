@@ -65,15 +65,23 @@ func (w *work) run(ctx context.Context) error {
 	d := w.rules.Decide(r.progress(), schedule.Facts{Now: w.now.Time(), Busy: busy})
 	err := w.take(ctx, &d)
 	if refused, ok := errors.AsType[*refusedError](err); ok {
-		if r.LastError == nil || r.LastError.Reason != refused.reason {
-			r.LastError = &LastError{At: w.now, Reason: refused.reason, Message: refused.message}
-		}
+		r.waits(&LastError{At: w.now, Reason: refused.reason, Message: refused.message})
 		return nil
 	}
 	if err == nil && (len(d.Steps) > 0 || d.Release) {
 		r.LastError, w.more = nil, d.More
 	}
+	if err != nil && alone(err) {
+		r.waits(unreadable(w.now, err))
+	}
 	return err
+}
+
+// waits notes why occurrences stay undecided.
+func (r *record) waits(e *LastError) {
+	if r.LastError == nil || r.LastError.Reason != e.Reason {
+		r.LastError = e
+	}
 }
 
 const (
@@ -110,15 +118,13 @@ func (r *record) suspect(name string, rules *schedule.Rules, at job.Instant) {
 
 // registration makes the registration of an occurrence.
 func (w *work) registration(at job.Instant, late bool) (store.Registration, error) {
-	r, t := &w.rec, at.Time()
+	r, due := &w.rec, job.InstantOf(schedule.Due(w.name, at.Time(), w.rec.Def.spread()))
 	of := job.Occurrence{Schedule: w.name, Time: at, Kind: job.ByTimetable}
 	if late {
 		of.Kind = job.ByMisfire
 	}
-	key := r.key(w.name, t)
-	return w.m.o.Jobs.Occurrence(&r.Def.Job, scheduler.Occurrence{
-		Key: key, UID: uidOf(r.UID, at, key), Now: w.now, Due: job.InstantOf(schedule.Due(w.name, t, r.Def.spread())), Of: of,
-	})
+	key := r.key(w.name, at.Time())
+	return w.m.o.Jobs.Occurrence(&r.Def.Job, scheduler.Occurrence{Key: key, UID: uidOf(r.UID, at, key), Now: w.now, Due: due, Of: of})
 }
 
 // refusedError says that an occurrence cannot be registered now.

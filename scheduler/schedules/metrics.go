@@ -23,13 +23,13 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}),
 		count: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "duehook_schedules", Help: "Schedules by state, on the node that looks after them; zero on the others.",
+			Name: "duehook_schedules", Help: "Schedules by state, on the node that looks after them; zero on the others. Failing ones cannot be executed.",
 		}, []string{"state"}),
 	}
 	for _, o := range []schedule.Outcome{schedule.Fired, schedule.Missed, schedule.Skipped, schedule.Failed} {
 		m.outcomes.WithLabelValues(string(o))
 	}
-	for _, s := range States {
+	for _, s := range countedStates {
 		m.count.WithLabelValues(string(s))
 	}
 	return m, metered.Register(r, "schedules", m.outcomes, m.delay, m.count)

@@ -135,11 +135,17 @@ type LastError struct {
 	Message string      `json:"message"`
 }
 
+// unreadable is the error of a schedule that waits because something of it cannot be read.
+func unreadable(now job.Instant, err error) *LastError {
+	return &LastError{At: now, Reason: ReasonUnreadable, Message: "The schedule waits: " + err.Error()}
+}
+
 // The reasons of a LastError, and of a failed or skipped occurrence.
 const (
 	ReasonTopicFull     = "topic_full"
 	ReasonTopicDraining = "topic_draining"
 	ReasonClock         = "clock_went_back"
+	ReasonUnreadable    = "unreadable"
 	ReasonTemplate      = "invalid_job"
 	ReasonIDTaken       = "id_taken"
 	ReasonOverlap       = "overlap"

@@ -25,6 +25,11 @@ const (
 // States are all of them.
 var States = []State{Active, Paused, Completed}
 
+// failing counts schedules that wait because they cannot be executed, whatever their state.
+const failing State = "failing"
+
+var countedStates = append(States[:len(States):len(States)], failing)
+
 // Schedule is the present form of a schedule: its document, and the values computed from
 // it.
 type Schedule struct {
@@ -34,17 +39,21 @@ type Schedule struct {
 	Rules     *schedule.Rules // their jitter includes the spread of the job
 	Remaining *int64          // nil: there is no bound
 	Now       job.Instant
+	// Unreadable, which wraps store.ErrNewer, says why the timetable is unknown: Rules lack dates.
+	Unreadable error
 }
 
 func (m *Manager) view(ctx context.Context, d *document, now job.Instant, compile compiler) (Schedule, error) {
 	r := &d.Value
 	r.wake(now)
 	rules, err := compile(ctx, d.Name, r)
-	if err != nil {
+	if rules == nil {
 		return Schedule{}, err
 	}
-	s := Schedule{record: *r, Name: d.Name, State: Active, Rules: rules, Now: now}
-	if r.Pause == nil && r.ahead(now) {
+	s := Schedule{record: *r, Name: d.Name, State: Active, Rules: rules, Now: now, Unreadable: err}
+	if err != nil {
+		s.LastError = unreadable(now, err)
+	} else if r.Pause == nil && r.ahead(now) {
 		s.LastError = &LastError{At: r.Done.At, Reason: ReasonClock, Message: "The clock of the store went back. The schedule waits for it; resume lets it go on from now."}
 	}
 	s.Backfilled = r.backfilled()
@@ -55,7 +64,7 @@ func (m *Manager) view(ctx context.Context, d *document, now job.Instant, compil
 	switch {
 	case r.Pause != nil:
 		s.State = Paused
-	case r.Queued == nil && !s.more():
+	case err == nil && r.Queued == nil && !s.more():
 		s.State = Completed
 	}
 	return s, nil
@@ -75,7 +84,7 @@ func (s *Schedule) Next(n int) []schedule.Occurrence {
 	if s.Remaining != nil {
 		n = int(min(int64(n), *s.Remaining))
 	}
-	if n <= 0 {
+	if n <= 0 || s.Unreadable != nil {
 		return nil
 	}
 	return s.Rules.Table.Preview(s.Now.Time().Add(time.Nanosecond), n).Occurrences
@@ -132,6 +141,9 @@ func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
 			continue
 		}
 		s, err := m.view(ctx, &d, now, compile)
+		if err != nil && !errors.Is(err, store.ErrNewer) {
+			return Page{}, err
+		}
 		if err != nil || len(q.States) > 0 && !slices.Contains(q.States, s.State) {
 			continue
 		}
@@ -224,7 +236,7 @@ func (m *Manager) Occurrences(ctx context.Context, name string, p Part) (Timetab
 	if err != nil {
 		return Timetable{}, err
 	}
-	return p.of(s.Rules, s.Now), nil
+	return p.of(s.Rules, s.Now), s.Unreadable
 }
 
 // Preview checks a draft, whose job may be missing, and returns a part of its timetable.
