@@ -124,6 +124,10 @@ func (a *alteration) replace(ctx context.Context, def Definition, rules *schedul
 		a.skip(old, ReasonChanged)
 		r.Since = a.now
 	}
+	until := a.now.Add(lookTimeout)
+	if next, ok := old.Next(r.progress()); ok && def.Topic() != r.Def.Topic() && !next.At.After(until.Time()) {
+		r.Left = append(slices.Clip(r.Left), left{r.Def.Topic(), until})
+	}
 	r.Def = def
 	a.changed(events.ScheduleChanged)
 	return nil

@@ -55,6 +55,9 @@ func (w *work) run(ctx context.Context) error {
 	if w.unsure {
 		r.suspect(w.name, w.rules, w.now)
 	}
+	if r.Left != nil {
+		r.Left = slices.DeleteFunc(slices.Clone(r.Left), func(l left) bool { return r.Done.At > l.Until })
+	}
 	busy := false
 	if r.Queued != nil || w.rules.Overlap != schedule.Allow {
 		var err error
@@ -116,14 +119,35 @@ func (r *record) suspect(name string, rules *schedule.Rules, at job.Instant) {
 	}
 }
 
+// keyOf is the key of the job of an occurrence: in a topic that the schedule has left, if the job is there.
+func (w *work) keyOf(ctx context.Context, at, due job.Instant) (job.Key, error) {
+	key := w.rec.key(w.name, at.Time())
+	for _, l := range w.rec.Left {
+		before := job.Key{Topic: l.Topic, ID: key.ID}
+		if due > l.Until {
+			continue
+		}
+		switch _, err := w.m.lookUp(ctx, before); {
+		case err == nil || errors.Is(err, job.ErrFinished):
+			return before, nil
+		case !errors.Is(err, store.ErrNotFound):
+			return key, err
+		}
+	}
+	return key, nil
+}
+
 // registration makes the registration of an occurrence.
-func (w *work) registration(at job.Instant, late bool) (store.Registration, error) {
+func (w *work) registration(ctx context.Context, at job.Instant, late bool) (store.Registration, error) {
 	r, due := &w.rec, job.InstantOf(schedule.Due(w.name, at.Time(), w.rec.Def.spread()))
 	of := job.Occurrence{Schedule: w.name, Time: at, Kind: job.ByTimetable}
 	if late {
 		of.Kind = job.ByMisfire
 	}
-	key := r.key(w.name, at.Time())
+	key, err := w.keyOf(ctx, at, due)
+	if err != nil {
+		return store.Registration{}, err
+	}
 	return w.m.o.Jobs.Occurrence(&r.Def.Job, scheduler.Occurrence{Key: key, UID: uidOf(r.UID, at, key), Now: w.now, Due: due, Of: of})
 }
 
@@ -222,7 +246,7 @@ func (w *work) fire(ctx context.Context, steps ...schedule.Step) error {
 	var regs []store.Registration
 	var of []*schedule.Step // the step of each
 	for i := range steps {
-		reg, err := w.registration(job.InstantOf(steps[i].Time), steps[i].Late)
+		reg, err := w.registration(ctx, job.InstantOf(steps[i].Time), steps[i].Late)
 		if err != nil && !wrongTemplate(err) {
 			return err
 		}

@@ -172,6 +172,13 @@ type queued struct {
 	Late bool        `json:"late,omitempty"`
 }
 
+// left is a topic in which a node may have registered occurrences that are due until a time, before the schedule
+// left it.
+type left struct {
+	Topic string      `json:"topic"`
+	Until job.Instant `json:"until"`
+}
+
 // record is a schedule as its document keeps it.
 type record struct {
 	UID       string      `json:"uid"`
@@ -189,6 +196,8 @@ type record struct {
 	Queued    *queued          `json:"queued,omitempty"`
 	// Open are jobs that may not have ended, maxOpen at most. Overlap Allow needs none.
 	Open []job.Key `json:"open,omitempty"`
+	// Left are topics that the schedule had when an occurrence was due.
+	Left []left `json:"left,omitempty"`
 	// Skips are the occurrences that clients asked to skip, and that are to come.
 	Skips     []job.Instant `json:"skips,omitempty"`
 	Last      *Last         `json:"last,omitempty"`

@@ -238,3 +238,44 @@ func TestOpenJobsAreBounded(t *testing.T) {
 		t.Errorf("%d jobs from %v", len(r.Open), r.Open[0])
 	}
 }
+
+// A client changes the topic between the registration of an occurrence and its note, which a crash or the change
+// prevents. The occurrence does not come again in the new topic.
+func TestAChangeOfTheTopicDoesNotRepeat(t *testing.T) {
+	for _, crash := range []error{nil, errCrash} {
+		for _, ended := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, time.Hour)
+				b, d := r.node("b", nil), every("1h")
+				changes := true
+				a := r.node("a", func(step string) error {
+					if step != "registered" || !changes {
+						return nil
+					}
+					changes = false
+					if ended {
+						r.deliver()
+					}
+					d.Job.Topic = new("another")
+					r.set(b, "s", d)
+					return crash
+				})
+				s := r.set(a, "s", d)
+				sleep(time.Until(s.Next(1)[0].Time))
+				if _, err := a.round(r.ctx); !errors.Is(err, crash) || changes {
+					t.Fatal(err)
+				}
+				defer r.run(b)()
+				pass(time.Minute)
+				if s := r.get(b, "s"); r.jobs.registered() != 1 || s.Fired != 1 || s.Last.Key.Topic != job.DefaultTopic {
+					t.Errorf("crash %v, ended %v: %d jobs, %+v, the last is %+v", crash, ended, r.jobs.registered(), s.Counters, s.Last)
+				}
+				pass(time.Hour)
+				if s := r.get(b, "s"); s.Fired != 2 || s.Last.Key.Topic != "another" {
+					t.Errorf("crash %v, ended %v: the next is %+v", crash, ended, s.Last)
+				}
+				r.wantOnce(b, "s", 0)
+			})
+		}
+	}
+}
