@@ -15,11 +15,10 @@ const (
 	maxCircuits = 10_000
 	// evictionTries bounds the search for a circuit to drop.
 	evictionTries = 16
-	// minOpenPause is the shortest delay of a job whose circuit is open.
-	minOpenPause = 100 * time.Millisecond
-	// halfOpenPause is the delay of a job whose circuit is half-open and has enough
-	// requests in progress.
-	halfOpenPause = time.Second
+	// refusedPause is the delay of a job that its circuit did not allow. By then the store
+	// knows of the circuit, and holds the job itself, so that the job goes on as soon as the
+	// circuit is half-open.
+	refusedPause = time.Second
 	// outageFailures is how many failures in a row make an outage, whether the
 	// circuit opens or not. Its end is reported.
 	outageFailures = 5
@@ -71,26 +70,29 @@ func newCircuits(o Options, changed, recovered func(endpoint string, at time.Tim
 
 // allow asks for permission to send a request to the endpoint. The caller must
 // call done with the result: nil, errEndpoint or errExcluded. Without permission
-// done is nil, and wait is the time until the next try.
-func (s *circuits) allow(endpoint string) (done func(health error), wait time.Duration) {
+// done is nil.
+func (s *circuits) allow(endpoint string) (done func(health error)) {
 	if s == nil {
-		return func(error) {}, 0
+		return func(error) {}
 	}
 	c, allowed := s.acquire(endpoint)
 	if c == nil {
-		return func(error) {}, 0
+		return func(error) {}
 	}
 	if !allowed {
-		return nil, s.untilHalfOpen(c)
+		return nil
 	}
 	report, err := c.breaker.Allow()
-	if err != nil {
-		return nil, s.refuse(c, err)
+	if err != nil { // half-open with enough requests, or another request has just opened it
+		s.mu.Lock()
+		c.busy--
+		s.mu.Unlock()
+		return nil
 	}
 	return func(health error) {
 		report(health)
 		s.finish(c, health)
-	}, 0
+	}
 }
 
 // acquire finds or makes the endpoint's circuit, and counts a request unless the circuit is
@@ -116,26 +118,6 @@ func (s *circuits) acquire(endpoint string) (c *circuit, allowed bool) {
 	}
 	c.busy++
 	return c, true
-}
-
-// refuse ends a request that the breaker did not allow, and returns how long to
-// wait.
-func (s *circuits) refuse(c *circuit, err error) time.Duration {
-	s.mu.Lock()
-	c.busy--
-	s.mu.Unlock()
-	if !errors.Is(err, gobreaker.ErrOpenState) {
-		return halfOpenPause
-	}
-	return s.untilHalfOpen(c) // another request has just opened it
-}
-
-// untilHalfOpen is how long a request waits for an open circuit.
-func (s *circuits) untilHalfOpen(c *circuit) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	// A clock that went back must not keep the circuit open for longer.
-	return max(min(c.openUntil.Sub(s.clock.Now()), s.openFor), minOpenPause)
 }
 
 // finish ends a request, and reports its result to the circuit.
@@ -220,10 +202,11 @@ func (s *circuits) evict() bool {
 	return true
 }
 
-// isOpen reports whether a circuit is open and its time has not passed. s.mu is
-// held.
+// isOpen reports whether a circuit is open and its time has not passed. A clock that went
+// back must not keep it open for longer. s.mu is held.
 func (s *circuits) isOpen(c *circuit) bool {
-	return c.state == gobreaker.StateOpen && s.clock.Now().Before(c.openUntil)
+	left := c.openUntil.Sub(s.clock.Now())
+	return c.state == gobreaker.StateOpen && left > 0 && left <= s.openFor
 }
 
 func (s *circuits) newCircuit(endpoint string) *circuit {

@@ -309,9 +309,9 @@ func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 
 // send makes the attempt if the endpoint's circuit allows it.
 func (p *pipeline) send(ph phases, c *claim) job.Outcome {
-	done, wait := p.d.circuits.allow(c.endpoint)
+	done := p.d.circuits.allow(c.endpoint)
 	if done == nil {
-		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonCircuitOpen, After: wait}
+		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonCircuitOpen, After: refusedPause}
 	}
 	health := errExcluded // if sending panics
 	defer func() { done(health) }()
