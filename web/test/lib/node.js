@@ -8,12 +8,20 @@ import { createInterface } from 'node:readline';
 export const binary = process.env.DUEHOOK ?? new URL('../../../bin/duehook', import.meta.url).pathname;
 const startLimitMs = 120_000;
 
+/** Starts the program. It ends with the tests of its file at the latest, also if one of them fails before it stops it. */
+function start(args, stdio) {
+  const node = spawn(binary, args, { stdio });
+  const kill = () => node.kill('SIGKILL');
+  process.once('exit', kill);
+  const exited = new Promise((resolve) => node.once('exit', resolve)).then(() => process.off('exit', kill));
+  return { node, exited };
+}
+
 /** Starts a node; data is the directory of one that was killed. */
 export async function startNode(flags = [], data) {
   const dir = data ?? (await mkdtemp(join(tmpdir(), 'duehook-web-')));
   const args = ['serve', '--addr', '127.0.0.1:0', '--allow-cidrs', '127.0.0.0/8', '--data-dir', dir, '--log-format', 'json', ...flags];
-  const node = spawn(binary, args, { stdio: ['ignore', 'ignore', 'pipe'] });
-  const exited = new Promise((resolve) => node.once('exit', resolve));
+  const { node, exited } = start(args, ['ignore', 'ignore', 'pipe']);
   const base = await served(node);
   return {
     base,
@@ -34,8 +42,7 @@ export async function startNode(flags = [], data) {
 
 /** Starts `duehook dev`, whose clock people can turn. */
 export async function startDev() {
-  const node = spawn(binary, ['dev', '--addr', '127.0.0.1:0'], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const exited = new Promise((resolve) => node.once('exit', resolve));
+  const { node, exited } = start(['dev', '--addr', '127.0.0.1:0'], ['ignore', 'pipe', 'inherit']);
   const base = await within(node, (found) =>
     createInterface(node.stdout).on('line', (line) => {
       const [, address] = /^duehook dev \S+: (\S+)/.exec(line) ?? [];
