@@ -98,29 +98,3 @@ func (r *rig) claim() []store.Claimed {
 	}
 	return claimed
 }
-
-// kill makes all due jobs dead letters.
-func (r *rig) kill() {
-	r.t.Helper()
-	for _, c := range r.claim() {
-		s := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeRefused, Attempt: &job.Attempt{Number: 1, Status: 410}, Reason: job.ReasonGone},
-			func(int) (time.Duration, bool) { return 0, false })
-		if _, err := r.mem.Settle(context.Background(), []job.Settlement{s}); err != nil {
-			r.t.Fatal(err)
-		}
-	}
-}
-
-// wrongFields are the fields that err refuses.
-func wrongFields(t testing.TB, err error) []string {
-	t.Helper()
-	var wrong *job.ValidationError
-	if !errors.As(err, &wrong) {
-		t.Fatalf("error %v", err)
-	}
-	var fields []string
-	for _, f := range wrong.Fields {
-		fields = append(fields, string(f.Field))
-	}
-	return fields
-}
