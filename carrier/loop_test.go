@@ -1,7 +1,6 @@
 package carrier
 
 import (
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -15,56 +14,6 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
-
-func TestCarriesWhenDueNotLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newFakeStore()
-		var want []time.Duration
-		for _, after := range []time.Duration{
-			0, time.Millisecond, 2 * time.Millisecond, 999 * time.Millisecond, 1001 * time.Millisecond, 42 * time.Minute,
-		} {
-			s.add(after, false)
-			want = append(want, 0)
-		}
-		start(t, s)
-		pass(time.Hour)
-		if diff := cmp.Diff(want, s.late()); diff != "" {
-			t.Errorf("lateness (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestEarlierArrivalWakes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newFakeStore()
-		s.add(time.Hour, false)
-		start(t, s)
-		pass(300 * time.Millisecond)
-		s.add(0, true)
-		pass(50 * time.Millisecond)
-		s.add(20*time.Millisecond, true)
-		pass(500 * time.Millisecond)
-		if diff := cmp.Diff([]time.Duration{0, 0}, s.late()); diff != "" {
-			t.Errorf("lateness (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestLostWakeupCostsAtMostThePoll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newFakeStore()
-		start(t, s)
-		for range 20 {
-			pass(time.Duration(rand.Int64N(int64(3 * time.Second))))
-			s.add(0, false)
-		}
-		pass(time.Second)
-		late := s.late()
-		if len(late) != 20 || slices.Max(late) > time.Second {
-			t.Errorf("20 jobs without a wake-up were late by %v", late)
-		}
-	})
-}
 
 func TestIdleCost(t *testing.T) {
 	for _, tc := range []struct {

@@ -172,18 +172,6 @@ func TestScopeNames(t *testing.T) {
 	}
 }
 
-func TestNobodyIsAllowedNothing(t *testing.T) {
-	for _, need := range []Scope{Nobody, Read, Write, Admin} {
-		if (Principal{}).Allows(need) == nil {
-			t.Errorf("an unknown caller may make calls of scope %v", need)
-		}
-	}
-	token, key := issue(t, func(k *Key) { k.Scope = Admin })
-	if mustAuthenticate(t, newKeyring(t, Options{Keys: []Key{key}}), token).Allows(Nobody) == nil {
-		t.Error("a call whose scope was forgotten is open to admins")
-	}
-}
-
 func TestUnreadStoreIsNoReasonToRefuse(t *testing.T) {
 	token, key := issue(t)
 	docs := newDocuments()

@@ -246,18 +246,3 @@ func TestSettingsHaveTheLastWord(t *testing.T) {
 		t.Errorf("the key has scope %v", p.Scope)
 	}
 }
-
-func TestStoredKeysExpire(t *testing.T) {
-	clock, docs := newTestClock(), newDocuments()
-	k := newKeyring(t, Options{Store: docs, Clock: clock})
-	end := job.InstantOf(clock.Now().Add(time.Hour))
-	token, _, err := k.Create(t.Context(), Draft{Scope: "read", ExpiresAt: formatInstant(end)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustAuthenticate(t, k, token.Reveal())
-	clock.Advance(time.Hour)
-	if _, err := k.Authenticate(bearer(token.Reveal())); !errors.Is(err, ErrExpired) {
-		t.Errorf("got %v", err)
-	}
-}

@@ -37,18 +37,6 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-func TestTopicsOwnSecretComesBeforeTheDefault(t *testing.T) {
-	nodes, _, c := cluster(t, 1)
-	n := nodes[0]
-	own, _, err := n.Rotate(t.Context(), "orders", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.wantSigned("orders", c.Now(), own)
-	n.wantSigned("payments", c.Now(), n.made)
-	n.wantSigned("", c.Now(), n.made)
-}
-
 // A receiver refuses what was signed too long ago, so a retry cannot carry the
 // first attempt's signature.
 func TestEachAttemptIsSignedAnew(t *testing.T) {
@@ -76,47 +64,6 @@ func TestSignatureCoversIDAndBody(t *testing.T) {
 	if err := verify(t, nodes[0].made, h, body); err == nil {
 		t.Error("it fits another id")
 	}
-}
-
-func TestRotationOverlaps(t *testing.T) {
-	nodes, _, c := cluster(t, 1)
-	n, start := nodes[0], c.Now()
-	end := start.Add(time.Hour)
-	second, _, err := n.Rotate(t.Context(), "", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.wantSigned("t", start, second, n.made)
-	n.wantSigned("t", end.Add(-time.Millisecond), second, n.made)
-	n.wantSigned("t", end, second)
-
-	c.Advance(59 * time.Minute)
-	third, _, err := n.Rotate(t.Context(), "", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.wantSigned("t", c.Now(), third, second, n.made)
-	n.wantSigned("t", end, third, second)
-	n.wantSigned("t", c.Now().Add(time.Hour), third)
-
-	// Without overlap, nothing of before is left: that is for leaked secrets.
-	fourth, _, err := n.Rotate(t.Context(), "", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.wantSigned("t", c.Now(), fourth)
-}
-
-// A topic's receivers know the default until they have learned the topic's own.
-func TestDefaultOverlapsTopicsFirstSecret(t *testing.T) {
-	nodes, _, c := cluster(t, 1)
-	n := nodes[0]
-	own, _, err := n.Rotate(t.Context(), "orders", time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.wantSigned("orders", c.Now(), own, n.made)
-	n.wantSigned("orders", c.Now().Add(time.Hour), own)
 }
 
 // Every node uses a change of another one within Freshness, and then does what it knows, whatever

@@ -171,18 +171,6 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-func TestInfoWithoutDefault(t *testing.T) {
-	k := open(t, signing.Options{Documents: newDocuments(), MasterKeys: []signing.MasterKey{masterKey(t)}, Clock: newClock()})
-	for _, topic := range []string{"", "t"} {
-		if _, err := k.Info(t.Context(), topic); !errors.Is(err, signing.ErrNoSecret) {
-			t.Errorf("%q: %v", topic, err)
-		}
-	}
-	if _, _, err := k.Rotate(t.Context(), "t", time.Hour); err != nil {
-		t.Errorf("a topic needs no default: %v", err)
-	}
-}
-
 func TestSet(t *testing.T) {
 	nodes, docs, c := cluster(t, 1)
 	n, start := nodes[0], c.Now()
@@ -265,23 +253,6 @@ func TestBadArguments(t *testing.T) {
 	}
 	if docs.dump() != before {
 		t.Error("something was stored")
-	}
-}
-
-func TestOverlapsAreBounded(t *testing.T) {
-	nodes, _, c := cluster(t, 1)
-	n := nodes[0]
-	for range signing.MaxSecrets - 1 {
-		if _, _, err := n.Rotate(t.Context(), "", time.Hour); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, _, err := n.Rotate(t.Context(), "", time.Hour); !errors.Is(err, signing.ErrTooManySecrets) {
-		t.Errorf("got %v", err)
-	}
-	c.Advance(time.Hour)
-	if _, _, err := n.Rotate(t.Context(), "", time.Hour); err != nil {
-		t.Errorf("after the overlaps: %v", err)
 	}
 }
 
