@@ -1,12 +1,10 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strconv"
 	"testing"
 	"time"
 
@@ -14,22 +12,18 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
 // operationView is an operation as the API shows it.
 type operationView struct {
-	ID        string     `json:"id"`
-	State     string     `json:"state"`
-	Worker    *string    `json:"worker"`
-	Estimate  *int       `json:"estimate"`
-	Matched   int        `json:"matched"`
-	Changed   int        `json:"changed"`
-	Skipped   int        `json:"skipped"`
-	Failed    int        `json:"failed"`
-	StartedAt time.Time  `json:"created_at"`
-	EndedAt   *time.Time `json:"ended_at"`
+	ID      string     `json:"id"`
+	State   string     `json:"state"`
+	Matched int        `json:"matched"`
+	Changed int        `json:"changed"`
+	Skipped int        `json:"skipped"`
+	Failed  int        `json:"failed"`
+	EndedAt *time.Time `json:"ended_at"`
 }
 
 func (o operationView) counts() string {
@@ -65,58 +59,6 @@ const (
 	deadVersion   = 1 // of a restored dead letter
 )
 
-// fillDead puts n dead letters into a store, page by page, spread over endpoints; every
-// tenth is for the URL given.
-func fillDead(t testing.TB, n int, target string, put func(page []store.RestoredJob) error) {
-	t.Helper()
-	began := clock.Now()
-	ended := job.InstantOf(began).Add(-2 * time.Hour)
-	for from := 0; from < n; from += fillPage {
-		jobs := make([]store.RestoredJob, 0, fillPage)
-		for i := from; i < min(n, from+fillPage); i++ {
-			jobs = append(jobs, store.RestoredJob{Job: deadLetter(i, target, ended.Add(time.Duration(i)*time.Millisecond))})
-		}
-		if err := put(jobs); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("%d dead letters were put into the store in %v", n, clock.Now().Sub(began))
-}
-
-// die registers jobs in an empty store and settles them as dead letters.
-func die(ctx context.Context, s store.Store, jobs []store.RestoredJob) error {
-	regs := make([]store.Registration, len(jobs))
-	for i := range jobs {
-		j := &jobs[i].Job
-		regs[i] = store.Registration{Key: j.Key, UID: j.UID, Spec: j.Spec}
-	}
-	if _, err := s.Register(ctx, regs); err != nil {
-		return err
-	}
-	if _, err := s.Carry(ctx, 0, store.CarryOptions{Cap: len(jobs), Visibility: time.Hour}); err != nil {
-		return err
-	}
-	hints, err := s.Pop(ctx, 0, len(jobs), time.Second)
-	if err != nil {
-		return err
-	}
-	claims, err := s.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: jobs[0].Job.ID, Lease: time.Hour})
-	if err != nil {
-		return err
-	}
-	if len(claims) != len(jobs) {
-		return fmt.Errorf("%d of %d jobs were claimed", len(claims), len(jobs))
-	}
-	settlements := make([]job.Settlement, len(claims))
-	for i := range claims {
-		c := &claims[i]
-		last := job.Attempt{Number: 1, StartedAt: c.Now, Duration: time.Millisecond, Status: http.StatusGone, Reason: job.ReasonGone}
-		settlements[i] = job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone, Attempt: &last}, nil)
-	}
-	_, err = s.Settle(ctx, settlements)
-	return err
-}
-
 func deadLetter(i int, target string, ended job.Instant) job.Job {
 	if i%deadEndpoints > 0 {
 		target = fmt.Sprintf("http://shop-%d.example/hooks/timeout", i%deadEndpoints)
@@ -132,19 +74,8 @@ func deadLetter(i int, target string, ended job.Instant) job.Job {
 	}
 }
 
-// fillEmbedded fills the store of a node that is started later.
-func fillEmbedded(t testing.TB, dir string, n int, target string) {
-	t.Helper()
-	s, err := diskstore.Open(diskstore.Options{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fillDead(t, n, target, func(page []store.RestoredJob) error { return die(t.Context(), s, page) })
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
+// fillRedis puts n dead letters into Redis, page by page, spread over endpoints; every tenth is for the URL
+// given.
 func fillRedis(t testing.TB, server *testenv.Redis, n int, target string) {
 	t.Helper()
 	s, err := redisstore.Open(t.Context(), redisstore.Options{
@@ -153,155 +84,19 @@ func fillRedis(t testing.TB, server *testenv.Redis, n int, target string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fillDead(t, n, target, func(page []store.RestoredJob) error {
-		_, err := s.Restore(t.Context(), page)
-		return err
-	})
+	ended := job.InstantOf(clock.Now()).Add(-2 * time.Hour)
+	for from := 0; from < n; from += fillPage {
+		jobs := make([]store.RestoredJob, 0, fillPage)
+		for i := from; i < min(n, from+fillPage); i++ {
+			jobs = append(jobs, store.RestoredJob{Job: deadLetter(i, target, ended.Add(time.Duration(i)*time.Millisecond))})
+		}
+		if _, err := s.Restore(t.Context(), jobs); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// TestManyDeadLettersEmbedded and TestManyDeadLettersOnRedis: dead letters, a
-// million of them in a long run, are all there, counted by endpoint, listed by
-// cursor, and a tenth of them is replayed by filter at a rate, stopped early
-// and continued.
-func TestManyDeadLettersEmbedded(t *testing.T) {
-	t.Parallel()
-	r := receiver.Start(t, receiver.Accept)
-	dir := t.TempDir()
-	fillEmbedded(t, dir, manyDead(), r.URL())
-	began := clock.Now()
-	n := newNode(t, shipped, "node", "--data-dir", dir)
-	n.start()
-	t.Logf("the node was up after %v", clock.Now().Sub(began))
-	testManyDead(t, n, n.base(), r)
-}
-
-func TestManyDeadLettersOnRedis(t *testing.T) {
-	t.Parallel()
-	r := receiver.Start(t, receiver.Accept)
-	server := testenv.StartRedis(t)
-	fillRedis(t, server, manyDead(), r.URL())
-	nodes := startNodes(t, shipped, "a b", server.URL(), quickTakeover...)
-	testManyDead(t, nodes[0], nodes[1].base(), r)
-	memory, err := control(t, server).InfoMap(t.Context(), "memory").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("memory of Redis: %s", memory["Memory"]["used_memory_human"])
-}
-
-func manyDead() int { return sized(6_000, 1_000_000) }
-
-// testManyDead begins the operation at node n, and looks at it from another.
-func testManyDead(t *testing.T, n *node, base string, r *receiver.Receiver) {
-	t.Helper()
-	all, part, rate := manyDead(), manyDead()/deadEndpoints, sized(40, 500)
-	if dead := getTopic(t, base, deadTopic).States["dead"]; dead != all {
-		t.Fatalf("%d dead letters, want %d", dead, all)
-	}
-	groupsAreRight(t, base, all)
-	listIsWhole(t, base, all)
-
-	filter := map[string]any{"topic": deadTopic, "endpoint": r.URL(), "reason": job.ReasonGone}
-	request := map[string]any{"action": "replay", "filter": filter, "rate": rate}
-	if dry := operation(t, "POST", base+"/v1/operations?dry_run=true", http.StatusOK, request); dry.Matched != part {
-		t.Errorf("the dry run counts %d, want %d", dry.Matched, part)
-	}
-	began := clock.Now()
-	o := operation(t, "POST", n.base()+"/v1/operations", http.StatusAccepted, request)
-	if o.Estimate == nil || *o.Estimate != part {
-		t.Errorf("estimate %v, want %d", o.Estimate, part)
-	}
-	target := base + "/v1/operations/" + o.ID
-	limit := deliverLimit + time.Duration(part/rate)*2*time.Second
-	begun := awaitOperation(t, target, limit, func(o operationView) bool { return o.Changed >= part/8 })
-	operation(t, "POST", target+"/stop", http.StatusOK, nil)
-	stopped := awaitOperation(t, target, limit, func(o operationView) bool { return o.State == "stopped" && o.Worker == nil })
-	active := clock.Now().Sub(began)
-	if stopped.Changed < begun.Changed || stopped.Changed >= part {
-		t.Errorf("stopped: %s", stopped.counts())
-	}
-	pause(t, 2*time.Second)
-	if again := operation(t, "GET", target, http.StatusOK, nil); again.counts() != stopped.counts() {
-		t.Errorf("after the stop: %s, then %s", stopped.counts(), again.counts())
-	}
-	began = clock.Now()
-	operation(t, "POST", target+"/resume", http.StatusOK, nil)
-	done := awaitOperation(t, target, limit, func(o operationView) bool { return o.State != "running" })
-	active += clock.Now().Sub(began)
-	if want := fmt.Sprintf("done: matched %d, changed %d, skipped 0, failed 0", part, part); done.counts() != want {
-		t.Errorf("%s, want %s", done.counts(), want)
-	}
-	if least := time.Duration(float64(part) / float64(rate) * float64(time.Second)); active < least {
-		t.Errorf("%d jobs at %d/s were replayed within %v", part, rate, active)
-	}
-	testenv.Eventually(t, deliverLimit, func() bool { return r.Jobs() == part }, "what was replayed is delivered")
-	if r.Count() != part {
-		t.Errorf("%d deliveries of %d jobs", r.Count(), part)
-	}
-	states := awaitDelivered(t, base, deadTopic, part)
-	if states["dead"] != all-part || states["delivered"] != part {
-		t.Errorf("in the end: %v", states)
-	}
-	t.Logf("%d replayed in %v of work: %.1f/s at a rate of %d/s; stopped at %d; memory of the node: %d MB, %d MB at most",
-		part, active, float64(part)/active.Seconds(), rate, stopped.Changed, n.memory("VmRSS")>>20, n.memory("VmHWM")>>20)
-}
-
-// groupsAreRight compares the groups of dead letters with what was put there.
-func groupsAreRight(t *testing.T, base string, all int) {
-	t.Helper()
-	var page struct {
-		Data []struct {
-			Endpoint string
-			Count    int
-		}
-	}
-	began := clock.Now()
-	must(t, http.StatusOK, "GET", base+"/v1/dead?topic="+deadTopic, nil).into(t, &page)
-	t.Logf("the groups of %d dead letters were counted in %v", all, clock.Now().Sub(began))
-	if len(page.Data) != deadEndpoints {
-		t.Fatalf("groups: %v", page.Data)
-	}
-	for _, g := range page.Data {
-		if g.Count != all/deadEndpoints {
-			t.Errorf("%s has %d dead letters, want %d", g.Endpoint, g.Count, all/deadEndpoints)
-		}
-	}
-}
-
-// listIsWhole lists all dead letters by cursor.
-func listIsWhole(t *testing.T, base string, all int) {
-	t.Helper()
-	seen, listed := make([]bool, all), 0
-	began, slowest := clock.Now(), time.Duration(0)
-	target := base + "/v1/jobs?state=dead&limit=1000&topic=" + deadTopic
-	for cursor := ""; ; {
-		var page struct {
-			Data []jobView
-			Next string `json:"next_cursor"`
-		}
-		asked := clock.Now()
-		must(t, http.StatusOK, "GET", target+cursor, nil).into(t, &page)
-		slowest = max(slowest, clock.Now().Sub(asked))
-		for _, j := range page.Data {
-			i, err := strconv.Atoi(j.ID[len("job-"):])
-			if err != nil || i >= all || seen[i] || j.State != "dead" {
-				t.Fatalf("%s is listed as %s", j.ID, j.State)
-			}
-			seen[i] = true
-			listed++
-		}
-		if page.Next == "" {
-			break
-		}
-		cursor = "&cursor=" + url.QueryEscape(page.Next)
-	}
-	if listed != all {
-		t.Errorf("%d dead letters are listed, want %d", listed, all)
-	}
-	t.Logf("%d dead letters were listed in %v, the slowest page in %v", listed, clock.Now().Sub(began), slowest)
 }
 
 // TestOperationOutlivesItsNode: a node is killed in the middle of an operation;
@@ -376,26 +171,12 @@ func replayedOnce(t *testing.T, base string, jobs int, r *receiver.Receiver, c *
 	t.Logf("%d attempts were in flight at the kill", cutOff)
 }
 
-// TestCancelLeavesNoneBehindEmbedded and TestCancelLeavesNoneBehindOnRedis: due
-// jobs, whose receiver takes long to fail, are cancelled while they are sent.
+// TestCancelLeavesNoneBehind: due jobs, whose receiver takes long to fail, are cancelled while they are sent.
 // Each ends as cancelled, whether it was waiting or in flight at its turn.
-func TestCancelLeavesNoneBehindEmbedded(t *testing.T) {
+func TestCancelLeavesNoneBehind(t *testing.T) {
 	t.Parallel()
-	n := startEmbedded(t, shipped, noBreaker...)
-	testCancelLeavesNone(t, n.base())
-}
-
-func TestCancelLeavesNoneBehindOnRedis(t *testing.T) {
-	t.Parallel()
-	nodes := startNodes(t, shipped, "a b", testenv.StartRedis(t).URL(), append([]string{"--shards", "2"}, noBreaker...)...)
-	testCancelLeavesNone(t, nodes[0].base())
-}
-
-// noBreaker has a node go on with an endpoint that fails.
-var noBreaker = []string{"--breaker-failures", "0"}
-
-func testCancelLeavesNone(t *testing.T, base string) {
-	t.Helper()
+	// The nodes go on with an endpoint that fails.
+	base := startNodes(t, shipped, "a b", testenv.StartRedis(t).URL(), "--shards", "2", "--breaker-failures", "0")[0].base()
 	const topic, batches, perBatch = "cancelled", 8, 500
 	r := receiver.Start(t, func(receiver.Delivery) receiver.Answer {
 		return receiver.Answer{Status: http.StatusInternalServerError, Hold: 3 * time.Second}
