@@ -86,24 +86,6 @@ func TestStandbyLooksSeldomWhileOthersWork(t *testing.T) {
 	})
 }
 
-func TestStandbyTakesOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newFakeStore()
-		s.mutex.takeAway(defaultLockTTL)
-		c := start(t, s)
-		pass(defaultLockTTL + defaultLockTTL/3)
-		if !c.holds() {
-			t.Fatal("the expired lock was not taken")
-		}
-		s.add(10*time.Millisecond, true)
-		s.add(1500*time.Millisecond, true)
-		pass(2 * time.Second)
-		if diff := cmp.Diff([]time.Duration{0, 0}, s.late()); diff != "" {
-			t.Errorf("lateness (-want +got):\n%s", diff)
-		}
-	})
-}
-
 func TestTakingOverLooksAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()

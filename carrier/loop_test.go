@@ -203,22 +203,6 @@ func TestBriefOutageIsSoonOver(t *testing.T) {
 	})
 }
 
-func TestRoundHearsEarlierWakeups(t *testing.T) {
-	c, err := New(Options{Store: newFakeStore(), CarryOptions: store.CarryOptions{By: "node-1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := c.newLoop(0)
-	l.woken.Set()
-	l.woken.Set()
-	if _, err := l.round(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if len(l.woken) != 0 {
-		t.Error("a wake-up from before the round would cause another one")
-	}
-}
-
 func TestWakeupsAreSubscribedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()

@@ -188,19 +188,6 @@ func TestSettingsReachTheirParts(t *testing.T) {
 	}
 }
 
-func TestPortInUse(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	c := load(t, "--addr", ln.Addr().String(), "--data-dir", t.TempDir())
-	err = Run(t.Context(), Options{Config: c, Logger: slog.New(slog.DiscardHandler)})
-	if err == nil || !strings.Contains(err.Error(), "--addr") {
-		t.Errorf("got %v, want an error that says what to do", err)
-	}
-}
-
 // Without Redis, duehook starts, says that it is not ready, refuses jobs for
 // the time being, and works as soon as Redis is there.
 func TestRedisDownAtStart(t *testing.T) {

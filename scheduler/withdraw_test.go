@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -32,17 +30,6 @@ func (r *racing) Register(ctx context.Context, regs []store.Registration) ([]sto
 
 func onRedis(t *testing.T) func(o *Options) {
 	s, err := redisstore.Open(t.Context(), redisstore.Options{URL: testenv.StartRedis(t).URL(), Shards: 4})
-	return using(t, s, err)
-}
-
-func onDisk(t *testing.T) func(o *Options) {
-	s, err := diskstore.Open(diskstore.Options{Retention: time.Hour})
-	return using(t, s, err)
-}
-
-// using makes a store that was opened that of a scheduler.
-func using(t *testing.T, s store.Store, err error) func(o *Options) {
-	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +46,6 @@ func using(t *testing.T, s store.Store, err error) func(o *Options) {
 func TestFanOutOverATakenKey(t *testing.T) {
 	for name, on := range map[string]func(*testing.T) func(*Options){
 		"memory": func(*testing.T) func(*Options) { return func(*Options) {} },
-		"disk":   onDisk,
 		"Redis":  onRedis,
 	} {
 		t.Run(name, func(t *testing.T) {

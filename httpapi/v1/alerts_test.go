@@ -54,7 +54,7 @@ func TestAlertRules(t *testing.T) {
 
 func TestBadAlertRules(t *testing.T) {
 	a := newAPI(t)
-	for body, pointers := range map[string]string{
+	a.refuses("PUT", "/v1/alerts/rules/r", map[string]string{
 		`{}`:                                  "/metric",
 		`{"metric":""}`:                       "/metric",
 		`{"metric":7}`:                        "/metric",
@@ -71,21 +71,7 @@ func TestBadAlertRules(t *testing.T) {
 		`{"metric":"backlog","above":1,"topic":"duehook-alerts"}`:                "/topic",
 		`{"metric":"failure_rate","above":0.5,"min_attempts":1.5}`:               "/min_attempts",
 		`{"metric":"open_circuits","severity":"page","above":0,"window":"many"}`: "/severity /window",
-	} {
-		p := a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/alerts/rules/r", body)
-		got := map[string]bool{}
-		for _, e := range p.Errors {
-			got[e.Pointer] = true
-		}
-		for pointer := range strings.FieldsSeq(pointers) {
-			if !got[pointer] {
-				t.Errorf("%s: %v, want %s", body, p.Errors, pointers)
-			}
-		}
-		if len(got) != len(strings.Fields(pointers)) {
-			t.Errorf("%s: %v, want %s", body, p.Errors, pointers)
-		}
-	}
+	})
 	for _, name := range []string{"a:b", ":b", "a%20b", strings.Repeat("a", 65)} {
 		a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/alerts/rules/"+name, `{"metric":"open_circuits"}`)
 	}

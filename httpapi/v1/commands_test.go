@@ -75,14 +75,10 @@ func TestPatchOfTheRest(t *testing.T) {
 	if two, _ := a.pages("biz_key=two"); two != nil {
 		t.Errorf("by the biz_key that is gone: %v", two)
 	}
-	for change, pointer := range map[string]string{
+	a.refuses("PATCH", "/v1/jobs/t/a", map[string]string{
 		`{"method":"HEAD"}`: "/method", `{"timeout":"1h"}`: "/timeout", `{"expect":{"body":""}}`: "/expect/body",
 		`{"expect":{"status":200}}`: "/expect/status", `{"biz_key":""}`: "/biz_key", `{"method":null}`: "", `{"on_conflict":"reject"}`: "/on_conflict",
-	} {
-		if p := a.wantProblem(httpapi.CodeInvalidRequest, "PATCH", "/v1/jobs/t/a", change); len(p.Errors) != 1 || p.Errors[0].Pointer != pointer {
-			t.Errorf("%s: %+v", change, p.Errors)
-		}
-	}
+	})
 }
 
 // A dead letter cannot be replaced under another order key, and the answer names the way out.
@@ -142,15 +138,10 @@ func TestReplayWithChanges(t *testing.T) {
 	a := newAPI(t)
 	dead := a.dead(`{"url":"https://shop.example/hook","topic":"t","id":"a","body":{"a":1},"headers":{"x-a":"1"},"ttl":"1h","biz_key":"one"}`)
 	a.clock.Advance(time.Minute)
-	for change, pointer := range map[string]string{
+	a.refuses("POST", "/v1/jobs/t/a/replay", map[string]string{
 		`{"url":"nowhere"}`: "/url", `{"topic":"u"}`: "/topic", `{"colour":1}`: "/colour", `{"retry":{"steps":[]}}`: "/retry/steps",
 		`{"delay":1,"at":"2026-01-01T10:00:00Z"}`: "/at", `[]`: "",
-	} {
-		p := a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs/t/a/replay", change)
-		if len(p.Errors) != 1 || p.Errors[0].Pointer != pointer {
-			t.Errorf("%s: %+v", change, p.Errors)
-		}
-	}
+	})
 	if diff := cmp.Diff(dead, a.want(200, "GET", "/v1/jobs/t/a", "")); diff != "" {
 		t.Errorf("refusals changed the job:\n%s", diff)
 	}

@@ -236,6 +236,24 @@ func (a *api) wantProblem(want httpapi.Code, method, target, body string, header
 	return p
 }
 
+// refuses makes a call with each body, or with each query of a GET. It is refused for the fields at the pointers.
+func (a *api) refuses(method, path string, sent map[string]string) {
+	a.t.Helper()
+	for body, want := range sent {
+		target := path
+		if method == http.MethodGet {
+			target, body = path+body, ""
+		}
+		var got []string
+		for _, e := range a.wantProblem(httpapi.CodeInvalidRequest, method, target, body).Errors {
+			got = append(got, e.Pointer)
+		}
+		if strings.Join(got, " ") != want {
+			a.t.Errorf("%s %s %.200s: got %q, want %q", method, target, body, got, want)
+		}
+	}
+}
+
 // claim carries and claims whatever is due, as a dispatcher does.
 func (a *api) claim() []store.Claimed {
 	a.t.Helper()

@@ -156,31 +156,23 @@ func TestRegistrationOfAScheduleIsWhole(t *testing.T) {
 // What is wrong is named where it is in the request.
 func TestRefusedSchedules(t *testing.T) {
 	a := newAPI(t)
-	for _, c := range []struct{ request, want string }{
-		{`{"every":"1h"}`, "/job"},
-		{`{"job":{"url":"https://shop.example/"}}`, "/cron"},
-		{`{"cron":"* * * * *","every":"1h","job":{"url":"https://shop.example/"}}`, "/every"},
-		{`{"every":"1h","job":{}}`, "/job/url"},
-		{`{"every":"1h","job":5}`, "/job"},
-		{`{"every":"1h","job":{"url":5,"callbacks":{"dead":5}}}`, "/job/url /job/callbacks/dead"},
-		{`{"every":"1h","job":{"group":"paid","delay":5}}`, "/job/delay /job/group"},
-		{`{"every":"1h","job":{"url":"https://shop.example/","id":"x","delay":5}}`, "/job/id /job/delay"},
-		{`{"every":"90x","jitter":"25h","overlap":"both","job":{"url":"https://shop.example/"}}`, "/every /jitter /overlap"},
-		{`{"every":"1h","misfire":{"policy":"maybe","grace":"2h","limit":0},"job":{"url":"https://shop.example/"}}`, "/misfire/policy /misfire/grace /misfire/limit"},
-		{`{"every":"1h","note":"x","job":{"url":"https://shop.example/"}}`, "/note"},
-		{`{"every":"1h","paused":true,"note":"one\ntwo","job":{"url":"https://shop.example/"}}`, "/note"},
-		{`{"every":"1h","colour":"blue","max_occurrences":0,"job":{"url":"https://shop.example/"}}`, "/colour /max_occurrences"},
-		{`{"every":"1h","start_at":"2026-01-01T00:00:00.5Z","end_at":"2026-01-01","job":{"url":"https://shop.example/"}}`, "/end_at /start_at"},
-		{`{"every":"1h","anchor":"0000-01-01T00:00:00+01:00","end_at":"9999-12-31T23:59:59-01:00","job":{"url":"https://shop.example/"}}`, "/end_at /anchor"}, // other years of UTC
-	} {
-		var pointers []string
-		for _, e := range a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/schedules/s", c.request).Errors {
-			pointers = append(pointers, e.Pointer)
-		}
-		if got := strings.Join(pointers, " "); got != c.want {
-			t.Errorf("%s: %s, want %s", c.request, got, c.want)
-		}
-	}
+	a.refuses("PUT", "/v1/schedules/s", map[string]string{
+		`{"every":"1h"}`: "/job",
+		`{"job":{"url":"https://shop.example/"}}`:                                                                                        "/cron",
+		`{"cron":"* * * * *","every":"1h","job":{"url":"https://shop.example/"}}`:                                                        "/every",
+		`{"every":"1h","job":{}}`:                                                                                                        "/job/url",
+		`{"every":"1h","job":5}`:                                                                                                         "/job",
+		`{"every":"1h","job":{"url":5,"callbacks":{"dead":5}}}`:                                                                          "/job/url /job/callbacks/dead",
+		`{"every":"1h","job":{"group":"paid","delay":5}}`:                                                                                "/job/delay /job/group",
+		`{"every":"1h","job":{"url":"https://shop.example/","id":"x","delay":5}}`:                                                        "/job/id /job/delay",
+		`{"every":"90x","jitter":"25h","overlap":"both","job":{"url":"https://shop.example/"}}`:                                          "/every /jitter /overlap",
+		`{"every":"1h","misfire":{"policy":"maybe","grace":"2h","limit":0},"job":{"url":"https://shop.example/"}}`:                       "/misfire/policy /misfire/grace /misfire/limit",
+		`{"every":"1h","note":"x","job":{"url":"https://shop.example/"}}`:                                                                "/note",
+		`{"every":"1h","paused":true,"note":"one\ntwo","job":{"url":"https://shop.example/"}}`:                                           "/note",
+		`{"every":"1h","colour":"blue","max_occurrences":0,"job":{"url":"https://shop.example/"}}`:                                       "/colour /max_occurrences",
+		`{"every":"1h","start_at":"2026-01-01T00:00:00.5Z","end_at":"2026-01-01","job":{"url":"https://shop.example/"}}`:                 "/end_at /start_at",
+		`{"every":"1h","anchor":"0000-01-01T00:00:00+01:00","end_at":"9999-12-31T23:59:59-01:00","job":{"url":"https://shop.example/"}}`: "/end_at /anchor", // other years of UTC
+	})
 	a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/schedules/"+strings.Repeat("x", 97), `{"every":"1h","job":{"url":"https://shop.example/"}}`)
 }
 
@@ -216,22 +208,14 @@ func TestBackfill(t *testing.T) {
 	if dry := a.want(200, "POST", "/v1/schedules/c/backfill?dry_run=true", `{`+span+`}`); dry["matched"] != 3.0 {
 		t.Errorf("dry run of a cron schedule: %v", dry)
 	}
-	for request, want := range map[string]string{
+	a.refuses("POST", path, map[string]string{
 		`{}`: "/from /to",
 		`{"from":"yesterday","to":"2025-12-01T03:00:00Z"}`:            "/from",
 		`{"from":"2025-12-01T00:00:00Z","to":"2100-01-01T00:00:00Z"}`: "/to",
 		`{"from":"2025-12-01T00:00:00Z","to":"2025-12-01T00:00:00Z"}`: "/to",
 		`{"from":"2000-01-01T00:00:00Z","to":"2025-12-01T00:00:00Z"}`: "/from",
 		`{` + span + `,"rate":1001}`:                                  "/rate",
-	} {
-		var pointers []string
-		for _, e := range a.wantProblem(httpapi.CodeInvalidRequest, "POST", path, request).Errors {
-			pointers = append(pointers, e.Pointer)
-		}
-		if got := strings.Join(pointers, " "); got != want {
-			t.Errorf("%s: %s, want %s", request, got, want)
-		}
-	}
+	})
 	a.wantProblem(httpapi.CodeScheduleNotFound, "POST", "/v1/schedules/none/backfill", `{`+span+`}`)
 }
 

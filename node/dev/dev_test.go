@@ -83,17 +83,6 @@ func TestLadderOf25Hours(t *testing.T) {
 	}
 }
 
-func TestOrder(t *testing.T) {
-	s := start(t)
-	for _, n := range []int{3, 1, 2} {
-		s.register(client.Registration{ID: string(rune('0' + n)), URL: s.Sink("a").URL("/x"), Delay: minutes(n)})
-	}
-	s.Advance(2 * time.Minute)
-	s.want("a", "1 1m0s", "2 2m0s")
-	s.Advance(time.Hour)
-	s.want("a", "1 1m0s", "2 2m0s", "3 3m0s")
-}
-
 // A delivery, its callback, and a job that a receiver registers follow each other at their times.
 func TestConsequences(t *testing.T) {
 	s := start(t)

@@ -124,38 +124,6 @@ func TestRunAndRescheduleDoNotLoop(t *testing.T) {
 	}
 }
 
-func TestReschedule(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		n := r.node("a")
-		defer n.end()
-		keys := r.register("t", 20, later)
-		o := n.create(Draft{Action: "reschedule", All: true, Delay: ptr(3 * time.Hour)})
-		n.await(o.ID)
-		j, err := r.Get(t.Context(), keys[7])
-		if err != nil || j.NextAt != o.StartedAt.Add(3*time.Hour) {
-			t.Errorf("due at %d, %v, want %d", j.NextAt, err, o.StartedAt.Add(3*time.Hour))
-		}
-	})
-}
-
-func TestCancelByFilter(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		n := r.node("a")
-		defer n.end()
-		r.register("t", 30, later)
-		o := n.create(Draft{Action: "cancel", Filter: store.Query{Topic: "t", Endpoint: "http://e1.example:80"}})
-		if o.Estimate != nil {
-			t.Errorf("estimate %d", *o.Estimate)
-		}
-		if got := counts(n.await(o.ID)); got != "done: matched 10, changed 10, skipped 0, failed 0" {
-			t.Error(got)
-		}
-		if diff := cmp.Diff(map[job.State]int64{job.Waiting: 20, job.Cancelled: 10}, r.states("t")); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
 // A cancel of a job in flight is noted once.
 func TestCancelInFlight(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
