@@ -118,6 +118,30 @@ func TestAScheduleFailsAlone(t *testing.T) {
 	}
 }
 
+// A schedule that cannot be read can be deleted, so that ended jobs are purged again.
+func TestAnUnreadableScheduleCanBeDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		m := r.node("a", nil)
+		defer r.run(m)()
+		r.set(m, "s", every("1m"))
+		r.set(m, "other", every("1m"))
+		r.rewrite(documentKind, "s", `{"`, `{"from_a_newer_version":1,"`)
+		pass(90 * time.Second)
+		if _, _, err := m.Set(r.ctx, "s", every("2m")); !errors.Is(err, store.ErrNewer) || m.MayPurge() {
+			t.Errorf("Set: %v; ended jobs may be purged: %v", err, m.MayPurge())
+		}
+		r.ok(m.Delete(r.ctx, "s"))
+		pass(time.Second)
+		if _, err := m.Get(r.ctx, "s"); !errors.Is(err, ErrNotFound) || !m.MayPurge() {
+			t.Errorf("Get: %v; ended jobs may be purged: %v", err, m.MayPurge())
+		}
+		r.set(m, "s", every("1m"))
+		pass(time.Minute)
+		r.counters(m, "s", Counters{Fired: 1})
+	})
+}
+
 // A schedule whose calendar cannot be read can be run by hand, paused, and set without that calendar.
 func TestAnUnreadableCalendarCanBeLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

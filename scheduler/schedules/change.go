@@ -305,13 +305,17 @@ func (a *alteration) toSkip(rules *schedule.Rules, at *time.Time) (t time.Time, 
 	return *at, nil
 }
 
-// Delete deletes a schedule.
+// Delete deletes a schedule, readable or not.
 func (m *Manager) Delete(ctx context.Context, name string, allow ...documents.Allow) error {
 	err := m.changeExisting(ctx, name, allow, func(a *alteration) error {
 		a.emit(events.ScheduleDeleted)
 		*a.rec = record{UID: a.rec.UID, Version: a.rec.Version + 1, DeletedAt: a.now}
 		return nil
 	})
+	if errors.Is(err, store.ErrNewer) {
+		err = m.docs.Remove(ctx, name, allow...)
+		m.announce(ctx, name)
+	}
 	if err == nil {
 		err = m.o.RunLog.forget(ctx, name)
 	}
