@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler/calendars"
 	"github.com/duehook/duehook/store"
 )
 
@@ -116,6 +117,38 @@ func TestAScheduleFailsAlone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// reads counts the look-ups of calendars.
+type reads struct {
+	Calendars
+	n int
+}
+
+func (c *reads) Get(ctx context.Context, name string) (calendars.Calendar, error) {
+	c.n++
+	return c.Calendars.Get(ctx, name)
+}
+
+// An unreadable calendar of many schedules is read as often as a readable one: it makes no round long.
+func TestAnUnreadableCalendarIsReadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		m := r.node("a", nil)
+		r.put(r.withCalendars(m), "feast", "2000-02-01")
+		d := every("1h")
+		d.Calendars = []string{"feast"}
+		for i := range 20 {
+			r.set(m, fmt.Sprint("s", i), d)
+		}
+		r.rewrite("calendar", "feast", `{"`, `{"from_a_newer_version":1,"`)
+		c := &reads{Calendars: m.o.Calendars}
+		m.o.Calendars = c
+		_, err := m.round(r.ctx)
+		if r.ok(err); c.n != 2 { // before a node leads, and then
+			t.Errorf("the calendar was read %d times", c.n)
+		}
+	})
 }
 
 // A schedule that cannot be read can be deleted, so that ended jobs are purged again.

@@ -48,18 +48,23 @@ func compiled(name string, r *record, dates []schedule.Exception) (*schedule.Rul
 // them.
 type reader func(ctx context.Context, d *Definition) (versions string, all []schedule.Exception, err error)
 
-// reading returns a reader that reads each calendar once. A calendar that is missing, because
-// it was deleted while a schedule began to use it, has no dates.
+// reading returns a reader that reads each calendar once, readable or not. A calendar that is missing,
+// because it was deleted while a schedule began to use it, has no dates.
 func (m *Manager) reading() reader {
-	known := map[string]calendars.Calendar{}
+	type answer struct {
+		calendars.Calendar
+		err error
+	}
+	known := map[string]answer{}
 	return func(ctx context.Context, d *Definition) (versions string, all []schedule.Exception, err error) {
 		for _, name := range d.Except.Calendars {
 			c, ok := known[name]
 			if !ok {
-				if c, err = m.calendar(ctx, name); err != nil && !errors.Is(err, calendars.ErrNotFound) {
-					return "", all, err
-				}
+				c.Calendar, c.err = m.calendar(ctx, name)
 				known[name] = c
+			}
+			if c.err != nil && !errors.Is(c.err, calendars.ErrNotFound) {
+				return "", all, c.err
 			}
 			versions += " " + strconv.FormatUint(c.Version, 10)
 			all = append(all, c.Exceptions()...)
