@@ -4,18 +4,18 @@ import "github.com/duehook/duehook/job"
 
 // Bounds of the log of a job's attempts. Stores keep the latest attempts. An attempt takes
 // at most about 2,200 bytes, so the log holds dozens however long the answers are. Redis
-// writes the whole log at each attempt.
+// writes the whole log at each attempt. A full store keeps less: see rules.LogBytes.
 const (
 	MaxLog      = 128
 	MaxLogBytes = 64 << 10
 )
 
-// KeptLog returns the part of a log that stores keep. It shares the memory of log.
-func KeptLog(log []job.Attempt) []job.Attempt {
+// KeptLog returns the part of a log that stores keep, of up to most bytes. It shares the memory of log.
+func KeptLog(log []job.Attempt, most int) []job.Attempt {
 	log = log[max(0, len(log)-MaxLog):]
 	bytes := 0
 	for i := len(log) - 1; i >= 0; i-- {
-		if bytes += logBytes(&log[i]); bytes > MaxLogBytes {
+		if bytes += logBytes(&log[i]); bytes > most {
 			return log[i+1:]
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // Pop takes hints off the ready list.
@@ -288,7 +289,7 @@ func (t *txn) apply(rec *record, st *job.Settlement) store.Settled {
 	if st.Attempt != nil {
 		a := *st.Attempt
 		a.NextAt = done.NextAt
-		t.note(rec.appendAttempt(&a))
+		t.note(rec.appendAttempt(&a, rules.LogBytes(t.s.full())))
 	}
 	rec.settled, rec.settledBy = done, st.Token
 	if done.To.Final() {

@@ -265,10 +265,22 @@ func TestTheLogIsBounded(t *testing.T) {
 		for range store.MaxLog + 3 {
 			settle(t, s, take(t, s, time.Second)[0], job.OutcomeFailed)
 		}
-		log, err := store.Attempts(t.Context(), s, job.Key{Topic: "t", ID: "a"})
-		must.OK(t, err)
+		attempts := func() []job.Attempt {
+			log, err := store.Attempts(t.Context(), s, job.Key{Topic: "t", ID: "a"})
+			must.OK(t, err)
+			return log
+		}
+		log := attempts()
 		same(t, "attempts kept", len(log), store.MaxLog)
 		same(t, "the first kept", log[0].Number, 4)
+
+		s.room.next.Store(int64(job.InstantOf(s.clock.Now()).Add(roomLook)))
+		s.room.none.Store(true) // the disk is full
+		settle(t, s, take(t, s, time.Second)[0], job.OutcomeFailed)
+		log = attempts()
+		if n := len(log); n > store.MaxLog/2 || log[n-1].Number != store.MaxLog+4 {
+			t.Errorf("%d attempts are kept on a full disk, the last %+v", n, log[n-1])
+		}
 	})
 }
 

@@ -105,26 +105,26 @@ func (r *record) attempts() ([]job.Attempt, error) {
 	return log, nil
 }
 
-// surelyKept is how many attempts never exceed the bounds of store.KeptLog.
-const surelyKept = 16
+// largestAttempt is more than an attempt takes in a log, in bytes.
+const largestAttempt = 4 << 10
 
-// appendAttempt adds an attempt to the log, and drops the oldest ones beyond its bounds.
-func (r *record) appendAttempt(a *job.Attempt) error {
+// appendAttempt adds an attempt to the log, and drops the oldest ones beyond its bounds. most is that of bytes.
+func (r *record) appendAttempt(a *job.Attempt, most int) error {
 	r.log = append(r.log, encoding.AppendAttempt(nil, a))
-	if len(r.log) <= surelyKept {
+	if len(r.log) <= most/largestAttempt {
 		return nil
 	}
 	log, err := r.attempts()
 	if err != nil {
 		return err
 	}
-	r.log = r.log[len(log)-len(store.KeptLog(log)):]
+	r.log = r.log[len(log)-len(store.KeptLog(log, most)):]
 	return nil
 }
 
 // setLog replaces the log.
 func (r *record) setLog(log []job.Attempt) {
-	log = store.KeptLog(log)
+	log = store.KeptLog(log, store.MaxLogBytes)
 	r.log = make([][]byte, len(log))
 	for i := range log {
 		r.log[i] = encoding.AppendAttempt(nil, &log[i])

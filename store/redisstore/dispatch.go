@@ -7,10 +7,12 @@ import (
 	"strconv"
 
 	"github.com/oklog/ulid/v2"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
+	"github.com/duehook/duehook/store/rules"
 	"github.com/duehook/duehook/store/successors"
 )
 
@@ -207,7 +209,7 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 		return []string{sh.bucket(name), sh.ended(lane.Topic)}
 	})
 	keep := slices.ContainsFunc(batch, func(i int) bool { return all[i].Keep }) // the others are purged soon
-	args := []any{sh.wake, s.retention == 0 && !keep, store.MaxLog, store.MaxLogBytes, 0}
+	args := []any{sh.wake, s.retention == 0 && !keep, store.MaxLog, rules.LogBytes(false), 0}
 	numbers := make(map[sharedOutcome]int)
 	for _, i := range batch {
 		t := &all[i]
@@ -236,6 +238,10 @@ func (s *Store) settleBatch(ctx context.Context, sh *shard, all []job.Settlement
 	args[4] = len(numbers)
 	keys, args := b.call(sh.own[settleScript], args...)
 	reply, err := s.eval(ctx, settleScript, keys, args)
+	if redis.HasErrorPrefix(err, outOfMemory) {
+		args[3] = rules.LogBytes(true)
+		reply, err = s.eval(ctx, drainScript, keys, args)
+	}
 	if err != nil {
 		return nil, err
 	}

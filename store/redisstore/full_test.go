@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // TestFullRedis: a Redis without memory takes no new jobs, and everything else
@@ -255,6 +257,48 @@ func TestFullRedisSheds(t *testing.T) {
 	}
 	if len(found) != 6 || found["again"] != large || found["dead"] > 1<<10 || found["cancelled"] > 1<<10 {
 		t.Errorf("the store has %v", found)
+	}
+}
+
+// TestFullRedisShortensLogs: the attempts that follow on a full Redis make its logs shorter, with and without callbacks.
+func TestFullRedisShortensLogs(t *testing.T) {
+	t.Parallel()
+	attempt := func(n int) *job.Attempt {
+		return &job.Attempt{Number: n, StartedAt: 1, Status: 500, ResponseBody: strings.Repeat("x", 1<<10)}
+	}
+	const before = 50
+	var claims []store.Claimed
+	s := fullRedis(t, func(s *Store) {
+		for _, id := range []string{"plain", "reported"} {
+			r := store.RestoredJob{Job: aJob(id).Job(1)}
+			if id == "reported" {
+				r.Job.Spec.Callbacks = &job.Callbacks{}
+				r.Job.Spec.Callbacks.Set(job.CallbackDead, &job.Callback{Destination: "https://b.example/"})
+			}
+			r.Job.State, r.Job.Attempts, r.Job.NextAt, r.Job.LastAttempt = job.Retrying, before, 1, attempt(before)
+			for n := range before {
+				r.Log = append(r.Log, *attempt(n + 1))
+			}
+			if n, err := s.Restore(t.Context(), []store.RestoredJob{r}); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+		}
+		claims = claimAll(t, s, 2)
+	})
+	used := usedMemory(t, s)
+	for _, c := range claims {
+		settlement := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeRefused, Attempt: attempt(before + 1)}, nil)
+		settled, err := s.Settle(t.Context(), []job.Settlement{settlement})
+		if err != nil || settled[0].Status != store.Applied {
+			t.Errorf("settled %s: %+v, %v", c.Job.ID, settled, err)
+		}
+		log, err := store.Attempts(t.Context(), s, c.Job.Key)
+		if n := len(log); err != nil || n == 0 || n > rules.LogBytes(true)>>10 || log[n-1].Number != before+1 {
+			t.Errorf("%s has %d attempts, %v", c.Job.ID, n, err)
+		}
+	}
+	if now := usedMemory(t, s); now > used/2 {
+		t.Errorf("%d bytes of %d are left", now, used)
 	}
 }
 

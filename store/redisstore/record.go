@@ -59,10 +59,9 @@ func rawOf(values []any) (raw, error) {
 
 func (w raw) missing() bool { return w == raw{} }
 
-// newRecord makes the record of a new job.
+// newRecord makes the record of a job with the log that is kept of it.
 func newRecord(j job.Job, log []job.Attempt) *record {
 	r := &record{Job: j}
-	log = store.KeptLog(log)
 	for i := range log {
 		entry := encodeAttempt(&log[i])
 		next := int64(log[i].NextAt)

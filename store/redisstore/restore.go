@@ -76,7 +76,7 @@ func (s *Store) restore(ctx context.Context, sh *shard, jobs []store.RestoredJob
 			}
 			script = changeScript
 		}
-		fresh := newRecord(r.Job, r.Log)
+		fresh := newRecord(r.Job, store.KeptLog(r.Log, store.MaxLogBytes))
 		if !fresh.State.Final() {
 			fresh.State = fresh.Pending()
 		}

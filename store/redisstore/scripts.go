@@ -41,7 +41,8 @@ var (
 	claimScript    = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls lasts whole", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "server", "claim")
 	countScript    = newScript(runsWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count")
 	recallScript   = newScript(refusedWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count") // for keys to remember
-	settleScript   = newScript(runsWhenFull, keysOfChange, "base", "record", "counts", "lanes", "turns", "batch", "limits", "entry", "settle")
+	settleScript   = newScript(refusedWhenFull, keysOfChange, "base", "record", "counts", "lanes", "turns", "batch", "limits", "entry", "settle")
+	drainScript    = newScript(runsWhenFull, keysOfChange, "base", "record", "counts", "lanes", "turns", "batch", "limits", "entry", "settle") // with shorter logs
 	changeScript   = newScript(runsWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "entry", "change")
 	takeScript     = newScript(refusedWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "entry", "change") // for jobs that it does not have yet
 	lookScript     = newScript(runsWhenFull, "lanes", "base", "counts", "lanes", "look")

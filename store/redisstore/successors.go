@@ -8,6 +8,7 @@ import (
 
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 	"github.com/duehook/duehook/store/successors"
 )
 
@@ -156,7 +157,7 @@ func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *j
 	c := t.Change(old.CancelRequested)
 	r := applied(t, c, now)
 	r.UID, r.Version, r.Shed = old.UID, old.Version+1, min(shed, t.Sheds(c))
-	fresh := s.settledRecord(old, t, &r)
+	fresh := s.settledRecord(old, t, &r, rules.LogBytes(shed == job.ShedContent))
 	following := s.successorsOf(old, t, c, shed)
 	next := change{key: t.Key, was: old.stored, now: raw{progress: fresh.encodeProgress(old.uid)}, from: old.position(), to: fresh.position()}
 	if len(following) > 0 && following[0].Key == t.Key { // it takes the place of its predecessor
@@ -176,8 +177,8 @@ func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *j
 // settledNonce replaces the nonce of a settled claim; SETTLED in lua/settle.lua.
 const settledNonce = "+"
 
-// settledRecord is the record of a job after a settlement with the result r.
-func (s *Store) settledRecord(old *record, t *job.Settlement, r *store.Settled) *record {
+// settledRecord is the record of a job after a settlement with the result r. Its log takes up to most bytes.
+func (s *Store) settledRecord(old *record, t *job.Settlement, r *store.Settled, most int) *record {
 	log, err := old.attempts()
 	if err != nil {
 		s.log.Error("a job's log cannot be read", "error", err)
@@ -187,7 +188,7 @@ func (s *Store) settledRecord(old *record, t *job.Settlement, r *store.Settled) 
 		a.NextAt = r.NextAt
 		log = append(log, a)
 	}
-	fresh := newRecord(old.Job, log)
+	fresh := newRecord(old.Job, store.KeptLog(log, most))
 	fresh.State, fresh.Reason, fresh.NextAt, fresh.EndedAt = r.To, r.Reason, r.NextAt, r.EndedAt
 	fresh.Attempts, fresh.Snoozes, fresh.ExpiredLeases = t.Attempts, t.Snoozes, t.ExpiredLeases
 	fresh.UpdatedAt = max(r.Now, fresh.CreatedAt)
