@@ -40,7 +40,7 @@ type Route struct {
 	OwnTopics bool
 	// Safe says that the audit log leaves a POST out: it changes nothing, or delivers jobs.
 	Safe bool
-	// Changes says that a GET changes something: the audit log has it, and pages of other sites
+	// Changes says that a GET or OPTIONS changes something: the audit log has it, and pages of other sites
 	// cannot make it.
 	Changes bool
 	// Registers says that the call registers jobs. It gets a span.

@@ -115,6 +115,45 @@ func TestDialects(t *testing.T) {
 	}
 }
 
+// Pages of other sites change nothing through a browser. Without HTTPS it names no site in a GET.
+func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
+	s, err := New(Options{Ready: func(context.Context) error { return nil }, Dialects: []Dialect{{Routes: []Route{
+		{Method: http.MethodGet, Path: "/clear", Changes: true, Handle: func(*Call) error { return nil }},
+		{Method: http.MethodGet, Path: "/look", Handle: func(*Call) error { return nil }},
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const browser = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+	for _, tt := range []struct {
+		path, agent, site, origin string
+		want                      int
+	}{
+		{"/clear", "okhttp/4.9.3", "", "", 200},
+		{"/clear", "", "", "", 200},
+		{"/clear", browser, "", "", 403},
+		{"/clear", browser, "cross-site", "", 403},
+		{"/clear", browser, "", "http://evil.example", 403},
+		{"/clear", browser, "", "http://example.com", 200},
+		{"/clear", browser, "same-origin", "", 200},
+		{"/clear", browser, "none", "", 200}, // typed by the user
+		{"/look", browser, "", "", 200},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			r := httptest.NewRequest(method, tt.path, http.NoBody)
+			for name, value := range map[string]string{"User-Agent": tt.agent, "Sec-Fetch-Site": tt.site, "Origin": tt.origin} {
+				if value != "" {
+					r.Header.Set(name, value)
+				}
+			}
+			got := httptest.NewRecorder()
+			if s.Handler().ServeHTTP(got, r); got.Code != tt.want {
+				t.Errorf("%s %+v: %d", method, tt, got.Code)
+			}
+		}
+	}
+}
+
 // A stream ends with the server. Other calls have a time limit.
 func TestStreamsEndWithTheServer(t *testing.T) {
 	var limited bool

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 )
@@ -71,6 +72,8 @@ func requestID(given string) string {
 	return given
 }
 
+var errUnnamedSite = errors.New("a browser names no site in a GET without HTTPS")
+
 // checkOrigin prevents pages of other sites from changing anything through the browser
 // of a user who can reach this server.
 func (s *Server) checkOrigin(c *Call) error {
@@ -79,10 +82,14 @@ func (s *Server) checkOrigin(c *Call) error {
 		r = r.Clone(c.Context())
 		r.Method = http.MethodPost
 	}
-	if err := s.origins.Check(r); err != nil {
+	err := s.origins.Check(r)
+	if err == nil && c.route.Changes && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" && strings.HasPrefix(r.UserAgent(), "Mozilla/") {
+		err = errUnnamedSite
+	}
+	if err != nil {
 		return &Error{
 			Code: CodeForbidden, Cause: err,
-			Detail: "A browser sent this request on behalf of another site. Send it from this server's own origin, or from outside a browser.",
+			Detail: "A browser sent this request on behalf of another site, or did not name the site. Send it from this server's own origin, or from outside a browser.",
 		}
 	}
 	return nil

@@ -180,8 +180,8 @@ func (a *api) health() (routes []httpapi.Route) {
 	for name, call := range map[string]httpapi.Route{
 		"check":  {Scope: access.Public, Handle: func(c *httpapi.Call) error { return says(c, true) }},
 		"status": {Scope: access.Public, Handle: func(c *httpapi.Call) error { return says(c, !a.offline.Load() && c.Ready() == nil) }},
-		"online": {Scope: access.Admin, Handle: func(c *httpapi.Call) error { a.offline.Store(false); return says(c, true) }},
-		"offline": {Scope: access.Admin, Handle: func(c *httpapi.Call) error {
+		"online": {Scope: access.Admin, Changes: true, Handle: func(c *httpapi.Call) error { a.offline.Store(false); return says(c, true) }},
+		"offline": {Scope: access.Admin, Changes: true, Handle: func(c *httpapi.Call) error {
 			a.offline.Store(true)
 			return says(c, a.now().Sub(job.Instant(a.used.Load())) > idle)
 		}},

@@ -374,6 +374,26 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 	s.want(200, "sendMsg", "topic=theirs&msg=x&delayMillis=0")
 }
 
+// A page of another site takes no server offline through a browser, whatever the method.
+func TestPagesOfOtherSitesTakeNoServerOffline(t *testing.T) {
+	s := newServer(t)
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPost, http.MethodDelete} {
+		for name, h := range map[string]http.Header{
+			"names the site": {"Sec-Fetch-Site": {"cross-site"}}, "asks first": {"Origin": {"http://evil.example"}}, "has no HTTPS": {"User-Agent": {"Mozilla/5.0"}},
+		} {
+			if name == "has no HTTPS" && method != http.MethodGet {
+				continue // other methods have an Origin
+			}
+			if status, text := s.Call(method, "/camellia/health/offline", h, ""); status != http.StatusForbidden {
+				t.Errorf("%s from a browser that %s: %d %s", method, name, status, text)
+			}
+		}
+	}
+	if status, text := s.Call(http.MethodGet, "/camellia/health/status", nil, ""); status != http.StatusOK {
+		t.Errorf("the server is offline: %d %s", status, text)
+	}
+}
+
 // A message moves from one server to another as docs/migrate/camellia.md says; repeating it does no harm.
 func TestMovingOver(t *testing.T) {
 	original, s := newServer(t), newServer(t)
