@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -21,9 +22,15 @@ func (s *Server) admit(c *Call) error {
 	if c.route.Scope == access.Public {
 		return nil
 	}
-	caller, err := s.identify(c.Request.Host, authorization(c))
-	if err != nil || s.opts.Access == nil {
-		return err
+	caller, known := c.Context().Value(callerKey{}).(access.Principal)
+	if !known {
+		var err error
+		if caller, err = s.identify(c.Request.Host, authorization(c)); err != nil {
+			return err
+		}
+	}
+	if s.opts.Access == nil {
+		return nil
 	}
 	c.caller, c.keyed = caller, true
 	quota := s.opts.Access.Take(caller)
@@ -55,10 +62,16 @@ func (s *Server) identify(host, authorization string) (caller access.Principal, 
 	return s.opts.Access.Authenticate(authorization)
 }
 
-// known returns an error for a request whose caller no call would admit.
-func (s *Server) known(r *http.Request) error {
-	_, err := s.identify(r.Host, bearer(r))
-	return err
+// callerKey is the key of the caller in the context of a request that known has seen.
+type callerKey struct{}
+
+// known returns a request with its caller, or an error if no call would admit the caller.
+func (s *Server) known(r *http.Request) (*http.Request, error) {
+	caller, err := s.identify(r.Host, bearer(r))
+	if err != nil {
+		return nil, err
+	}
+	return r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)), nil
 }
 
 // allowTopics decides for callers who are restricted to topics. A call that was forgotten is

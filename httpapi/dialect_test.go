@@ -154,6 +154,50 @@ func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 	}
 }
 
+// A protocol that knows the caller of a request passes it on: the key is checked once.
+func TestKnownCallers(t *testing.T) {
+	keys := &countingAccess{}
+	s, err := New(Options{
+		Ready: func(context.Context) error { return nil }, Access: keys, Dialects: []Dialect{foreign()},
+		Wrap: func(api http.Handler, known func(*http.Request) (*http.Request, error)) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r, err := known(r); err == nil {
+					api.ServeHTTP(w, r)
+				}
+			})
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(method, path, token string) string {
+		r := httptest.NewRequest(method, path, strings.NewReader("hello"))
+		r.Header.Set("Authorization", "Bearer "+token)
+		got := httptest.NewRecorder()
+		s.Handler().ServeHTTP(got, r)
+		return got.Body.String()
+	}
+	if got := call("POST", "/queue/push", "secret"); got != "hello" || keys.asked != 1 {
+		t.Errorf("%s, after %d checks", got, keys.asked)
+	}
+	if got := call("PUT", "/queue/admin", "secret"); !strings.Contains(got, "forbidden") {
+		t.Errorf("beyond the scope of the caller: %s", got)
+	}
+	if got := call("POST", "/queue/push", "wrong"); got != "" {
+		t.Errorf("an unknown caller: %s", got)
+	}
+}
+
+type countingAccess struct {
+	fakeAccess
+	asked int
+}
+
+func (a *countingAccess) Authenticate(authorization string) (access.Principal, error) {
+	a.asked++
+	return a.fakeAccess.Authenticate(authorization)
+}
+
 // A stream ends with the server. Other calls have a time limit.
 func TestStreamsEndWithTheServer(t *testing.T) {
 	var limited bool

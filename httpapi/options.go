@@ -20,8 +20,9 @@ type Options struct {
 	// Dialects are the APIs that the server speaks. Their paths must differ.
 	Dialects []Dialect
 	// Wrap may answer requests of other protocols by calls of the API; nil: there are none. known returns an
-	// error for a request whose caller no call would admit: nothing large must be read of it.
-	Wrap func(api http.Handler, known func(*http.Request) error) http.Handler
+	// error for a request whose caller no call would admit: nothing large must be read of it. Otherwise it returns the
+	// request with its caller in the context: calls with that context authenticate nobody again.
+	Wrap func(api http.Handler, known func(*http.Request) (*http.Request, error)) http.Handler
 	// Ready reports whether the store can serve; its errors are those of
 	// store.Store.Ping.
 	Ready func(ctx context.Context) error

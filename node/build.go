@@ -273,7 +273,7 @@ func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dial
 	o.Dialects = append(dialects, own)
 	if n.Dev != nil {
 		o.Dialects = append(o.Dialects, n.Dev.Dialect())
-		o.Wrap = func(api http.Handler, known func(*http.Request) error) http.Handler {
+		o.Wrap = func(api http.Handler, known func(*http.Request) (*http.Request, error)) http.Handler {
 			return n.Dev.Dated(rpc.New(api, known))
 		}
 	}

@@ -29,9 +29,9 @@ const maxMessage = 20 << 20
 // prefix begins the paths of all calls.
 const prefix = "/duehook.v1."
 
-// New answers the calls, and passes all other requests to the API. A call of a caller who is not known is not read:
-// known returns an error for it.
-func New(api http.Handler, known func(*http.Request) error) http.Handler {
+// New answers the calls, and passes all other requests to the API. It reads no call of an unknown caller: known returns an
+// error for one, and otherwise the request with its caller, whom the API then knows.
+func New(api http.Handler, known func(*http.Request) (*http.Request, error)) http.Handler {
 	calls := map[string]http.Handler{
 		"Jobs/Register":      call(api, "POST /v1/jobs", new(pb.Registration), new(pb.Job)),
 		"Jobs/RegisterBatch": call(api, "POST /v1/jobs/batch", new(pb.RegisterBatchRequest), new(pb.RegisterBatchResponse)),
@@ -57,14 +57,15 @@ func New(api http.Handler, known func(*http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, own := strings.CutPrefix(r.URL.Path, prefix)
 		if h := calls[name]; own && h != nil {
-			if known(r) != nil {
+			authenticated, err := known(r)
+			if err != nil {
 				if r.ProtoMajor == 1 {
 					w.Header().Set("Connection", "close") // the server would wait for the message before it answers
 				}
 				_ = refusals.Write(w, r, refusal(api, w, r)) // the client is gone
 				return
 			}
-			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), outerKey{}, outer{w, r})))
+			h.ServeHTTP(w, r.WithContext(context.WithValue(authenticated.Context(), outerKey{}, outer{w, r})))
 			return
 		}
 		if service, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); ok && tools[service] != nil {

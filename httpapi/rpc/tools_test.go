@@ -38,7 +38,7 @@ func TestHealth(t *testing.T) {
 		if r.URL.Path == "/readyz" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-	}), func(*http.Request) error { return nil })
+	}), func(r *http.Request) (*http.Request, error) { return r, nil })
 	r := httptest.NewRequest(http.MethodPost, "/grpc.health.v1.Health/Check", http.NoBody)
 	r.Header.Set("Content-Type", "application/proto")
 	w := httptest.NewRecorder()

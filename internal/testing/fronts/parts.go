@@ -39,7 +39,7 @@ type Parts struct {
 }
 
 // NewParts serves the dialect that build makes of the parts. wrap is httpapi.Options.Wrap.
-func NewParts(tb testing.TB, build func(*Parts) httpapi.Dialect, wrap func(http.Handler, func(*http.Request) error) http.Handler) *Parts {
+func NewParts(tb testing.TB, build func(*Parts) httpapi.Dialect, wrap func(http.Handler, func(*http.Request) (*http.Request, error)) http.Handler) *Parts {
 	tb.Helper()
 	clock := testenv.NewClock(time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC))
 	p := &Parts{tb: tb, Clock: clock, store: testenv.Store(tb, diskstore.Options{Clock: clock, Retention: time.Hour})}
