@@ -29,7 +29,7 @@ const (
 	eventsWrite = 10 * time.Second
 	// eventsRetry is after how many milliseconds clients are to come back.
 	eventsRetry = 2000
-	// maxStreams bounds the streams of a node.
+	// maxStreams bounds the streams of a node. Those of one key have half of the places.
 	maxStreams = 200
 
 	mimeEvents = "text/event-stream"
@@ -73,11 +73,14 @@ func (s *API) watchEvents(r *request) (jsonout.View, error) {
 	if len(after) > events.MaxID {
 		return nil, wire.Invalid("Last-Event-ID", fmt.Sprintf("must have at most %d characters", events.MaxID))
 	}
-	if s.streams.Add(1) > maxStreams {
-		s.streams.Add(-1)
-		return nil, &httpapi.Error{Code: httpapi.CodeTooManyStreams, Detail: fmt.Sprintf("This server has %d open streams of events, the limit. Close one, or try again later.", maxStreams)}
+	leave := s.streams.Take(r.KeyID())
+	if leave == nil {
+		return nil, &httpapi.Error{
+			Code:   httpapi.CodeTooManyStreams,
+			Detail: fmt.Sprintf("This server has %d open streams of events. The limit is %d, and half of them for one API key. Close one, or try again later.", s.streams.Held(), maxStreams),
+		}
 	}
-	defer s.streams.Add(-1)
+	defer leave()
 
 	ready, cancel := context.WithTimeout(r.Context(), eventsReady)
 	w, err := s.Events.Watch(ready, after)

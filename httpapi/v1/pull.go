@@ -110,7 +110,7 @@ func (s *API) pullTopics(r *request) (jsonout.View, error) {
 }
 
 func (s *API) pull(r *request, d *pullDraft) (jsonout.View, error) {
-	q := pulls.Request{Topics: d.topics, Max: 1, Lease: defaultPullLease}
+	q := pulls.Request{By: r.KeyID(), Topics: d.topics, Max: 1, Lease: defaultPullLease}
 	if d.max != nil {
 		q.Max = *d.max
 	}

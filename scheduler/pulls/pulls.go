@@ -27,7 +27,7 @@ const (
 	perJob = 2 << 10
 	// visibility is how long a carried job waits for its claim, which follows at once.
 	visibility = 5 * time.Second
-	// maxWaiting bounds the calls that wait at a node.
+	// maxWaiting bounds the calls that wait at a node. Those of one key have half of the places.
 	maxWaiting = 10_000
 	// claimsAtOnce bounds the calls that look for jobs at the same time.
 	claimsAtOnce = 64
@@ -88,6 +88,7 @@ func New(o Options) (*Manager, error) {
 
 // Request is a call for jobs.
 type Request struct {
+	By     string // the id of the caller's key, if there are keys
 	Topics []string
 	Max    int
 	Wait   time.Duration // for the first job
@@ -108,7 +109,7 @@ func (m *Manager) Pull(ctx context.Context, r Request) ([]Leased, error) {
 	if r.Wait <= 0 {
 		return m.look(ctx, r)
 	}
-	w := &waiter{topics: r.Topics, woken: make(chan struct{}, 1)}
+	w := &waiter{by: r.By, topics: r.Topics, woken: make(chan struct{}, 1)}
 	look, err := m.waiters.enter(w)
 	if err != nil {
 		return nil, err

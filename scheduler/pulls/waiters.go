@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/duehook/duehook/internal/kit/places"
 	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -27,12 +28,12 @@ const (
 type waiters struct {
 	clock   job.Clock
 	changed signal.Signal // the first time may be earlier
+	places  *places.Places
 
 	mu        sync.Mutex
 	of        map[string]*topicWaiters
 	listening bool          // messages about jobs arrive
 	ahead     time.Duration // of the store's clock
-	waiting   int
 }
 
 // topicWaiters are the consumers that wait for one topic, and when a look at it may find a job.
@@ -43,12 +44,14 @@ type topicWaiters struct {
 
 // waiter is a waiting call.
 type waiter struct {
+	by     string // the key of its caller
 	topics []string
 	woken  signal.Signal
+	free   func() // its place
 }
 
 func newWaiters(clock job.Clock) *waiters {
-	return &waiters{clock: clock, changed: signal.New(), of: map[string]*topicWaiters{}}
+	return &waiters{clock: clock, changed: signal.New(), places: places.New(maxWaiting), of: map[string]*topicWaiters{}}
 }
 
 // ofTopic returns the waiters of a topic. A new topic has to be looked at, and is not kept if there are too many.
@@ -81,8 +84,12 @@ func (ws *waiters) fit(topics []string) bool {
 func (ws *waiters) enter(w *waiter) (look bool, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.waiting >= maxWaiting || !ws.fit(w.topics) {
-		return false, fmt.Errorf("%w: %d calls wait for jobs at this server, for %d topics; try another one, or again later", store.ErrUnavailable, ws.waiting, len(ws.of))
+	if ws.fit(w.topics) {
+		w.free = ws.places.Take(w.by)
+	}
+	if w.free == nil {
+		return false, fmt.Errorf("%w: %d calls wait for jobs at this server, for %d topics, at most %d of one API key; try another server, or again later",
+			store.ErrUnavailable, ws.places.Held(), len(ws.of), maxWaiting/2)
 	}
 	now := ws.clock.Now()
 	look = !ws.listening
@@ -91,17 +98,12 @@ func (ws *waiters) enter(w *waiter) (look bool, err error) {
 		of.waiters = append(of.waiters, w)
 		look = look || !of.next.After(now)
 	}
-	ws.waiting++
 	ws.changed.Set()
 	return look, nil
 }
 
 // count is the number of waiting calls.
-func (ws *waiters) count() float64 {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	return float64(ws.waiting)
-}
+func (ws *waiters) count() float64 { return float64(ws.places.Held()) }
 
 // now is the store's time, as far as it is known.
 func (ws *waiters) now() job.Instant {
@@ -127,7 +129,7 @@ func (ws *waiters) leave(w *waiter) {
 			of.wake()
 		}
 	}
-	ws.waiting--
+	w.free()
 }
 
 // wake wakes the consumer that has waited longest of those that are not woken.
