@@ -146,7 +146,7 @@ const maxScanned = 10_000
 const maxNamed = 4 * store.PageBytes
 
 func tooMuchNamed(ids string) error {
-	return refused("the messages of these %s take more than %d MiB; name fewer at a time", ids, maxNamed>>20)
+	return refused("the messages of these %s are larger than %d MiB together; name fewer at a time", ids, maxNamed>>20)
 }
 
 // amount is a number of jobs, and their bytes.

@@ -106,7 +106,7 @@ func (s *share) take(l *Leased) bool {
 	return true
 }
 
-// serve carries jobs for some calls, and returns when the next calls may carry theirs. Claiming goes on; Run waits for it.
+// serve carries jobs for some calls, and returns when the next calls may carry theirs. Their claims go on; Run waits for them.
 func (m *Manager) serve(ctx context.Context, w want, of *gathering, shares []*share) {
 	ctx = context.WithoutCancel(ctx) // what is carried has to be claimed
 	most := 0
