@@ -135,3 +135,25 @@ func TestHeldRecords(t *testing.T) {
 		t.Errorf("the job that was to be cancelled is %v, %v", v.State, err)
 	}
 }
+
+// A damaged record is an error, not a panic.
+func FuzzDecodeRecord(f *testing.F) {
+	rec := newRecord(&job.Job{
+		Key: job.Key{Topic: "t", ID: "a"}, UID: "u", Spec: job.Spec{Destination: url, OrderKey: "k"}, State: job.Retrying, NextAt: 1,
+		LastAttempt: &job.Attempt{Number: 1, Status: 503},
+	})
+	f.Add(rec.encode())
+	rec.State, rec.EndedAt, rec.Reason = job.Dead, 2, "r"
+	rec.settledBy, rec.settled = 3, store.Settled{To: job.Dead, Reason: "r"}
+	row := rec.encode()
+	f.Add(row)
+	f.Add(row[:len(row)-1])
+	f.Fuzz(func(_ *testing.T, row []byte) {
+		rec, err := decodeRecord(row)
+		if err != nil {
+			return
+		}
+		_, _ = rec.job()
+		_, _ = rec.attempts()
+	})
+}

@@ -172,3 +172,33 @@ func TestAnyOrder(t *testing.T) {
 	must.OK(t, DecodeAttempt([]byte("\x83\xa1r\xa6ladder\xa1c\xcd\x01\xf4\xa1n\x01"), &got))
 	must.Same(t, "result", got, job.Attempt{Number: 1, Status: 500, Reason: "ladder"})
 }
+
+// Whatever a store has, reading it does not panic, and what was read is written so that it is read again.
+func FuzzDecode(f *testing.F) {
+	spec, attempt := sample()
+	spec.Callbacks = &job.Callbacks{}
+	spec.Callbacks.Set(job.CallbackDead, &job.Callback{Destination: "http://b"})
+	f.Add(AppendSpec(nil, &spec))
+	f.Add(AppendAttempt(nil, &attempt))
+	f.Add(AppendReport(nil, &job.Report{Job: job.Job{Spec: spec, LastAttempt: &attempt}, Response: &job.Response{Body: []byte("r")}}))
+	f.Add([]byte("\x81\xa1h\xdd\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		again(t, b, AppendSpec, DecodeSpec)
+		again(t, b, AppendAttempt, DecodeAttempt)
+		again(t, b, AppendReport, DecodeReport)
+	})
+}
+
+func again[T any](t *testing.T, b []byte, appendTo func([]byte, *T) []byte, decode func([]byte, *T) error) {
+	t.Helper()
+	var first, second T
+	if decode(b, &first) != nil {
+		return
+	}
+	if err := decode(appendTo(nil, &first), &second); err != nil {
+		t.Fatalf("%q was read as %+v, which cannot be read again: %v", b, first, err)
+	}
+	if diff := cmp.Diff(first, second, cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("%q is read in two ways:\n%s", b, diff)
+	}
+}
