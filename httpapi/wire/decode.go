@@ -212,9 +212,13 @@ func (f Field) Steps() []time.Duration {
 	return steps
 }
 
-// List is the elements of an array, or nil after noting an error.
+// maxItems is more than an array or object of a request may have. What is beyond is left out: it takes ten times its bytes in
+// memory.
+const maxItems = 1001
+
+// List is the elements of an array, up to maxItems, or nil after noting an error.
 func (f Field) List() []json.RawMessage {
-	list, _ := f.First(math.MaxInt)
+	list, _ := f.First(maxItems)
 	return list
 }
 
@@ -257,7 +261,7 @@ func (f Field) TextList() []string {
 	return texts
 }
 
-// Texts is an object whose values are strings, or nil after noting an error.
+// Texts is an object whose values are strings, up to maxItems of them, or nil after noting an error.
 func (f Field) Texts() map[string]string {
 	if f.Raw[0] != '{' {
 		f.WrongType("an object")
@@ -265,6 +269,9 @@ func (f Field) Texts() map[string]string {
 	}
 	texts := map[string]string{}
 	for quoted, raw := range strictjson.Members(f.Raw) {
+		if len(texts) == maxItems {
+			break
+		}
 		name, ok := strictjson.Unquote(quoted)
 		if !ok {
 			f.Fail(`has a name with an incomplete \u escape`)

@@ -63,7 +63,7 @@ func (d *Draft) Group(name string) (Group, error) {
 	case d.Members == nil:
 		f.Add("members", "is required; [] is a group without members")
 	case len(d.Members) > MaxMembers:
-		f.Add("members", fmt.Sprintf("must have at most %d members, not %d", MaxMembers, len(d.Members)))
+		f.Add("members", fmt.Sprintf("must have at most %d members", MaxMembers))
 		return Group{}, f.Err()
 	}
 	g, places := Group{Name: name, Members: make([]Member, len(d.Members))}, map[string]int{}
