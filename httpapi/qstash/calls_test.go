@@ -360,3 +360,21 @@ func TestMovingOver(t *testing.T) {
 		t.Errorf("%+v became %+v", is, moved)
 	}
 }
+
+// A message of a batch with more headers than any may have is refused before they take memory.
+func TestBatchWithManyHeaders(t *testing.T) {
+	s := newServer(t)
+	batch := func(headers int) string {
+		names := make([]string, headers)
+		for i := range names {
+			names[i] = fmt.Sprintf(`"Upstash-Forward-X-%d":"v"`, i)
+		}
+		return `[{"destination":"R/a","headers":{"Upstash-Delay":"1h",` + strings.Join(names, ",") + `}}]`
+	}
+	var sent []accepted
+	s.want(200, "POST", "/v2/batch", "", batch(50), &sent)
+	if len(sent) != 1 || sent[0].MessageID == "" {
+		t.Errorf("%+v", sent)
+	}
+	s.want(400, "POST", "/v2/batch", "", batch(250))
+}

@@ -98,6 +98,9 @@ func (a *api) publishTo(c *httpapi.Call, queue string, words int) error {
 // maxBatch is the most messages of a batch, those of groups included.
 const maxBatch = scheduler.MaxJobs
 
+// maxItemParts is more than a message of a batch may have, in names and values.
+const maxItemParts = 500
+
 // batchItem is a message of a batch. An absent member is null or empty.
 type batchItem struct {
 	Destination string
@@ -116,9 +119,12 @@ func (a *api) batch(c *httpapi.Call) error {
 		raw = append(append([]byte{'['}, trimmed...), ']')
 	}
 	n := 0
-	for range strictjson.Elements(raw) { // before they are decoded: an empty one takes twenty times its bytes
+	for item := range strictjson.Elements(raw) { // before they are decoded: an empty one takes twenty times its bytes
 		if n++; n > maxBatch {
 			return refused("a batch must have at most %d messages", maxBatch)
+		}
+		if strictjson.Parts(item, maxItemParts) > maxItemParts {
+			return refused("a message of a batch has too many headers or other members: at most %d are allowed", job.MaxHeaders)
 		}
 	}
 	if err := json.Unmarshal(raw, &items); err != nil {

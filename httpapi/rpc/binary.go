@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	pb "github.com/duehook/duehook/httpapi/rpc/duehookv1"
 	"github.com/duehook/duehook/internal/kit/strictjson"
 )
 
@@ -15,6 +16,9 @@ import (
 const (
 	maxParts = 500_000 // fields and values
 	maxDepth = 3 * strictjson.MaxNesting
+	// perMessage is as how many parts an element of a list counts that is a message of our own, such as a registration: an
+	// empty one takes 500 bytes.
+	perMessage = 100
 )
 
 var (
@@ -52,10 +56,15 @@ func take(data []byte, d protoreflect.MessageDescriptor, left *int, depth int) e
 		if value < 0 {
 			return nil
 		}
-		if *left--; *left < 0 {
+		f := d.Fields().ByNumber(number)
+		isMessage := f != nil && f.Message() != nil && kind == protowire.BytesType
+		if *left--; isMessage && f.IsList() && f.Message().ParentFile() == pb.File_duehook_proto {
+			*left -= perMessage
+		}
+		if *left < 0 {
 			return errTooManyParts
 		}
-		if f := d.Fields().ByNumber(number); f != nil && f.Message() != nil && kind == protowire.BytesType {
+		if isMessage {
 			inner, _ := protowire.ConsumeBytes(data[tag:])
 			if err := take(inner, f.Message(), left, depth-1); err != nil {
 				return err

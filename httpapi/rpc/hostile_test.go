@@ -58,10 +58,12 @@ func TestMessagesThatGrow(t *testing.T) {
 		message         []byte
 		want            string
 	}{
-		"registrations": {"Jobs/RegisterBatch", "application/proto", bytes.Repeat(empty, many), "more than 500000 fields"},
-		"values":        {"Jobs/Register", "application/proto", field(11, field(6, bytes.Repeat(empty, many))), "more than 500000 fields"},
-		"nesting":       {"Jobs/Register", "application/proto", field(11, deep), "levels deep"},
-		"JSON":          {"Jobs/RegisterBatch", "application/json", []byte(`{"jobs":[` + strings.Repeat("{},", many) + "{}]}"), "more than 500000 fields"},
+		"registrations":            {"Jobs/RegisterBatch", "application/proto", bytes.Repeat(empty, many), "more than 500000 fields"},
+		"few, but large in memory": {"Jobs/RegisterBatch", "application/proto", bytes.Repeat(empty, 6_000), "more than 500000 fields"},
+		"objects in JSON":          {"Jobs/RegisterBatch", "application/json", []byte(`{"jobs":[` + strings.Repeat("{},", 60_000) + "{}]}"), "more than 500000 fields"},
+		"values":                   {"Jobs/Register", "application/proto", field(11, field(6, bytes.Repeat(empty, many))), "more than 500000 fields"},
+		"nesting":                  {"Jobs/Register", "application/proto", field(11, deep), "levels deep"},
+		"JSON":                     {"Jobs/RegisterBatch", "application/json", []byte(`{"jobs":[` + strings.Repeat("{},", many) + "{}]}"), "more than 500000 fields"},
 		"values in JSON": {
 			"Jobs/Register", "application/json; charset=utf-8", []byte(`{"body":[` + strings.Repeat("0,", many) + "0]}"), "more than 500000 fields",
 		},
@@ -71,6 +73,13 @@ func TestMessagesThatGrow(t *testing.T) {
 				t.Errorf("%d %.300s", code, text)
 			}
 		})
+	}
+	for mediaType, message := range map[string][]byte{
+		"application/proto": bytes.Repeat(empty, 1_000), "application/json": []byte(`{"jobs":[` + strings.Repeat("{},", 999) + "{}]}"),
+	} {
+		if code, text := c.post("Jobs/RegisterBatch", mediaType, "", bytes.NewReader(message)); code != http.StatusOK {
+			t.Errorf("as many registrations as allowed: %d %.300s", code, text)
+		}
 	}
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)

@@ -90,15 +90,21 @@ func nesting(data []byte) (deepest int) {
 	}
 }
 
+// perObject is as how many parts an object counts: an empty one may become a value of many fields.
+const perObject = 10
+
 // Parts counts the tokens of JSON up to the first error: the values, the names, and the ends of arrays and objects. It
 // stops beyond most.
 func Parts(data []byte, most int) (n int) {
 	d := newDecoder(data)
 	for n <= most {
-		if _, err := d.ReadToken(); err != nil {
+		token, err := d.ReadToken()
+		if err != nil {
 			break
 		}
-		n++
+		if n++; token.Kind() == jsontext.KindBeginObject {
+			n += perObject
+		}
 	}
 	return n
 }
