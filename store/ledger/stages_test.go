@@ -170,25 +170,44 @@ func TestRaceLostAnswerToSettle(t *testing.T) {
 	})(t)
 }
 
-// A call reports the end of a job only after the commit.
-func TestRaceEndsAreReportedAfterTheCommit(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, retention)
-		r.Add(reg("a", time.Hour))
-		resume := r.Pause()
-		cancels := make(chan error, 2)
-		for range 2 {
-			go func() {
-				_, err := r.Update(t.Context(), key("a"), cancel)
-				cancels <- err
-			}()
-			synctest.Wait()
-		}
-		early := len(cancels)
-		resume()
-		equal(t, "answers before the commit", early, 0)
-		errs := map[error]int{<-cancels: 1}
-		errs[<-cancels]++
-		equal(t, "answers", errs, map[error]int{nil: 1, job.ErrFinished: 1})
-	})(t)
+// A change is answered after its commit, and so is a call that reports the change of another call.
+func TestRaceAnswersWaitForTheCommit(t *testing.T) {
+	for name, test := range map[string]struct {
+		call  func(r *rig) error
+		again error // of the same call, at the same time
+	}{
+		"a registration": {func(r *rig) error {
+			_, err := r.Register(r.T.Context(), []store.Registration{reg("new", time.Hour)})
+			return err
+		}, nil},
+		"a cancel": {func(r *rig) error {
+			_, err := r.Update(r.T.Context(), key("a"), cancel)
+			return err
+		}, job.ErrFinished},
+		"a count": {func(r *rig) error {
+			_, err := r.Store.Count(r.T.Context(), store.Count{Key: key("counted"), Adds: []job.Add{{N: 1, Key: "k"}}})
+			return err
+		}, nil},
+	} {
+		t.Run(name, onEach(func(t *testing.T, b *backend) {
+			r := freshRig(t, b, retention)
+			counted := reg("counted", time.Hour)
+			counted.Spec.Count = &job.Count{Target: 100, AtDeadline: job.DeadlineFires}
+			r.RegisterAs(store.Created, reg("a", time.Hour), counted)
+			resume := r.Pause()
+			answers := make(chan error, 2)
+			for range 2 {
+				go func() { answers <- test.call(r) }()
+				synctest.Wait()
+			}
+			early := len(answers)
+			resume()
+			equal(t, "answers before the commit", early, 0)
+			errs := map[error]int{<-answers: 1}
+			errs[<-answers]++
+			want := map[error]int{nil: 1}
+			want[test.again]++
+			equal(t, "answers", errs, want)
+		}))
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -13,17 +14,12 @@ import (
 	"github.com/duehook/duehook/store/ledger"
 )
 
-// childLedger names the ledger of a child process, which is this test's program. Its run is
-// that of TestRaceKill, or empty: it starts and stops.
+// childLedger names the ledger of a child process, which is this test's program.
 const childLedger = "LEDGER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if url := os.Getenv(childLedger); url != "" {
-		play := startAndStop
-		if run := os.Getenv(childLedger + "_RUN"); run != "" {
-			play = func(url string) error { return child(url, run) }
-		}
-		if err := play(url); err != nil {
+		if err := startAndStop(url); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -49,12 +45,15 @@ func startAndStop(url string) error {
 // The tables are made once, by whichever process is first.
 func TestRaceSeveralStartAtOnce(t *testing.T) {
 	t.Parallel()
+	exe, err := os.Executable()
+	noError(t, "Executable", err)
 	for _, b := range servers {
 		t.Run(b.Name, func(t *testing.T) {
 			url := b.Fresh(t)
 			var wg sync.WaitGroup
 			for range 3 {
-				cmd := childProcess(t, url, "")
+				cmd := exec.CommandContext(t.Context(), exe)
+				cmd.Env = append(os.Environ(), childLedger+"="+url)
 				wg.Go(func() {
 					if out, err := cmd.CombinedOutput(); err != nil {
 						t.Errorf("%v: %s", err, out)
