@@ -194,3 +194,17 @@ func TestLastRegistrationByTheStoresOrder(t *testing.T) {
 		equal(t, "the last registration", last.Job.UID, second.UID)
 	})(t)
 }
+
+// A store may have lost what its clock made later than it is now.
+func TestLastRegistrationAfterTheClockWentBack(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		l, option := shared()
+		r := freshRig(t, b, retention, option)
+		r.Add(reg("a", 0))
+		r.RunOne(job.OutcomeDelivered, 0)
+		noError(t, "Flush", r.Flush())
+		noError(t, "go back", r.Exec(t.Context(), "UPDATE message SET place = place + 3600000"))
+		l.flush(t)
+		equal(t, "the last registration", r.Add(replacing("a", time.Hour)).UID, r.last("a").Job.UID)
+	})(t)
+}

@@ -38,6 +38,20 @@ func (r *rig) peer(l *losing) *rig {
 	return newRig(r.T, r.B, r.URL, retention, func(o *options) { o.Store = kept{l} })
 }
 
+// threeNodes are nodes with one store and one ledger; the hooks are those of
+// the first.
+func threeNodes(t *testing.T, b *backend) (nodes [3]*rig, h *hooked) {
+	t.Helper()
+	inner := newStore(t, retention)
+	makeWhole(t, inner)
+	url := b.Empty(t)
+	open := func(alter ...with) *rig {
+		return newRig(t, b, url, retention, append([]with{func(o *options) { o.Store = kept{inner} }}, alter...)...)
+	}
+	h, option := hook()
+	return [3]*rig{open(option), open(), open()}, h
+}
+
 // kept is a store that its users do not close.
 type kept struct{ store.Restorable }
 

@@ -1,8 +1,6 @@
 package ledger_test
 
 import (
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -66,55 +64,6 @@ func TestSameAtAnotherNode(t *testing.T) {
 		equal(t, "uid", other.Job("a").UID, g.UID)
 		noError(t, "Flush", other.Flush())
 		other.agree()
-	})(t)
-}
-
-func TestRaceConcurrentRegistrationsOfOneKey(t *testing.T) {
-	onEach(func(t *testing.T, b *backend) {
-		r := freshRig(t, b, retention)
-		const callers, keys = 16, 20
-		outcomes := make([]map[string]store.RegisterOutcome, callers)
-		start := make(chan struct{})
-		var wg sync.WaitGroup
-		for c := range callers {
-			regs := make([]store.Registration, keys)
-			for k := range keys {
-				// Callers name the keys in different orders, which must not block them.
-				id := fmt.Sprint("k", (k*(1+c%2*(keys-2))+c)%keys)
-				regs[k] = reg(id, time.Hour)
-				regs[k].Spec.BizKey = fmt.Sprint("caller-", c)
-			}
-			outcomes[c] = map[string]store.RegisterOutcome{}
-			wg.Go(func() {
-				<-start
-				for _, batch := range [][]store.Registration{regs[:7], regs[7:8], regs[8:]} {
-					results, err := r.Register(t.Context(), batch)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					for i, res := range results {
-						outcomes[c][batch[i].Key.ID] = res.Outcome
-					}
-				}
-			})
-		}
-		close(start)
-		wg.Wait()
-		noError(t, "Flush", r.Flush())
-		crashed := r.Crash()
-		for k := range keys {
-			id, created := fmt.Sprint("k", k), 0
-			for c := range callers {
-				if outcomes[c][id] == store.Created {
-					created++
-					equal(t, "who created "+id, crashed.Job(id).Spec.BizKey, fmt.Sprint("caller-", c))
-				}
-			}
-			equal(t, "callers that created "+id, created, 1)
-		}
-		equal(t, "the jobs", crashed.All(), r.All())
-		equal(t, "messages", r.Count(`SELECT count(*) FROM message`), fmt.Sprint(keys))
 	})(t)
 }
 

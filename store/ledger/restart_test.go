@@ -63,40 +63,6 @@ func TestRestoredJobs(t *testing.T) {
 				t.Errorf("token %d and version %d came after %d and %d", after.Token, after.Version, before.Token, before.Version)
 			}
 		},
-		"a job that kills its process every time goes alone, later and later, and ends": func(t *testing.T, r *rig) {
-			r.Add(reg("a", 0))
-			waited := time.Duration(0)
-			for n := range job.MaxExpiredLeases {
-				c := r.TakeOne()
-				equal(t, "before the attempt", c.Job.Before(c.From, c.Earlier, c.Now), (*job.Outcome)(nil))
-				if c.Job.Suspect() {
-					r.Change("a", func(j *job.Job, _ job.Instant) error { return j.ChargeExpiredLease(c.Job.Token) })
-				}
-				r = r.Restart()
-				if j := r.Job("a"); j.ExpiredLeases < job.MaxExpiredLeases {
-					equal(t, "expired leases", j.ExpiredLeases, n+1)
-					waited += j.NextAt.Sub(j.DueAt)
-					r.Change("a", func(j *job.Job, now job.Instant) error { return j.Reschedule(job.When{}, now) })
-				}
-			}
-			if waited < 6*time.Hour {
-				t.Errorf("it had to wait for %v in all", waited)
-			}
-			c := r.TakeOne()
-			equal(t, "before the attempt", c.Job.Before(c.From, c.Earlier, 0), &job.Outcome{Kind: job.OutcomeLeaseExpired})
-			r.SettleAll(job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeLeaseExpired}, nil))
-			equal(t, "reason", r.Restart().Job("a").Reason, job.ReasonLeaseExpired)
-		},
-		"a crash loop gives nothing up": func(t *testing.T, r *rig) {
-			r.Add(reg("a", 0))
-			for range 2 * job.MaxExpiredLeases {
-				r.TakeDue() // nothing when it is in quarantine
-				r = r.Restart()
-			}
-			j := r.Job("a")
-			equal(t, "state", j.State, job.Waiting)
-			equal(t, "expired leases", j.ExpiredLeases, job.SuspectAfter)
-		},
 		"a cancel in flight holds": func(t *testing.T, r *rig) {
 			r.Add(reg("a", 0))
 			r.TakeDue()
