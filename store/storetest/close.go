@@ -42,78 +42,29 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 	hint := store.Hint{Lane: laneOf(key.Topic, urlA), ID: key.ID}
 	settlement := job.Settlement{Key: key, Lane: hint.Lane, Token: 1, To: job.Delivered, IfCancelled: job.Delivered}
 	return map[string]func() error{
-		"Ping": func() error { return f.Ping(f.ctx) },
-		"Register": func() error {
-			_, err := f.Register(f.ctx, []store.Registration{reg("t", "b")})
-			return err
-		},
-		"Update": func() error {
-			_, err := f.Update(f.ctx, key, cancel)
-			return err
-		},
-		"Get": func() error {
-			_, err := f.Get(f.ctx, key)
-			return err
-		},
-		"Attempts": func() error {
-			_, err := f.Attempts(f.ctx, key)
-			return err
-		},
-		"List": func() error {
-			_, err := f.List(f.ctx, store.Query{Limit: 1})
-			return err
-		},
-		"List by biz_key": func() error {
-			_, err := f.List(f.ctx, store.Query{Limit: 1, BizKey: "b"})
-			return err
-		},
-		"Topics": func() error {
-			_, err := f.Topics(f.ctx, store.TopicQuery{Limit: 1})
-			return err
-		},
-		"Backlogs": func() error {
-			_, err := f.Backlogs(f.ctx)
-			return err
-		},
-		"Now": func() error {
-			_, err := f.Now(f.ctx)
-			return err
-		},
-		"Depth": func() error {
-			_, err := f.Depth(f.ctx)
-			return err
-		},
-		"Carry": func() error {
-			_, err := f.Carry(f.ctx, 0, carryOptions)
-			return err
-		},
-		"Wakeups": func() error { return store.Wakeups(f.ctx, f, func(int) {}) },
-		"Publish": func() error { return f.Publish(f.ctx, "c", nil) },
-		"Listen":  func() error { return f.Listen(f.ctx, "c", func([]byte) {}) },
-		"Pop": func() error {
-			_, err := f.Pop(f.ctx, 0, 1, time.Millisecond)
-			return err
-		},
-		"Claim": func() error {
-			_, err := f.Claim(f.ctx, 0, []store.Hint{hint}, terms())
-			return err
-		},
-		"Settle": func() error {
-			_, err := f.Settle(f.ctx, []job.Settlement{settlement})
-			return err
-		},
-		"SetCircuit": func() error { return f.SetCircuit(f.ctx, hint.Lane.Endpoint, store.CircuitOpen, long) },
-		"Purge": func() error {
-			_, err := f.Purge(f.ctx, 1)
-			return err
-		},
-		"TryLock": func() error {
-			_, err := locker.TryLock(f.ctx, long)
-			return err
-		},
-		"Extend": func() error {
-			_, err := locker.Extend(f.ctx)
-			return err
-		},
+		"Ping":            func() error { return f.Ping(f.ctx) },
+		"Register":        func() error { return second(f.Register(f.ctx, []store.Registration{reg("t", "b")})) },
+		"Update":          func() error { return second(f.Update(f.ctx, key, cancel)) },
+		"Get":             func() error { return second(f.Get(f.ctx, key)) },
+		"Attempts":        func() error { return second(f.Attempts(f.ctx, key)) },
+		"List":            func() error { return second(f.List(f.ctx, store.Query{Limit: 1})) },
+		"List by biz_key": func() error { return second(f.List(f.ctx, store.Query{Limit: 1, BizKey: "b"})) },
+		"Topics":          func() error { return second(f.Topics(f.ctx, store.TopicQuery{Limit: 1})) },
+		"Backlogs":        func() error { return second(f.Backlogs(f.ctx)) },
+		"Now":             func() error { return second(f.Now(f.ctx)) },
+		"Depth":           func() error { return second(f.Depth(f.ctx)) },
+		"Carry":           func() error { return second(f.Carry(f.ctx, 0, carryOptions)) },
+		"Wakeups":         func() error { return store.Wakeups(f.ctx, f, func(int) {}) },
+		"Publish":         func() error { return f.Publish(f.ctx, "c", nil) },
+		"Listen":          func() error { return f.Listen(f.ctx, "c", func([]byte) {}) },
+		"Pop":             func() error { return second(f.Pop(f.ctx, 0, 1, time.Millisecond)) },
+		"Claim":           func() error { return second(f.Claim(f.ctx, 0, []store.Hint{hint}, terms())) },
+		"Settle":          func() error { return second(f.Settle(f.ctx, []job.Settlement{settlement})) },
+		"SetCircuit":      func() error { return f.SetCircuit(f.ctx, hint.Lane.Endpoint, store.CircuitOpen, long) },
+		"Purge":           func() error { return second(f.Purge(f.ctx, 1)) },
+		"TryLock":         func() error { return second(locker.TryLock(f.ctx, long)) },
+		"Extend":          func() error { return second(locker.Extend(f.ctx)) },
 	}
 }
+
+func second[V any](_ V, err error) error { return err }
