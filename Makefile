@@ -139,7 +139,7 @@ test-rest: $(testrun)
 
 .PHONY: test-large
 test-large: $(testrun)
-	@$(plain) $(lazy) nice $(testrun) go large $(quick) -run '^TestPlain' -timeout 20m ./dispatcher ./internal/services/recent ./scheduler ./scheduler/operations ./scheduler/schedules ./scheduler/topics
+	@$(plain) $(lazy) nice $(testrun) go large $(quick) -run '^TestPlain' -timeout 20m ./dispatcher ./internal/services/recent ./scheduler ./scheduler/operations ./scheduler/pulls ./scheduler/schedules ./scheduler/topics
 
 # Several tests at a time, and not nice.
 .PHONY: test-e2e

@@ -97,7 +97,10 @@ func TestRaceServeDrains(t *testing.T) {
 	<-s.circuit.entered
 	s.stop()
 	testenv.Eventually(t, testenv.Patience, func() bool {
-		_, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		if err == nil {
+			_ = conn.Close() // Serve waits 5 s for a connection without a request
+		}
 		return err != nil
 	}, "the listener is closed")
 	select {
@@ -176,7 +179,7 @@ func TestServeRefusesOverConnections(t *testing.T) {
 	s := serve(t)
 	for name, c := range map[string]struct{ request, want string }{
 		"endless headers": {"GET /livez HTTP/1.1\r\nHost: x\r\nX-A: " + strings.Repeat("a", 64<<10) + "\r\n\r\n", "431"},
-		"no HTTP":         {"hello\r\n\r\n", "400"},
+		"no HTTP":         {"hello, is there anybody who speaks no HTTP?\r\n\r\n", "400"},
 		"cut-off chunk":   {"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400"},
 		"large":           {"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n", "413"},
 		"empty segments":  {"GET //v1/jobs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "404"},

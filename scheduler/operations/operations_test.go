@@ -150,7 +150,7 @@ func TestCancelInFlight(t *testing.T) {
 
 // Jobs that are sent while they are walked stand behind the cursor for a while.
 // None is left behind: after the operation, none is sent again.
-func TestCancelWhileJobsAreSent(t *testing.T) {
+func TestPlainCancelWhileJobsAreSent(t *testing.T) {
 	const places = 128
 	for name, f := range map[string]store.Query{
 		"topic":   {Topic: "t"},

@@ -373,7 +373,7 @@ func TestRunWaitsForClaims(t *testing.T) {
 }
 
 // Each of several calls that look together has an answer within its bounds, and other jobs are due at once.
-func TestAnswersHaveBounds(t *testing.T) {
+func TestPlainAnswersHaveBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls, jobs, body = 3, 20, 900 << 10 // three have room as base64
 		n := newNodes(t, 1)
