@@ -99,6 +99,8 @@ func (p Position) Compare(o Position) int {
 type Entry struct {
 	Position
 	State job.State
+	// Place is where the store has the record, for ReadQuery.Places. Empty: it looks for the key.
+	Place string
 }
 
 // Span is a part of an index: the N entries after a position, or from the start when After is
@@ -116,7 +118,9 @@ type ReadQuery struct {
 	// the errors are those of Get.
 	Shard int
 	Keys  []job.Key
-	Part  Part
+	// Places are those of the entries of the jobs; nil: unknown. A job may have left its place.
+	Places []string
+	Part   Part
 }
 
 // AnyShard leaves it to the store to find a job, or means all shards.

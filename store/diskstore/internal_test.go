@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/internal/testing/must"
@@ -403,4 +404,69 @@ func TestTheClockIsTheOneGiven(t *testing.T) {
 	if hints, err := s.Pop(t.Context(), 0, 1, time.Hour); len(hints) > 0 || err != nil {
 		t.Errorf("Pop: %v, %v", hints, err)
 	}
+}
+
+// A job is read at the place that its entry names, and by its key once it has left that.
+func TestReadAtPlaces(t *testing.T) {
+	s := opened(t, Options{Retention: time.Hour})
+	ctx := t.Context()
+	later := job.Spec{When: job.When{Delay: time.Hour}}
+	add(t, s, newReg("a", later), newReg("b", later), newReg("c", later))
+	end := func(j *job.Job, now job.Instant) error { _, err := j.Cancel(now); return err }
+	update := func(id string, change func(j *job.Job, now job.Instant) error) {
+		t.Helper()
+		if _, err := s.Update(ctx, job.Key{Topic: "t", ID: id}, change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update("c", end)
+	bucket, _, _ := s.lanes.GetAt(0)
+	entries := func(of store.Index) (all []store.Entry) {
+		t.Helper()
+		all, _, err := s.Entries(ctx, of, store.Span{N: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	waiting, ended := entries(store.Index{Name: bucket}), entries(store.Index{Kind: store.IndexEnded, Name: "t"})
+	if len(waiting) != 2 || len(ended) != 1 {
+		t.Fatal(waiting, ended)
+	}
+	q := store.ReadQuery{}
+	for _, e := range append(waiting, ended...) {
+		q.Keys, q.Places = append(q.Keys, job.Key{Topic: "t", ID: e.ID}), append(q.Places, e.Place)
+	}
+	read := func(want ...string) {
+		t.Helper()
+		found, err := s.Read(ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, j := range found.Jobs {
+			if got := j.ID + " " + j.State.String(); got != want[i] {
+				t.Errorf("job %d is %s, want %s", i, got, want[i])
+			}
+		}
+	}
+	keys := map[string]string{} // the rows of keys, which a read at a place does not need
+	for _, key := range q.Keys {
+		at := row(famKey, key.Topic, key.ID)
+		value, err := get(s.db, at)
+		if err == nil {
+			err = s.db.Delete(at, pebble.NoSync)
+		}
+		if keys[string(at)] = string(value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read("a waiting", "b waiting", "c cancelled")
+	for at, value := range keys {
+		if err := s.db.Set([]byte(at), []byte(value), pebble.NoSync); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.Places[0], q.Places[2] = q.Places[2], q.Places[0] // those of other jobs
+	update("b", end)                                    // to another place
+	read("a waiting", "b cancelled", "c cancelled")
 }

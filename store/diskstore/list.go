@@ -1,6 +1,7 @@
 package diskstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -28,15 +29,15 @@ func (s *Store) Entries(ctx context.Context, of store.Index, span store.Span) ([
 				err = s.laneEntries(&w, l)
 			}
 		case store.IndexDead:
-			err = s.timedEntries(&w, prefix(famLetter, of.Name), 0, func([]byte) job.State { return job.Dead }, nil)
+			err = s.timedEntries(&w, prefix(famLetter, of.Name), 0, nil, nil)
 		case store.IndexEnded:
-			err = s.timedEntries(&w, prefix(famTopic, of.Name), 0, func(v []byte) job.State { return job.State(v[0]) }, nil)
+			err = s.timedEntries(&w, prefix(famTopic, of.Name), 0, nil, nil)
 		case store.IndexNamed:
 			err = s.namedEntries(&w, of.Name)
 		case store.IndexUID:
 			var name []byte
 			if name, err = get(s.db, row(famUID, of.Name)); name != nil {
-				w.add(0, string(name), 0)
+				w.add(store.Entry{Position: store.Position{ID: string(name)}})
 			}
 		case store.IndexVisits:
 			s.visits(&w)
@@ -56,7 +57,7 @@ func (s *Store) visits(w *window) {
 	flush := func() bool {
 		slices.Sort(same)
 		for _, name := range same {
-			if !w.add(float64(at), name, 0) {
+			if !w.add(store.Entry{Position: store.Position{Score: float64(at), ID: name}}) {
 				return false
 			}
 		}
@@ -85,10 +86,9 @@ func (w *window) full() bool { return len(w.entries) >= w.span.N }
 
 // add adds an entry that comes in the order of the span, if it is behind the start. It
 // reports whether the window takes more.
-func (w *window) add(at float64, id string, state job.State) bool {
-	p := store.Position{Score: at, ID: id}
-	if a := w.span.After; a == nil || w.span.Back && p.Compare(*a) < 0 || !w.span.Back && a.Compare(p) < 0 {
-		w.entries = append(w.entries, store.Entry{Position: p, State: state})
+func (w *window) add(e store.Entry) bool {
+	if a := w.span.After; a == nil || w.span.Back && e.Compare(*a) < 0 || !w.span.Back && a.Compare(e.Position) < 0 {
+		w.entries = append(w.entries, e)
 	}
 	return !w.full()
 }
@@ -96,14 +96,15 @@ func (w *window) add(at float64, id string, state job.State) bool {
 // laneEntries reads the parts of a lane in the order of the span: jobs in flight, due ones
 // and parked ones.
 func (s *Store) laneEntries(w *window, l *lane) error {
-	state := func(v []byte) job.State { return job.State(v[0]) }
 	flies := func(id string) bool { return s.flights[job.Key{Topic: l.Topic, ID: id}] != nil }
 	var err error
 	parts := []func(){
 		func() { l.flightEntries(w) },
-		func() { err = errors.Join(err, s.timedEntries(w, bucketPrefix(l.name, secDue), 0, state, flies)) },
 		func() {
-			err = errors.Join(err, s.timedEntries(w, bucketPrefix(l.name, secParked), parkedShift, state, nil))
+			err = errors.Join(err, s.timedEntries(w, bucketPrefix(l.name, secDue), 0, bucketRow(l.name, secDue, l.next.at, l.next.id), flies))
+		},
+		func() {
+			err = errors.Join(err, s.timedEntries(w, bucketPrefix(l.name, secParked), parkedShift, nil, nil))
 		},
 	}
 	if w.span.Back {
@@ -118,7 +119,10 @@ func (s *Store) laneEntries(w *window, l *lane) error {
 }
 
 func (l *lane) flightEntries(w *window) {
-	add := func(f *flight) bool { return w.add(float64(f.until-flightShift), f.key.ID, f.state()) }
+	add := func(f *flight) bool {
+		p := store.Position{Score: float64(f.until - flightShift), ID: f.key.ID}
+		return w.add(store.Entry{Position: p, State: f.state(), Place: string(f.entry.place.key())})
+	}
 	a := w.span.After
 	switch {
 	case w.span.Back && (a == nil || a.Score >= 0):
@@ -137,17 +141,17 @@ func pivot(p *store.Position) *flight {
 	return &flight{until: job.Instant(p.Score) + flightShift, key: job.Key{ID: p.ID}}
 }
 
-// timedEntries reads rows that are sorted by time and id behind a prefix. Their scores are
-// shifted.
-func (s *Store) timedEntries(w *window, prefix []byte, shift job.Instant, state func(value []byte) job.State, skip func(id string) bool) error {
-	from, to := prefix, end(prefix)
+// timedEntries reads rows that are sorted by time and id behind a prefix, none before first. Their
+// scores are shifted.
+func (s *Store) timedEntries(w *window, prefix []byte, shift job.Instant, first []byte, skip func(id string) bool) error {
+	from, to := slices.MaxFunc([][]byte{prefix, first}, bytes.Compare), end(prefix)
 	if a := w.span.After; a != nil {
 		at := append(appendTime(slices.Clone(prefix), job.Instant(a.Score)-shift), a.ID...)
 		switch {
 		case w.span.Back:
 			to = at
 		default:
-			from = past(at)
+			from = slices.MaxFunc([][]byte{from, past(at)}, bytes.Compare)
 		}
 	}
 	visit := func(key, value []byte) bool {
@@ -155,9 +159,13 @@ func (s *Store) timedEntries(w *window, prefix []byte, shift job.Instant, state 
 		if skip != nil && skip(id) {
 			return true
 		}
-		return w.add(float64(at+shift), id, state(value))
+		p := store.Position{Score: float64(at + shift), ID: id}
+		return w.add(store.Entry{Position: p, State: job.State(value[0]), Place: string(value[1 : 1+placeSize])})
 	}
-	if w.span.Back {
+	switch {
+	case bytes.Compare(from, to) >= 0:
+		return nil
+	case w.span.Back:
 		return scanBack(s.db, from, to, visit)
 	}
 	return scan(s.db, from, to, visit)
@@ -173,5 +181,7 @@ func (s *Store) namedEntries(w *window, name string) error {
 	if a := w.span.After; a != nil {
 		from = past(append(slices.Clone(p), a.ID...))
 	}
-	return scan(s.db, from, end(p), func(key, _ []byte) bool { return w.add(0, string(key[len(p):]), 0) })
+	return scan(s.db, from, end(p), func(key, _ []byte) bool {
+		return w.add(store.Entry{Position: store.Position{ID: string(key[len(p):])}})
+	})
 }

@@ -122,13 +122,14 @@ func (t *txn) takeEntry(rec *record) {
 // putEnded enters an ended job into the list of its kind.
 func (t *txn) putEnded(rec *record) {
 	t.count(rec.Topic, nil, rec.State, 1)
+	is := entry{state: rec.State, place: rec.place}.row()
 	if rec.State == job.Dead {
 		group := listing.DeadName(rec.lane, rec.Reason)
-		t.set(timed(famLetter, group, rec.EndedAt, rec.ID), nil)
+		t.set(timed(famLetter, group, rec.EndedAt, rec.ID), is)
 		t.countDead(group, 1)
 		return
 	}
-	t.set(timed(famTopic, rec.Topic, rec.EndedAt, rec.ID), []byte{byte(rec.State)})
+	t.set(timed(famTopic, rec.Topic, rec.EndedAt, rec.ID), is)
 }
 
 func (t *txn) takeEnded(rec *record) {

@@ -11,7 +11,7 @@ import (
 )
 
 // form is the form of the rows.
-const form = "duehook 2"
+const form = "duehook 3"
 
 // errNewer is the error for rows of another form.
 var errNewer = errors.New("the data was written by another version of duehook, and was left as it is: start that version, or name another directory")

@@ -3,6 +3,7 @@ package diskstore
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -66,6 +67,20 @@ func (v *view) load(key job.Key) (*record, error) {
 	return rec, nil
 }
 
+// loadAt is load that saves the search for the key of a record that is still at a place. Records in the order
+// of their places cost least.
+func (v *view) loadAt(it *pebble.Iterator, place string, key job.Key) (*record, error) {
+	if place == "" || !it.SeekPrefixGE([]byte(place)) {
+		return v.load(key)
+	}
+	rec, err := decodeRecord(slices.Clone(it.Value()))
+	if err != nil || rec.Key != key {
+		return v.load(key)
+	}
+	rec.overlay(v.flights[key])
+	return rec, nil
+}
+
 // read returns a job's record and the time.
 func (s *Store) read(ctx context.Context, key job.Key) (*record, job.Instant, error) {
 	v, err := s.view(ctx, key)
@@ -90,7 +105,7 @@ func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
 const maxTimesBytes = 32 << 20
 
 // Read reads records.
-func (s *Store) Read(ctx context.Context, q store.ReadQuery) (store.Records, error) {
+func (s *Store) Read(ctx context.Context, q store.ReadQuery) (r store.Records, err error) {
 	keys, most := q.Keys, store.BatchBytes
 	if q.Shard == store.AnyShard {
 		keys = keys[:1]
@@ -106,12 +121,20 @@ func (s *Store) Read(ctx context.Context, q store.ReadQuery) (store.Records, err
 		return store.Records{}, err
 	}
 	defer v.close()
-	var r store.Records
+	it, err := v.snap.NewIter(&pebble.IterOptions{})
+	if err != nil {
+		return store.Records{}, err
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
 	for i, key := range keys {
 		if i > 0 && r.Bytes >= most {
 			break
 		}
-		rec, err := v.load(key)
+		var place string
+		if q.Places != nil {
+			place = q.Places[i]
+		}
+		rec, err := v.loadAt(it, place, key)
 		if err != nil && (q.Shard == store.AnyShard || !errors.Is(err, store.ErrNotFound)) {
 			return store.Records{}, err
 		}

@@ -308,10 +308,10 @@ func readJobs(ctx context.Context, src store.Reader, seg store.Index, entries []
 
 // records are the records of entries.
 func records(seg store.Index, entries []store.Entry, part store.Part) (store.ReadQuery, error) {
-	q := store.ReadQuery{Shard: seg.Shard, Keys: make([]job.Key, len(entries)), Part: part}
+	q := store.ReadQuery{Shard: seg.Shard, Keys: make([]job.Key, len(entries)), Places: make([]string, len(entries)), Part: part}
 	topic := job.TopicOfLane(seg.Name)
 	for i, e := range entries {
-		q.Keys[i] = job.Key{Topic: topic, ID: e.ID}
+		q.Keys[i], q.Places[i] = job.Key{Topic: topic, ID: e.ID}, e.Place
 		if seg.Kind == store.IndexNamed {
 			var err error
 			if q.Keys[i], err = job.ParseKey(e.ID); err != nil {
