@@ -2,9 +2,7 @@ package diskstore
 
 import (
 	"context"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -247,8 +245,9 @@ func (t *txn) changeCircuit(e *endpoint, c store.Circuit) {
 		return
 	}
 	e.circuit, t.s.notClosed[e] = c, struct{}{}
-	for _, l := range slices.SortedFunc(maps.Keys(e.lanes), func(a, b *lane) int { return strings.Compare(a.name, b.name) }) {
+	e.lanes.Scan(func(_ string, l *lane) bool {
 		l.limited = 0
 		t.look(l)
-	}
+		return true
+	})
 }

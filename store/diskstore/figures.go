@@ -114,15 +114,21 @@ func (s *Store) depth(now job.Instant) store.Depth {
 type bucket struct {
 	name    string
 	first   job.Instant   // when its first waiting job is due, if that was asked for
+	next    job.Instant   // no entry before is that of a waiting job
 	waiting int64         // jobs that wait
 	parked  int64         // of these, those that wait for another job of their order key
-	flying  []job.Instant // when the jobs in flight were due
+	flying  []job.Instant // when the jobs in flight were due, from next on
 }
 
 // bucketOf copies what is in memory of a lane.
 func bucketOf(l *lane) bucket {
-	b := bucket{name: l.name, waiting: l.held() - int64(l.flights.Len()), parked: l.parked}
-	l.flights.Scan(func(f *flight) bool { b.flying = append(b.flying, f.entry.at); return true })
+	b := bucket{name: l.name, next: l.next.at, waiting: l.held() - int64(l.flights.Len()), parked: l.parked}
+	l.flights.Scan(func(f *flight) bool {
+		if f.entry.at >= b.next {
+			b.flying = append(b.flying, f.entry.at)
+		}
+		return true
+	})
 	return b
 }
 
@@ -183,6 +189,12 @@ func (c *counting) count(b *bucket, section byte, bounds []job.Instant, most int
 	}
 	p := bucketPrefix(b.name, section)
 	first, last := bounds[0], bounds[len(bounds)-1]
+	if section == secDue {
+		first = max(first, b.next)
+	}
+	if first >= last {
+		return
+	}
 	in := 0 // the range
 	end := last
 	c.err = scan(c.v.snap, appendTime(slices.Clone(p), first), appendTime(slices.Clone(p), last), func(key, _ []byte) bool {

@@ -150,10 +150,10 @@ const parkedAt = job.Instant(4_000_000_000_000)
 // lane, or its circuit is not closed.
 type endpoint struct {
 	name     string
-	lanes    map[*lane]struct{}
-	inFlight int                  // jobs in flight
-	jobs     [job.Delivered]int64 // unfinished jobs by state
-	circuit  store.Circuit        // as last changed; see circuitAt
+	lanes    btree.Map[string, *lane] // by name
+	inFlight int                      // jobs in flight
+	jobs     [job.Delivered]int64     // unfinished jobs by state
+	circuit  store.Circuit            // as last changed; see circuitAt
 }
 
 // circuitAt is the endpoint's circuit at now.
@@ -172,7 +172,7 @@ func (s *Store) laneOf(name job.Lane) *lane {
 		flights: btree.NewBTreeGOptions(byUntil, btree.Options{NoLocks: true, Degree: 16}),
 		next:    entry{at: math.MinInt64},
 	}
-	e.lanes[l] = struct{}{}
+	e.lanes.Set(str, l)
 	s.lanes.Set(str, l)
 	s.rank(l)
 	return l
@@ -181,7 +181,7 @@ func (s *Store) laneOf(name job.Lane) *lane {
 func (s *Store) endpointOf(name string) *endpoint {
 	e, ok := s.endpoints.Get(name)
 	if !ok {
-		e = &endpoint{name: strings.Clone(name), lanes: map[*lane]struct{}{}}
+		e = &endpoint{name: strings.Clone(name)}
 		s.endpoints.Set(e.name, e)
 	}
 	return e
@@ -195,7 +195,7 @@ func (s *Store) forgetIdle(e *endpoint, now job.Instant) {
 	}
 	delete(s.notClosed, e)
 	e.circuit = store.Circuit{} // the clock may go back
-	if len(e.lanes) == 0 {
+	if e.lanes.Len() == 0 {
 		s.endpoints.Delete(e.name)
 	}
 }
@@ -244,7 +244,7 @@ func (s *Store) dropLane(l *lane, now job.Instant) {
 	s.stopWaiting(l)
 	s.lanes.Delete(l.name)
 	s.unrank(l)
-	delete(l.endpoint.lanes, l)
+	l.endpoint.lanes.Delete(l.name)
 	s.forgetIdle(l.endpoint, now)
 }
 

@@ -26,7 +26,7 @@ func (s *Store) Names(ctx context.Context, q store.NameQuery) (names []string, e
 		case store.EndedNames:
 			s.topics.Ascend(q.From, func(name string, t *topic) bool { return t.ended() == 0 || add(name) })
 		case store.EndpointNames:
-			s.endpoints.Ascend(q.From, func(name string, e *endpoint) bool { return len(e.lanes) == 0 || add(name) })
+			s.endpoints.Ascend(q.From, func(name string, e *endpoint) bool { return e.lanes.Len() == 0 || add(name) })
 		case store.DeadNames:
 			s.dead.Ascend(max(pre, q.From), func(name string, _ int64) bool { return of(name) && add(name) })
 		case store.DueNames:
@@ -39,27 +39,16 @@ func (s *Store) Names(ctx context.Context, q store.NameQuery) (names []string, e
 				failed = unavailable(t.err)
 			}
 		case store.LaneNames:
-			if q.Endpoint != "" {
-				names = s.lanesAt(q)
+			lanes := &s.lanes
+			if e, ok := s.endpoints.Get(q.Endpoint); ok {
+				lanes = &e.lanes
+			} else if q.Endpoint != "" {
 				return
 			}
-			s.lanes.Ascend(max(pre, q.From), func(name string, _ *lane) bool { return of(name) && add(name) })
+			lanes.Ascend(max(pre, q.From), func(name string, _ *lane) bool { return of(name) && add(name) })
 		}
 	})
 	return names, errors.Join(err, failed)
-}
-
-// lanesAt returns lanes of an endpoint.
-func (s *Store) lanesAt(q store.NameQuery) (names []string) {
-	if e, ok := s.endpoints.Get(q.Endpoint); ok {
-		for l := range e.lanes {
-			if l.name >= q.From && (q.Topic == "" || q.Topic == l.Topic) {
-				names = append(names, l.name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return names[:min(q.N, len(names))]
 }
 
 // ended counts the jobs in the list of a topic's ended ones.
