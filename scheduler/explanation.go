@@ -63,12 +63,12 @@ func (s *Scheduler) Plan(ctx context.Context, p Prepared) (Plan, error) {
 func (s *Scheduler) othersDue(ctx context.Context, j *job.Job) (sameSecond, sameMinute int64, err error) {
 	const second, minute = 1_000, 60_000
 	from, at := j.DueAt-j.DueAt%minute, j.DueAt-j.DueAt%second
-	others, err := listing.DueCounts(ctx, s.o.Store, store.DueOf{Endpoint: j.Lane().Endpoint}, []job.Instant{from, at, at + second, from + minute})
+	others, err := listing.DueCounts(ctx, s.o.Store, store.DueOf{Endpoint: j.Lane().Endpoint, Within: true}, []job.Instant{from, at, at + second, from + minute})
 	if err != nil {
 		return 0, 0, err
 	}
 	n := others.Counts
-	sameSecond, sameMinute = n[2], n[1]+n[2]+n[3]
+	sameSecond, sameMinute = n[1], n[0]+n[1]+n[2]
 	same, err := s.o.Store.Get(ctx, j.Key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):

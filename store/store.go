@@ -211,6 +211,8 @@ type Page struct {
 // DueOf selects jobs to count. Empty fields select all.
 type DueOf struct {
 	Topic, Endpoint string
+	// Within counts only jobs from the first to before the last bound.
+	Within bool
 	// Most bounds the entries and lanes that are examined in each shard; 0: 150,000.
 	Most int
 }
@@ -218,7 +220,7 @@ type DueOf struct {
 // DueCounts counts jobs by when they need attention.
 type DueCounts struct {
 	// Counts are of those before bounds[0], from there before bounds[1], and so on,
-	// and from the last bound on.
+	// and from the last bound on. With DueOf.Within, the first and the last are left out.
 	Counts []int64
 	// PartialFrom is zero if all lanes were counted. Otherwise it is when the first
 	// lane left out needs attention. Counts of jobs due then or later are incomplete;

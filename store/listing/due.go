@@ -25,6 +25,9 @@ const (
 // that moves concurrently may be missed or counted twice. The work is bounded; with many lanes
 // the last ones are left out.
 func DueCounts(ctx context.Context, src store.Reader, of store.DueOf, bounds []job.Instant) (store.DueCounts, error) {
+	if !of.Within {
+		bounds = slices.Concat([]job.Instant{0}, bounds, []job.Instant{store.EndOfTime})
+	}
 	perShard, err := fanout.Gather(ctx, src.Shards(), func(ctx context.Context, shard int) (store.DueCounts, error) {
 		lanes := earliest(src, shard)
 		if of.Topic != "" || of.Endpoint != "" {
@@ -32,7 +35,7 @@ func DueCounts(ctx context.Context, src store.Reader, of store.DueOf, bounds []j
 		}
 		return dueIn(ctx, src, shard, lanes, bounds, cmp.Or(of.Most, maxDue))
 	})
-	d := store.DueCounts{Counts: make([]int64, len(bounds)+1)}
+	d := store.DueCounts{Counts: make([]int64, len(bounds)-1)}
 	for _, part := range perShard {
 		for i, n := range part.Counts {
 			d.Counts[i] += n
@@ -91,8 +94,8 @@ func namedLanes(src store.Reader, q store.NameQuery) someLanes {
 
 // dueIn counts the jobs of lanes of one shard.
 func dueIn(ctx context.Context, src store.Reader, shard int, lanes someLanes, bounds []job.Instant, left int) (store.DueCounts, error) {
-	d := store.DueCounts{Counts: make([]int64, len(bounds)+1)}
-	q := store.FigureQuery{Shard: shard, Due: store.DueQuery{Behind: true, Bounds: slices.Concat([]job.Instant{0}, bounds, []job.Instant{store.EndOfTime})}}
+	d := store.DueCounts{Counts: make([]int64, len(bounds)-1)}
+	q := store.FigureQuery{Shard: shard, Due: store.DueQuery{Behind: true, Bounds: bounds}}
 	for {
 		names, first, err := lanes(ctx)
 		if err != nil || len(names) == 0 {

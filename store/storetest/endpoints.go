@@ -255,5 +255,9 @@ var dueCases = []testCase{
 		equal(f, "by hours", f.dueCounts(start, 0, h, 2*h), []int64{0, 40, 40, 40})
 		equal(f, "without bounds", f.dueCounts(start), []int64{120})
 		equal(f, "of order keys", f.dueCountsOf(store.DueOf{Topic: "ordered"}, start, 2*h, 9*h), []int64{40, 20, 0})
+		of := store.DueOf{Topic: "plain", Within: true, Most: 25} // the jobs before cost nothing
+		within, err := f.DueCounts(f.ctx, of, []job.Instant{start.Add(2 * h), start.Add(5 * h / 2), start.Add(3 * h)})
+		f.noError("DueCounts", err)
+		equal(f, "within an hour", within, store.DueCounts{Counts: []int64{0, 20}})
 	}},
 }

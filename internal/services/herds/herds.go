@@ -45,12 +45,12 @@ func Coming(ctx context.Context, s store.Reader, now job.Instant, past *recent.A
 	complete = len(topics) <= maxTopics
 	bounds := minutesAfter(now)
 	count := func(topic string) ([]int64, error) {
-		due, err := listing.DueCounts(ctx, s, store.DueOf{Topic: topic}, bounds)
+		due, err := listing.DueCounts(ctx, s, store.DueOf{Topic: topic, Within: true}, bounds)
 		if err != nil {
 			return nil, err
 		}
 		complete = complete && (due.PartialFrom == 0 || due.PartialFrom >= bounds[Minutes])
-		return due.Counts[1 : Minutes+1], nil
+		return due.Counts, nil
 	}
 	all, err := count("")
 	if err != nil {

@@ -47,7 +47,9 @@ func (d *due) Figures(_ context.Context, q store.FigureQuery) (store.Figures, er
 	for _, lane := range q.Lanes {
 		counts := make([]int64, len(q.Due.Bounds)-1)
 		for minute, n := range d.topics[job.TopicOfLane(lane)] {
-			counts[minute+1] += n
+			if minute < len(counts) {
+				counts[minute] += n
+			}
 		}
 		f.Lanes = append(f.Lanes, store.LaneFigures{Due: counts, PartialFrom: d.partial})
 	}
