@@ -17,8 +17,8 @@ type Query struct {
 	Reason   string      // why the job ended
 	Labels   []job.Label // all of them
 	Priority int         `json:",omitempty"` // 1 to 9
-	// DueFrom and DueTo (exclusive) bound when the next attempt is due, or when the first
-	// attempt of an ended job was due.
+	// DueFrom and DueTo (exclusive) bound when the next attempt is due, or the end of the TTL if that
+	// is earlier; of an ended job, when the first attempt was due.
 	DueFrom, DueTo job.Instant
 	// CreatedFrom and CreatedTo (exclusive) bound when the job was registered.
 	CreatedFrom, CreatedTo job.Instant `json:",omitempty"`
@@ -69,8 +69,7 @@ func (q *Query) Within(t Times) bool {
 // Order is an order of the jobs of one state.
 type Order string
 
-// The orders. "due" sorts by the time of Query.DueFrom; waiting jobs are due when they
-// next need attention, which may be the end of their TTL. Jobs of the same time are sorted
+// The orders. "due" sorts by the time of Query.DueFrom. Jobs of the same time are sorted
 // by topic/id. An order with a "-" is reversed.
 const (
 	OrderDue         Order = "due"
@@ -101,5 +100,5 @@ func TimesOf(j *job.Job) Times {
 	if j.State.Final() {
 		return Times{j.CreatedAt, j.DueAt}
 	}
-	return Times{j.CreatedAt, j.NextAt}
+	return Times{j.CreatedAt, j.WakeAt()}
 }

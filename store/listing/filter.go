@@ -95,6 +95,34 @@ func (q *filter) mayHold(seg store.Index) bool {
 	return true
 }
 
+// byDue reports whether the waiting jobs of a segment are in the order of the times that the filter bounds.
+// Jobs that wait for others of their order key lie behind them.
+func (q *filter) byDue(seg store.Index) bool {
+	if seg.Kind != store.IndexLane || q.DueFrom == 0 && q.DueTo == 0 {
+		return false
+	}
+	lane, err := job.ParseLane(seg.Name)
+	return err == nil && !lane.Ordered
+}
+
+// dueFrom is where the waiting jobs within the bounds begin; dueTo is where they end.
+func (q *filter) dueFrom() *store.Position { return &store.Position{Score: float64(q.DueFrom)} }
+func (q *filter) dueTo() *store.Position   { return &store.Position{Score: float64(q.DueTo)} }
+
+// cutDue leaves the entries of a lane for which byDue is true that may be within the bounds. With next, the others are
+// behind that; last is whether no others follow.
+func (q *filter) cutDue(entries []store.Entry, last bool) (some []store.Entry, next *store.Position, none bool) {
+	for i, e := range entries {
+		switch waits := e.State == job.Waiting || e.State == job.Retrying; {
+		case waits && e.Score < float64(q.DueFrom):
+			return entries[:i], q.dueFrom(), false
+		case waits && q.DueTo != 0 && e.Score >= float64(q.DueTo):
+			return entries[:i], nil, true
+		}
+	}
+	return entries, nil, last
+}
+
 // digest identifies a filter, so that a cursor works with its own filter only. It is
 // empty for no filter.
 func (q *filter) digest() (string, error) {

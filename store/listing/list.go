@@ -31,11 +31,11 @@ func following(i store.Index) store.Index {
 // reading a job for nothing, and passing over a segment.
 const (
 	maxExamined  = 10_000
-	maxFruitless = 5 * maxExamined // of a page without jobs
+	maxFruitless = 3 * maxExamined // of a page without jobs
 	maxSegments  = 1_000           // listed at once
 	fetchCost    = 10
 	missCost     = 4
-	missBytes    = 4 << 10 // of jobs read for nothing count for one entry
+	missBytes    = 2 << 10 // of jobs read for nothing count for one entry
 	maxChunk     = 1_000
 	maxLimit     = 1_000
 	leastBatch   = 100
@@ -218,20 +218,31 @@ func (w *walk) segment(ctx context.Context) (bool, error) {
 		w.budget--
 		return w.ends(), nil
 	}
+	byDue := w.q.byDue(w.last.Index)
+	if byDue && w.last.After == nil && !w.q.Wants(job.Ready) && !w.q.Wants(job.Running) {
+		w.last.After = w.q.dueFrom()
+	}
 	for !w.ends() {
-		n := w.chunk()
+		n := w.chunk(byDue)
 		entries, _, err := w.src.Entries(ctx, w.last.Index, store.Span{After: w.last.After, N: n})
 		if err != nil {
 			return false, err
 		}
 		w.budget -= len(entries) + fetchCost
+		last, next := len(entries) < n, (*store.Position)(nil)
+		if byDue {
+			entries, next, last = w.q.cutDue(entries, last)
+		}
 		if all, err := w.take(ctx, entries); err != nil || !all {
 			return true, err
 		}
-		if len(entries) > 0 {
+		switch {
+		case next != nil:
+			w.last.After = next
+		case len(entries) > 0:
 			w.last.After = &entries[len(entries)-1].Position
 		}
-		if len(entries) < n {
+		if last {
 			break
 		}
 	}
@@ -253,7 +264,10 @@ func (w *walk) full() bool { return len(w.jobs) > w.limit || w.room <= 0 }
 
 // chunk is how many entries to fetch: no more than needed when all of them
 // belong to the page.
-func (w *walk) chunk() int {
+func (w *walk) chunk(byDue bool) int {
+	if byDue {
+		return max(w.missing(), leastBatch)
+	}
 	if w.q.looksAtEntries() || w.q.index() != "" || w.q.looksInside() {
 		return maxChunk
 	}

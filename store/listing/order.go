@@ -92,6 +92,14 @@ func (w *walk) ordered(ctx context.Context, from place) error {
 	all := store.Index{Kind: kind, Name: w.q.Topic} // in cursors
 	w.last = place{Index: all, After: from.After}
 	var next candidates
+	byDue := w.q.indexed() && !slices.ContainsFunc(segments, func(s store.Index) bool { return !w.q.byDue(s) })
+	switch {
+	case !byDue || from.After != nil:
+	case w.q.back() && w.q.DueTo != 0:
+		from.After = w.q.dueTo()
+	case !w.q.back():
+		from.After = w.q.dueFrom()
+	}
 	if w.q.indexed() {
 		next = newMerge(w, segments, from.After)
 	} else if next, err = w.sorted(ctx, segments, from.After); err != nil {
@@ -102,27 +110,43 @@ func (w *walk) ordered(ctx context.Context, from place) error {
 		if err != nil || len(batch) == 0 {
 			return err
 		}
-		if err := w.choose(ctx, all, batch); err != nil {
+		some := batch
+		if byDue {
+			some = w.q.cutOrdered(batch)
+		}
+		if err := w.choose(ctx, all, some); err != nil || len(some) < len(batch) {
 			return err
 		}
 	}
 	return nil
 }
 
+// cutOrdered cuts the candidates that are beyond the bounds of an order by due.
+func (q *filter) cutOrdered(batch []candidate) []candidate {
+	end := slices.IndexFunc(batch, func(c candidate) bool {
+		return q.back() && c.at.Score < float64(q.DueFrom) || !q.back() && q.DueTo != 0 && c.at.Score >= float64(q.DueTo)
+	})
+	if end < 0 {
+		return batch
+	}
+	return batch[:end]
+}
+
 // groups returns the segments in which jobs can match, unless they are too many.
 func (w *walk) groups(ctx context.Context, kind store.IndexKind) ([]store.Index, error) {
 	var all []store.Index
-	for from := (store.Index{}); ; {
+	for from, examined := (store.Index{}), 0; ; {
 		segments, err := w.segments(ctx, kind, from)
 		if err != nil {
 			return nil, err
 		}
+		examined += len(segments)
 		for _, s := range segments {
 			if w.q.mayHold(s) {
 				all = append(all, s)
 			}
 		}
-		if len(all) > MaxSortedGroups {
+		if len(all) > MaxSortedGroups || examined > maxExamined {
 			return nil, fmt.Errorf("%w: they are in more than %d groups", store.ErrTooManyToSort, MaxSortedGroups)
 		}
 		if len(segments) < maxSegments {

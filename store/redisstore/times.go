@@ -38,6 +38,9 @@ func timesOf(w raw) store.Times {
 	}
 	due := job.Instant(h.created + h.due)
 	r := record{Job: job.Job{CreatedAt: job.Instant(h.created), DueAt: due, NextAt: due}}
+	if h.expires != never {
+		r.ExpiresAt = job.Instant(h.created + h.expires)
+	}
 	if w.progress != "" {
 		if err := r.proceed(decodeProgressHead(w.progress)); err != nil {
 			return store.Times{}
