@@ -206,6 +206,8 @@ type Registered struct {
 type Page struct {
 	Jobs []job.Job
 	Next string
+	// Scanned is what a page without an order examined, in entries: a job that does not match counts for several.
+	Scanned int
 }
 
 // DueOf selects jobs to count. Empty fields select all.

@@ -139,8 +139,8 @@ func (f *filter) query(states ...job.State) store.Query {
 	return q
 }
 
-// maxScanned bounds the jobs that one call looks at.
-const maxScanned = 10_000
+// maxScanned bounds what one call looks at: some ten thousand messages that it selects, or fewer others.
+const maxScanned = 12_000
 
 // maxNamed bounds the jobs whose ids a call names, in bytes: there is no page of them.
 const maxNamed = 4 * store.PageBytes
@@ -173,7 +173,7 @@ func (a *api) each(ctx context.Context, q store.Query, most amount, cursor strin
 				taken.bytes += store.SizeOf(&page.Jobs[i])
 			}
 		}
-		scanned += len(page.Jobs)
+		scanned += page.Scanned
 		if q.Cursor = page.Next; q.Cursor == "" || taken.jobs >= most.jobs || taken.bytes >= most.bytes || scanned >= maxScanned {
 			return q.Cursor, nil
 		}

@@ -350,16 +350,16 @@ func (w *walk) add(j *job.Job, at place) {
 	}
 }
 
-func (w *walk) page() (store.Page, error) {
+func (w *walk) page() (p store.Page, err error) {
+	p = store.Page{Jobs: w.jobs, Scanned: maxExamined - w.budget}
 	switch {
 	case len(w.jobs) > w.limit:
-		next, err := encodeCursor(w.q, w.at[w.limit-1])
-		return store.Page{Jobs: w.jobs[:w.limit], Next: next}, err
+		p.Jobs = w.jobs[:w.limit]
+		p.Next, err = encodeCursor(w.q, w.at[w.limit-1])
 	case w.ends():
-		next, err := encodeCursor(w.q, w.last)
-		return store.Page{Jobs: w.jobs, Next: next}, err
+		p.Next, err = encodeCursor(w.q, w.last)
 	}
-	return store.Page{Jobs: w.jobs}, nil
+	return p, err
 }
 
 // cursor is what a cursor encodes: the filter that it belongs to and a place. A forged one
