@@ -56,18 +56,24 @@ func readers(b *testing.B, s diskstore.Embedded) {
 	for i := range 97 {
 		bounds = append(bounds, job.InstantOf(now.Add(time.Duration(i)*15*time.Minute)))
 	}
+	list := func(q store.Query) func() error {
+		return func() error { q.Limit = 100; _, err := listing.List(b.Context(), s, q); return err }
+	}
+	ofTopic, noon := store.Query{Topic: "topic3", States: []job.State{job.Waiting}}, job.InstantOf(now.Add(12*time.Hour))
+	byDue, byLabel, prefixed := ofTopic, store.Query{Labels: []job.Label{{Key: "no", Value: "job"}}}, ofTopic
+	byDue.Order, prefixed.IDPrefix = store.OrderDue, "nothing"
 	calls := map[string]func() error{
 		"due-counts": func() error { _, err := listing.DueCounts(b.Context(), s, store.DueOf{}, bounds); return err },
-		"backlogs":   func() error { _, err := listing.Backlogs(b.Context(), s); return err },
-		"list":       func() error { _, err := listing.List(b.Context(), s, store.Query{Limit: 100}); return err },
-		"list-by-due": func() error {
-			_, err := listing.List(b.Context(), s, store.Query{Topic: "topic3", States: []job.State{job.Waiting}, Order: store.OrderDue, Limit: 100})
+		"due-in-a-minute": func() error {
+			_, err := listing.DueCounts(b.Context(), s, store.DueOf{Within: true}, []job.Instant{noon, noon.Add(time.Minute)})
 			return err
 		},
-		"list-prefix": func() error {
-			_, err := listing.List(b.Context(), s, store.Query{Topic: "topic3", IDPrefix: "nothing", Limit: 100})
-			return err
-		},
+		"backlogs":        func() error { _, err := listing.Backlogs(b.Context(), s); return err },
+		"list":            list(store.Query{}),
+		"list-by-due":     list(byDue),
+		"list-prefix":     list(prefixed),
+		"list-label":      list(byLabel),
+		"list-due-minute": list(store.Query{States: ofTopic.States, DueFrom: noon, DueTo: noon.Add(time.Minute)}),
 	}
 	for name, call := range calls {
 		began := time.Now()
