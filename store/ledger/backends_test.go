@@ -311,6 +311,18 @@ func onServers(body func(t *testing.T, b *backend)) func(t *testing.T) {
 	}
 }
 
+// onRealServers runs body in real time, on every kind of server.
+func onRealServers(t *testing.T, body func(t *testing.T, b *backend)) {
+	t.Helper()
+	t.Parallel()
+	for _, b := range servers {
+		t.Run(b.Name, func(t *testing.T) {
+			t.Parallel()
+			body(t, b)
+		})
+	}
+}
+
 // inBubble returns a test that runs body in virtual time.
 func inBubble(body func(t *testing.T)) func(t *testing.T) {
 	return func(t *testing.T) {

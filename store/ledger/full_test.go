@@ -38,73 +38,65 @@ const openMessages = "SELECT id FROM message WHERE done_at IS NULL ORDER BY id"
 // A job that a full Redis refuses leaves nothing in the ledger that a pass would put
 // back later, and takes nothing from what was there.
 func TestFullRedisRefuses(t *testing.T) {
-	t.Parallel()
-	for _, b := range servers {
-		t.Run(b.Name, func(t *testing.T) {
-			t.Parallel()
-			r, client, limit := limited(t, b)
-			r.Add(heavy("a"))
-			r.Add(reg("dead", 0))
-			r.RunOne(job.OutcomeFailed, -1)
-			r.Add(heavy("ended"))
-			r.Change("ended", cancel)
-			want := r.All()
-			limit(1)
-			over, dead := heavy("a"), heavy("dead")
-			over.OnConflict, over.Spec.Destination, dead.OnConflict = job.ConflictReplace, "http://a.example/other", job.ConflictReplace
-			for _, g := range []store.Registration{heavy("b"), heavy("c"), dead, heavy("ended"), over} {
-				r.RegisterAs(store.StoreFull, g)
-			}
-			equal(t, "open messages", r.Query(openMessages), []string{"a", "dead"})
-			limit(0)
-			report, err := r.CompareOnce(t.Context())
-			noError(t, "CompareOnce", err)
-			equal(t, "restored", report.Restored, int64(0))
-			equal(t, "jobs", r.All(), want)
-			r.agree()
+	onRealServers(t, func(t *testing.T, b *backend) {
+		r, client, limit := limited(t, b)
+		r.Add(heavy("a"))
+		r.Add(reg("dead", 0))
+		r.RunOne(job.OutcomeFailed, -1)
+		r.Add(heavy("ended"))
+		r.Change("ended", cancel)
+		want := r.All()
+		limit(1)
+		over, dead := heavy("a"), heavy("dead")
+		over.OnConflict, over.Spec.Destination, dead.OnConflict = job.ConflictReplace, "http://a.example/other", job.ConflictReplace
+		for _, g := range []store.Registration{heavy("b"), heavy("c"), dead, heavy("ended"), over} {
+			r.RegisterAs(store.StoreFull, g)
+		}
+		equal(t, "open messages", r.Query(openMessages), []string{"a", "dead"})
+		limit(0)
+		report, err := r.CompareOnce(t.Context())
+		noError(t, "CompareOnce", err)
+		equal(t, "restored", report.Restored, int64(0))
+		equal(t, "jobs", r.All(), want)
+		r.agree()
 
-			// After all has been lost, what was acknowledged comes back, and no more.
-			noError(t, "FLUSHALL", client.FlushAll(t.Context()).Err())
-			_, err = r.CompareOnce(t.Context())
-			noError(t, "CompareOnce", err)
-			equal(t, "unfinished", r.unfinished(), 1)
-			if _, err := r.Get(t.Context(), key("b")); !errors.Is(err, store.ErrNotFound) {
-				t.Errorf("what was refused: %v", err)
-			}
-			equal(t, "the dead letter", r.Job("dead").State, job.Dead)
-		})
-	}
+		// After all has been lost, what was acknowledged comes back, and no more.
+		noError(t, "FLUSHALL", client.FlushAll(t.Context()).Err())
+		_, err = r.CompareOnce(t.Context())
+		noError(t, "CompareOnce", err)
+		equal(t, "unfinished", r.unfinished(), 1)
+		if _, err := r.Get(t.Context(), key("b")); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("what was refused: %v", err)
+		}
+		equal(t, "the dead letter", r.Job("dead").State, job.Dead)
+	})
 }
 
 // What was acknowledged and lost waits in the ledger for room in the store,
 // which goes on forgetting what has ended so that there is some.
 func TestRaceFullRedisGetsJobsBackWhenThereIsRoom(t *testing.T) {
-	t.Parallel()
-	for _, b := range servers {
-		t.Run(b.Name, func(t *testing.T) {
-			t.Parallel()
-			r, client, limit := limited(t, b)
-			const jobs = 40
-			for n := range jobs {
-				r.Add(heavy(fmt.Sprint(n)))
-			}
-			noError(t, "FLUSHALL", client.FlushAll(t.Context()).Err())
-			limit(1)
-			report, err := r.CompareOnce(t.Context())
-			noError(t, "CompareOnce", err)
-			equal(t, "report", report, store.RestoreReport{Checked: jobs, NoRoom: jobs})
-			equal(t, "jobs in the store", len(r.All()), 0)
-			if _, _, err := r.RestoreJob(t.Context(), key("1")); !errors.Is(err, store.ErrFull) {
-				t.Errorf("RestoreJob: %v", err)
-			}
-			equal(t, "that the store may forget", r.MayForget(), true)
+	onRealServers(t, func(t *testing.T, b *backend) {
+		r, client, limit := limited(t, b)
+		const jobs = 40
+		for n := range jobs {
+			r.Add(heavy(fmt.Sprint(n)))
+		}
+		noError(t, "FLUSHALL", client.FlushAll(t.Context()).Err())
+		limit(1)
+		report, err := r.CompareOnce(t.Context())
+		noError(t, "CompareOnce", err)
+		equal(t, "report", report, store.RestoreReport{Checked: jobs, NoRoom: jobs})
+		equal(t, "jobs in the store", len(r.All()), 0)
+		if _, _, err := r.RestoreJob(t.Context(), key("1")); !errors.Is(err, store.ErrFull) {
+			t.Errorf("RestoreJob: %v", err)
+		}
+		equal(t, "that the store may forget", r.MayForget(), true)
 
-			r.reconciling()
-			testenv.Eventually(t, outageLimit, func() bool { return r.status().Reconcile.NoRoom == jobs }, "the report says so")
-			equal(t, "lost", r.status().Lost, true)
-			limit(0)
-			testenv.Eventually(t, outageLimit, func() bool { return r.unfinished() == jobs }, "the jobs are back")
-			testenv.Eventually(t, outageLimit, func() bool { s := r.status(); return !s.Lost && s.Reconcile.NoRoom == 0 }, "nothing is missing")
-		})
-	}
+		r.reconciling()
+		testenv.Eventually(t, outageLimit, func() bool { return r.status().Reconcile.NoRoom == jobs }, "the report says so")
+		equal(t, "lost", r.status().Lost, true)
+		limit(0)
+		testenv.Eventually(t, outageLimit, func() bool { return r.unfinished() == jobs }, "the jobs are back")
+		testenv.Eventually(t, outageLimit, func() bool { s := r.status(); return !s.Lost && s.Reconcile.NoRoom == 0 }, "nothing is missing")
+	})
 }

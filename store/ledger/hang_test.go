@@ -130,21 +130,17 @@ func (h *hung) recovers(t *testing.T) {
 
 // A commit whose reply is lost is repeated, and nothing of it is written twice.
 func TestReplyToCommitIsLost(t *testing.T) {
-	t.Parallel()
-	for _, b := range servers {
-		t.Run(b.Name, func(t *testing.T) {
-			t.Parallel()
-			h := newHung(t, b)
-			h.loseReply()
-			c := h.TakeOne()
-			h.written()
-			h.loseReply()
-			h.SettleAll(settlement(c, job.OutcomeDelivered, 0))
-			h.written()
-			equal(t, "replies lost", h.proxy.Dropped(), 2)
-			equal(t, "changes in flow", h.Query("SELECT to_state FROM flow ORDER BY at, to_state"), []string{"0", "2", "3", "4"})
-		})
-	}
+	onRealServers(t, func(t *testing.T, b *backend) {
+		h := newHung(t, b)
+		h.loseReply()
+		c := h.TakeOne()
+		h.written()
+		h.loseReply()
+		h.SettleAll(settlement(c, job.OutcomeDelivered, 0))
+		h.written()
+		equal(t, "replies lost", h.proxy.Dropped(), 2)
+		equal(t, "changes in flow", h.Query("SELECT to_state FROM flow ORDER BY at, to_state"), []string{"0", "2", "3", "4"})
+	})
 }
 
 // loseReply loses the reply to the next commit.
@@ -165,29 +161,25 @@ func (h *hung) written() {
 
 // A frozen server keeps its connections, too.
 func TestServerFreezes(t *testing.T) {
-	t.Parallel()
-	for _, b := range servers {
-		t.Run(b.Name, func(t *testing.T) {
-			t.Parallel()
-			server, err := b.Start(false)
-			noError(t, "start the server", err)
-			defer func() { noError(t, "Close", server.Close()) }()
-			h := &hung{rig: newRig(t, b, b.FreshOn(t, server), retention)}
-			h.Add(reg("a", 0))
-			c := h.TakeOne()
-			noError(t, "Flush", h.Flush())
-			noError(t, "Pause", server.Pause())
-			_, err = h.Register(t.Context(), []store.Registration{reg("b", time.Hour)})
-			unavailable(t, "Register", err)
-			unavailable(t, "Ping", h.Ping(t.Context()))
-			h.delivers(t, c)
-			_, err = ledger.Verify(t.Context(), ledger.VerifyOptions{URL: h.URL, Store: h.o.Store})
-			if err == nil || !strings.Contains(err.Error(), "the server did not answer") {
-				t.Errorf("Verify: %v", err)
-			}
-			noError(t, "Resume", server.Resume())
-			h.written()
-			noError(t, "Close", h.Close())
-		})
-	}
+	onRealServers(t, func(t *testing.T, b *backend) {
+		server, err := b.Start(false)
+		noError(t, "start the server", err)
+		defer func() { noError(t, "Close", server.Close()) }()
+		h := &hung{rig: newRig(t, b, b.FreshOn(t, server), retention)}
+		h.Add(reg("a", 0))
+		c := h.TakeOne()
+		noError(t, "Flush", h.Flush())
+		noError(t, "Pause", server.Pause())
+		_, err = h.Register(t.Context(), []store.Registration{reg("b", time.Hour)})
+		unavailable(t, "Register", err)
+		unavailable(t, "Ping", h.Ping(t.Context()))
+		h.delivers(t, c)
+		_, err = ledger.Verify(t.Context(), ledger.VerifyOptions{URL: h.URL, Store: h.o.Store})
+		if err == nil || !strings.Contains(err.Error(), "the server did not answer") {
+			t.Errorf("Verify: %v", err)
+		}
+		noError(t, "Resume", server.Resume())
+		h.written()
+		noError(t, "Close", h.Close())
+	})
 }

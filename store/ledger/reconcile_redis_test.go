@@ -84,68 +84,64 @@ func quick(o *options) {
 // what it was. Each job is delivered; what was known as delivered before a loss
 // is not delivered again.
 func TestRaceRedisLosesJobs(t *testing.T) {
-	t.Parallel()
-	for _, b := range servers {
-		t.Run(b.Name, func(t *testing.T) {
-			t.Parallel()
-			redis := testenv.StartRedis(t)
-			client := redisClient(t, redis)
-			nodes := reconcilers(t, b, redis, b.Fresh(t))
-			delivered := map[job.Key]int{}
-			added := 0
-			addSome := func() {
-				t.Helper()
-				for range 20 {
-					g := reg(fmt.Sprint("j", added), 0)
-					g.UID = fmt.Sprintf("01%024d", rand.Uint64())
-					nodes[added%2].Add(g)
-					added++
-				}
+	onRealServers(t, func(t *testing.T, b *backend) {
+		redis := testenv.StartRedis(t)
+		client := redisClient(t, redis)
+		nodes := reconcilers(t, b, redis, b.Fresh(t))
+		delivered := map[job.Key]int{}
+		added := 0
+		addSome := func() {
+			t.Helper()
+			for range 20 {
+				g := reg(fmt.Sprint("j", added), 0)
+				g.UID = fmt.Sprintf("01%024d", rand.Uint64())
+				nodes[added%2].Add(g)
+				added++
 			}
-			deliver := func(settled func(c store.Claimed) bool) {
-				t.Helper()
-				for n, r := range nodes {
-					for _, c := range r.takeAny(t.Context()) {
-						if !settled(c) {
-							continue
-						}
-						done, err := nodes[1-n].Settle(t.Context(), []job.Settlement{settlement(c, job.OutcomeDelivered, 0)})
-						noError(t, "Settle", err)
-						delivered[c.Job.Key]++
-						equal(t, "status", done[0].Status, store.Applied)
+		}
+		deliver := func(settled func(c store.Claimed) bool) {
+			t.Helper()
+			for n, r := range nodes {
+				for _, c := range r.takeAny(t.Context()) {
+					if !settled(c) {
+						continue
 					}
+					done, err := nodes[1-n].Settle(t.Context(), []job.Settlement{settlement(c, job.OutcomeDelivered, 0)})
+					noError(t, "Settle", err)
+					delivered[c.Job.Key]++
+					equal(t, "status", done[0].Status, store.Applied)
 				}
 			}
-			half := func(store.Claimed) bool { return len(delivered)*2 < added }
-			all := func(store.Claimed) bool { return true }
-			addSome()
-			deliver(half)
-			old := dumped(t, client)
-			addSome()
-			deliver(half)
-			flushAll(t, redis)
-			testenv.Eventually(t, outageLimit, func() bool { return nodes[0].unfinished() == added-len(delivered) }, "the jobs are back")
-			deliver(half)
-			putBackDump(t, client, old)
-			testenv.Eventually(t, outageLimit, func() bool {
-				deliver(all)
-				return len(delivered) == added
-			}, "everything is delivered")
-			testenv.Eventually(t, outageLimit, func() bool {
-				deliver(all)
-				return nodes[0].unfinished() == 0
-			}, "nothing is left")
-			for k, n := range delivered {
-				if n != 1 {
-					t.Errorf("%s was delivered %d times", k, n)
-				}
+		}
+		half := func(store.Claimed) bool { return len(delivered)*2 < added }
+		all := func(store.Claimed) bool { return true }
+		addSome()
+		deliver(half)
+		old := dumped(t, client)
+		addSome()
+		deliver(half)
+		flushAll(t, redis)
+		testenv.Eventually(t, outageLimit, func() bool { return nodes[0].unfinished() == added-len(delivered) }, "the jobs are back")
+		deliver(half)
+		putBackDump(t, client, old)
+		testenv.Eventually(t, outageLimit, func() bool {
+			deliver(all)
+			return len(delivered) == added
+		}, "everything is delivered")
+		testenv.Eventually(t, outageLimit, func() bool {
+			deliver(all)
+			return nodes[0].unfinished() == 0
+		}, "nothing is left")
+		for k, n := range delivered {
+			if n != 1 {
+				t.Errorf("%s was delivered %d times", k, n)
 			}
-			for _, r := range nodes {
-				noError(t, "Flush", r.Flush())
-			}
-			equal(t, "what may be restored", nodes[0].Query("SELECT count(*) FROM message WHERE done_at IS NULL"), []string{"0"})
-		})
-	}
+		}
+		for _, r := range nodes {
+			noError(t, "Flush", r.Flush())
+		}
+		equal(t, "what may be restored", nodes[0].Query("SELECT count(*) FROM message WHERE done_at IS NULL"), []string{"0"})
+	})
 }
 
 // unfinished is how many jobs the store has that have not ended.
