@@ -28,16 +28,9 @@ func TestEndedByTime(t *testing.T) {
 			Key: job.Key{Topic: "t", ID: to.String()}, UID: ulid.Make().String(), Spec: job.Spec{Destination: urlA}, OnConflict: job.ConflictReplace,
 		}})
 		ok(t, "Register", err)
-		_, err = s.Carry(ctx, 0, carryAll)
-		ok(t, "Carry", err)
-		hints, err := s.Pop(ctx, 0, 10, 0)
-		ok(t, "Pop", err)
-		claims, err := s.Claim(ctx, 0, hints, terms())
-		ok(t, "Claim", err)
-		o := outcome(claims[0], job.OutcomeDelivered)
+		o := outcome(takeFrom(t, s)[0], job.OutcomeDelivered)
 		o.To = to
-		_, err = s.Settle(ctx, []job.Settlement{o})
-		ok(t, "Settle", err)
+		settleWith(t, s, o)
 	}
 	now, err := s.serverNow(ctx, s.shards[0])
 	ok(t, "time", err)
@@ -70,12 +63,7 @@ func TestOldJobEndsNow(t *testing.T) {
 	}
 	_, err := s.Restore(ctx, []store.RestoredJob{{Job: old}})
 	ok(t, "Restore", err)
-	_, err = s.Carry(ctx, 0, carryAll)
-	ok(t, "Carry", err)
-	hints, err := s.Pop(ctx, 0, 10, 0)
-	ok(t, "Pop", err)
-	claims, err := s.Claim(ctx, 0, hints, terms())
-	ok(t, "Claim", err)
+	claims := takeFrom(t, s)
 	settled, err := s.Settle(ctx, []job.Settlement{outcome(claims[0], job.OutcomeDelivered)})
 	ok(t, "Settle", err)
 	j, err := s.Get(ctx, old.Key)
