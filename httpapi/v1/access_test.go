@@ -34,11 +34,7 @@ func newKeyedAPI(t testing.TB, change ...func(*testOptions)) *keyedAPI {
 	keys := &switchedAccess{}
 	a := &keyedAPI{keys: keys, api: newAPI(t, append(change, func(o *testOptions) { o.serverOptions.Access, o.Options.Access = keys, keys })...)}
 	a.token, a.admin = a.newKey(access.Draft{Scope: "admin", Name: "ops"})
-	ring := a.keyring(a.admin)
-	if _, err := ring.List(t.Context()); err != nil { // from now on it knows the stored keys too
-		t.Fatal(err)
-	}
-	a.keys.Keyring = ring
+	a.accept(a.admin)
 	return a
 }
 
@@ -62,6 +58,16 @@ func (a *keyedAPI) keyring(keys ...access.Key) *access.Keyring {
 		a.t.Fatal(err)
 	}
 	return ring
+}
+
+// accept replaces the keys of the settings by others. The keyring knows the stored keys, too.
+func (a *keyedAPI) accept(keys ...access.Key) {
+	a.t.Helper()
+	ring := a.keyring(keys...)
+	if _, err := ring.List(a.t.Context()); err != nil {
+		a.t.Fatal(err)
+	}
+	a.keys.Keyring = ring
 }
 
 // withAccess does something with other keys.
@@ -108,11 +114,7 @@ func TestEveryRouteAsksForAKey(t *testing.T) {
 	foreign, foreignKey := a.newKey(access.Draft{Scope: "admin"}, "other")
 	late, lateKey := a.newKey(access.Draft{Scope: "admin", ExpiresAt: a.clock.Now().Add(time.Hour).Format(time.RFC3339)})
 	wrong, _ := a.newKey(access.Draft{Scope: "admin"})
-	ring := a.keyring(a.admin, readKey, writeKey, consumeKey, foreignKey, lateKey)
-	if _, err := ring.List(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	a.keys.Keyring = ring
+	a.accept(a.admin, readKey, writeKey, consumeKey, foreignKey, lateKey)
 	a.clock.Advance(time.Hour)
 
 	tooSmall := map[access.Scope][]string{
@@ -274,11 +276,7 @@ func TestRefusalsSayWhatIsNeeded(t *testing.T) {
 	a := newKeyedAPI(t)
 	read, readKey := a.newKey(access.Draft{Scope: "read"})
 	foreign, foreignKey := a.newKey(access.Draft{Scope: "admin"}, "other")
-	ring := a.keyring(readKey, foreignKey)
-	if _, err := ring.List(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	a.keys.Keyring = ring
+	a.accept(readKey, foreignKey)
 	for _, tc := range []struct {
 		header, challenge, detail string
 	}{

@@ -3,6 +3,7 @@ package v1
 import (
 	"fmt"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -264,22 +265,30 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
+// entries reads a list page by page.
+func (a *api) entries(target string) (all []any, pages int) {
+	a.t.Helper()
+	join := "?cursor="
+	if strings.Contains(target, "?") {
+		join = "&cursor="
+	}
+	for cursor, more := "", true; more; pages++ {
+		page := a.want(200, "GET", target+cursor, "")
+		all = append(all, page["data"].([]any)...)
+		cursor, more = page["next_cursor"].(string)
+		cursor = join + url.QueryEscape(cursor)
+	}
+	return all, pages
+}
+
 // pages lists everything that a query finds, page by page.
 func (a *api) pages(query string) (ids []string, pages int) {
 	a.t.Helper()
-	target := "/v1/jobs?" + query
-	for {
-		pages++
-		page := a.want(200, "GET", target, "")
-		for _, j := range page["data"].([]any) {
-			ids = append(ids, object(j)["id"].(string))
-		}
-		cursor, more := page["next_cursor"].(string)
-		if !more {
-			return ids, pages
-		}
-		target = "/v1/jobs?" + query + "&cursor=" + strings.ReplaceAll(cursor, "+", "%2B")
+	jobs, pages := a.entries("/v1/jobs?" + query)
+	for _, j := range jobs {
+		ids = append(ids, object(j)["id"].(string))
 	}
+	return ids, pages
 }
 
 func TestList(t *testing.T) {

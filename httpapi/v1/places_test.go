@@ -13,11 +13,7 @@ import (
 func TestOneKeyLeavesPlaces(t *testing.T) {
 	a := newKeyedAPI(t)
 	other, key := a.newKey(access.Draft{Scope: "read"})
-	ring := a.keyring(a.admin, key)
-	if _, err := ring.List(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	a.keys.Keyring = ring
+	a.accept(a.admin, key)
 	for range maxStreams / 2 {
 		if a.v1.streams.Take(a.admin.ID) == nil {
 			t.Fatal("a stream is refused")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/job"
@@ -19,20 +20,9 @@ import (
 // search is the ids that a search finds, over all its pages.
 func (a *api) search(query string) []string {
 	a.t.Helper()
-	ids := []string{}
-	cursor := ""
-	for {
-		page := a.want(200, "GET", "/v1/jobs?limit=2&"+query+cursor, "")
-		for _, j := range page["data"].([]any) {
-			ids = append(ids, j.(map[string]any)["id"].(string))
-		}
-		next, more := page["next_cursor"].(string)
-		if !more {
-			slices.Sort(ids)
-			return ids
-		}
-		cursor = "&cursor=" + url.QueryEscape(next)
-	}
+	ids, _ := a.pages("limit=2&" + query)
+	slices.Sort(ids)
+	return ids
 }
 
 func TestSearch(t *testing.T) {
@@ -92,7 +82,7 @@ func TestSearch(t *testing.T) {
 		"due_from=" + in(time.Hour) + "&due_to=" + in(2*time.Hour) + "&topic=t": "soon",
 		"due_from=" + in(-time.Minute) + "&due_to=" + in(time.Minute):           "dead delivered",
 	} {
-		if diff := cmp.Diff(strings.Fields(want), a.search(query)); diff != "" {
+		if diff := cmp.Diff(strings.Fields(want), a.search(query), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", query, diff)
 		}
 	}
