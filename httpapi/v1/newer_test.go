@@ -30,7 +30,6 @@ func coverNewer(a *keyedAPI) {
 		{"GET", "/v1/schedules/newer/occurrences", ""},
 		{"GET", "/v1/schedules/newer/runs", ""},
 		{"PUT", "/v1/schedules/newer", `{"every":"1h","job":{"url":"https://shop.example/hook"}}`},
-		{"DELETE", "/v1/schedules/newer", ""},
 		{"POST", "/v1/schedules/newer/pause", ""},
 		{"POST", "/v1/schedules/newer/resume", ""},
 		{"POST", "/v1/schedules/newer/skip", ""},
@@ -44,4 +43,5 @@ func coverNewer(a *keyedAPI) {
 		a.wantProblem(httpapi.CodeNewerVersion, call[0], call[1], call[2])
 	}
 	a.want(200, "GET", "/v1/topics", "")
+	a.want(200, "DELETE", "/v1/schedules/newer", "") // readable or not
 }
