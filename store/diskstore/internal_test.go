@@ -285,20 +285,6 @@ func TestTheLogIsBounded(t *testing.T) {
 	})
 }
 
-func TestARestoredJobKeepsItsLastAttempt(t *testing.T) {
-	s := opened(t, Options{})
-	j := job.Job{
-		Key: job.Key{Topic: "t", ID: "a"}, Spec: job.Spec{Destination: url}, State: job.Retrying, Attempts: 1,
-		LastAttempt: &job.Attempt{Number: 1, Status: 503},
-	}
-	if n, err := s.Restore(t.Context(), []store.RestoredJob{{Job: j}}); n != 1 || err != nil {
-		t.Fatalf("Restore: %d, %v", n, err)
-	}
-	log, err := store.Attempts(t.Context(), s, j.Key)
-	must.OK(t, err)
-	same(t, "log", log, []job.Attempt{*j.LastAttempt})
-}
-
 func TestNothingIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := opened(t, Options{Retention: time.Minute})

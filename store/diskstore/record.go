@@ -52,11 +52,7 @@ func newRecord(j *job.Job) *record {
 	rec := &record{Job: *j}
 	rec.UpdatedAt = max(rec.UpdatedAt, rec.CreatedAt)
 	rec.assignSpec(&j.Spec)
-	rec.Spec = job.Spec{}
-	if j.LastAttempt != nil {
-		rec.log = [][]byte{encoding.AppendAttempt(nil, j.LastAttempt)}
-		rec.LastAttempt = nil
-	}
+	rec.Spec, rec.LastAttempt = job.Spec{}, nil
 	return rec
 }
 

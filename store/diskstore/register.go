@@ -252,9 +252,7 @@ func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, err
 
 func (t *txn) restore(r *store.RestoredJob) {
 	rec := newRecord(&r.Job)
-	if len(r.Log) > 0 {
-		rec.setLog(r.Log)
-	}
+	rec.setLog(r.Log)
 	if !rec.State.Final() {
 		rec.State = rec.Pending()
 	}

@@ -4,7 +4,7 @@
 //
 // The store makes every change first. Whichever node made the call writes it to the ledger then,
 // and answers a registration or a change after the commit. So the rows of a job may come in any order, and those of
-// several registrations of one key as well: the group sorts them out (rivals.go). Callers
+// several registrations of one key as well: the group sorts them out (places.go). Callers
 // that wait for a commit share it (committer.go).
 package ledger
 

@@ -94,15 +94,6 @@ func TestRestoredJobs(t *testing.T) {
 				ResponseBody: "try later", NextAt: 1_767_258_015_087, Reason: job.ReasonLadder,
 			}})
 		},
-		"a long log keeps the latest": func(t *testing.T, r *rig) {
-			r.Add(reg("a", 0))
-			for range store.MaxLog + 2 {
-				r.RunOne(job.OutcomeFailed, 0)
-			}
-			want := r.LogOf("a")
-			r = r.Restart()
-			equal(t, "the log", r.LogOf("a"), want)
-		},
 		"dead letters stay, however old": func(t *testing.T, r *rig) {
 			r.Add(reg("a", 0))
 			r.RunOne(job.OutcomeFailed, -1)
