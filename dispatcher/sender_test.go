@@ -240,26 +240,6 @@ func TestBodyThatDecidesNothingHoldsNoWorker(t *testing.T) {
 	}
 }
 
-func TestConnectionClosedWhileIdleCostsNoAttempt(t *testing.T) {
-	// The receiver answers one request per connection and promises to keep it
-	// open, but closes it when the next request arrives.
-	var served atomic.Int32
-	url := raw(t, func(c net.Conn) {
-		served.Add(1)
-		say(c, okHead+"Content-Length: 2\r\n\r\nok")
-		hangUp(c)
-	})
-	s := realSender(t, Options{AllowCIDRs: loopback()})
-	for i := range 5 {
-		if o, _ := s.send(t.Context(), claimOf(newJob("k", url))); o.Kind != job.OutcomeDelivered {
-			t.Fatalf("request %d: attempt %+v", i+1, o.Attempt)
-		}
-	}
-	if n := served.Load(); n != 5 {
-		t.Errorf("%d requests served, want 5", n)
-	}
-}
-
 func TestAbortedAttemptIsReleased(t *testing.T) {
 	for name, expect := range map[string]string{"before the answer": "", "in the body": "ok"} {
 		t.Run(name, func(t *testing.T) {
@@ -292,18 +272,6 @@ func TestAbortedAttemptIsReleased(t *testing.T) {
 type reader func([]byte) (int, error)
 
 func (f reader) Read(p []byte) (int, error) { return f(p) }
-
-func TestRequestUnderWayIsBrokenOff(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	url := raw(t, func(c net.Conn) {
-		cancel()
-		hangUp(c)
-	})
-	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(ctx, claimOf(newJob("a", url)))
-	if o.Kind != job.OutcomeReleased {
-		t.Errorf("%+v, attempt %+v", o, o.Attempt)
-	}
-}
 
 func TestClassify(t *testing.T) {
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
@@ -339,22 +307,6 @@ func TestClassify(t *testing.T) {
 		if got := classify(t.Context(), dial(os.ErrDeadlineExceeded), reached); got != want {
 			t.Errorf("a limit passed in phase %d: %s, want %s", reached, got, want)
 		}
-	}
-}
-
-func TestFailureCostsOtherEndpointsNoConnection(t *testing.T) {
-	url, accepted := countingServer(t)
-	s := realSender(t, Options{AllowCIDRs: loopback()})
-	for range 20 {
-		if o, _ := s.send(t.Context(), claimOf(newJob("fine", url))); o.Kind != job.OutcomeDelivered {
-			t.Fatalf("attempt %+v", o.Attempt)
-		}
-		if o, _ := s.send(t.Context(), claimOf(newJob("dead", "http://127.0.0.1:1"))); o.Attempt.Error != classRefused {
-			t.Fatalf("attempt %+v", o.Attempt)
-		}
-	}
-	if n := accepted.Load(); n > 3 { // one, as a rule: see TestConnectionsAreReused
-		t.Errorf("%d connections for 20 requests in a row", n)
 	}
 }
 

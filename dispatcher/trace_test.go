@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/duehook/duehook/job"
 )
 
@@ -74,76 +72,6 @@ func TestTimingsOfEachPhase(t *testing.T) {
 			t.Errorf("%s: error %q, want %q", tt.name, o.Attempt.Error, tt.class)
 		}
 		check(t, o.Attempt, tt.want)
-	}
-}
-
-func TestRefusedDestinationTellsNoTimes(t *testing.T) {
-	g := mustGuard(t)
-	nameServer(t, g, func(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} })
-	s := newSender(Options{}.withDefaults(), newTransport(g, 1))
-	for _, host := range []string{"refused.example", "127.0.0.1"} {
-		c := claimOf(newJob("r", "http://"+host))
-		o, _ := s.send(t.Context(), c)
-		got := *o.Attempt
-		if got.StartedAt < c.Now {
-			t.Errorf("%s: started at %d, claimed at %d", host, got.StartedAt, c.Now)
-		}
-		got.StartedAt = 0
-		if diff := cmp.Diff(job.Attempt{Number: 1, Error: "destination_blocked", Version: c.Job.Version}, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", host, diff)
-		}
-	}
-}
-
-func TestTimingsOfTimeouts(t *testing.T) {
-	const short = 200 * time.Millisecond
-	over := make(chan struct{}) // dials go on when their request has ended
-	t.Cleanup(func() { close(over) })
-	hang := func(context.Context, string, string) (net.Conn, error) {
-		<-over
-		return nil, errors.New("made to fail")
-	}
-	near := mustGuard(t, loopback()...).dial
-	begun := raw(t, func(c net.Conn) { say(c, okHead); hangUp(c) })
-	lost := mustGuard(t, loopback()...)
-	lost.resolver.Dial = hang // to its name server
-	for name, tt := range map[string]struct {
-		dial  dialFunc
-		url   string
-		class string
-		want  measured
-	}{
-		"look-up":       {lost.dial, "http://slow.example", classDNSTimeout, measured{dns: true}},
-		"connect":       {hang, anyURL, classDialTimeout, measured{connect: true}},
-		"answer":        {near, raw(t, hangUp), classTimeout, measured{connect: true}},
-		"answer, begun": {near, begun, classTimeout, measured{connect: true, firstByte: true}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			transport := newTransport(mustGuard(t), 1)
-			transport.DialContext = traced(tt.dial)
-			t.Cleanup(transport.CloseIdleConnections)
-			j := newJob("t", tt.url)
-			j.Spec.Timeout = short
-			o, _ := newSender(Options{}.withDefaults(), transport).send(t.Context(), claimOf(j))
-			if o.Attempt.Error != tt.class {
-				t.Errorf("error %q, want %q", o.Attempt.Error, tt.class)
-			}
-			check(t, o.Attempt, tt.want)
-		})
-	}
-}
-
-func TestTimingsAreOfTheConnectionThatAnswered(t *testing.T) {
-	// Each connection answers once and is closed when it is used again, so the
-	// transport finds it dead and makes another.
-	url := raw(t, func(c net.Conn) {
-		say(c, okHead+"Content-Length: 2\r\n\r\nok")
-		hangUp(c)
-	})
-	s := realSender(t, Options{AllowCIDRs: loopback()})
-	for range 3 {
-		o, _ := s.send(t.Context(), claimOf(newJob("k", url)))
-		check(t, o.Attempt, measured{connect: true, firstByte: true})
 	}
 }
 
