@@ -21,6 +21,8 @@ const (
 	Least = 100
 	// maxTopics bounds the topics with a rate that are examined, the first by name.
 	maxTopics = 100
+	// mostExamined bounds what the counts of these topics examine together, as store.DueOf.Most.
+	mostExamined = 300_000
 )
 
 // Herd is a minute in which more jobs are due than usual, or than the rate of a topic allows.
@@ -44,21 +46,23 @@ func Coming(ctx context.Context, s store.Reader, now job.Instant, past *recent.A
 	topics := slices.Sorted(maps.Keys(limits))
 	complete = len(topics) <= maxTopics
 	bounds := minutesAfter(now)
-	count := func(topic string) ([]int64, error) {
-		due, err := listing.DueCounts(ctx, s, store.DueOf{Topic: topic, Within: true}, bounds)
+	count := func(of store.DueOf) ([]int64, error) {
+		of.Within = true
+		due, err := listing.DueCounts(ctx, s, of, bounds)
 		if err != nil {
 			return nil, err
 		}
 		complete = complete && (due.PartialFrom == 0 || due.PartialFrom >= bounds[Minutes])
 		return due.Counts, nil
 	}
-	all, err := count("")
+	all, err := count(store.DueOf{})
 	if err != nil {
 		return nil, false, err
 	}
 	herds = above(all, bounds, "", max(2*usual(past, all), Least-1))
-	for _, topic := range topics[:min(len(topics), maxTopics)] {
-		due, err := count(topic)
+	topics = topics[:min(len(topics), maxTopics)]
+	for _, topic := range topics {
+		due, err := count(store.DueOf{Topic: topic, Most: mostExamined / len(topics)})
 		if err != nil {
 			return nil, false, err
 		}

@@ -3,6 +3,7 @@ package herds
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ type due struct {
 	topics  map[string]map[int]int64
 	limits  map[string]store.Limits
 	partial job.Instant
+	most    int // entries that the calls may examine
 	fail    error
 }
 
@@ -44,6 +46,7 @@ func (d *due) Names(_ context.Context, q store.NameQuery) ([]string, error) {
 
 func (d *due) Figures(_ context.Context, q store.FigureQuery) (store.Figures, error) {
 	f := store.Figures{Limits: d.limits}
+	d.most += q.Due.Most
 	for _, lane := range q.Lanes {
 		counts := make([]int64, len(q.Due.Bounds)-1)
 		for minute, n := range d.topics[job.TopicOfLane(lane)] {
@@ -93,5 +96,17 @@ func TestComing(t *testing.T) {
 	}
 	if _, _, err := Coming(t.Context(), &due{fail: store.ErrUnavailable}, now, &recent.Activity{}); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// The counts of topics share what they examine.
+func TestManyTopicsExamineNoMore(t *testing.T) {
+	limits := map[string]store.Limits{}
+	for i := range 2 * maxTopics {
+		limits[fmt.Sprint("t", i)] = store.Limits{Rate: 1}
+	}
+	counted := due{limits: limits}
+	if _, complete, err := Coming(t.Context(), &counted, 0, &recent.Activity{}); complete || err != nil || counted.most > mostExamined {
+		t.Errorf("complete %v, up to %d entries, error %v", complete, counted.most, err)
 	}
 }
