@@ -122,10 +122,10 @@ const MIMEMergePatch = "application/merge-patch+json"
 // checkMediaType wants plain, unencoded JSON in UTF-8.
 func checkMediaType(r *http.Request) error {
 	h := r.Header
-	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+	if encoding := strings.Join(h.Values("Content-Encoding"), ", "); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return unsupportedMedia("The Content-Encoding " + Shorten(encoding) + " is not supported. Send the body as it is.")
 	}
-	given := h.Get("Content-Type")
+	given := strings.Join(h.Values("Content-Type"), ", ")
 	if given == MIMEJSON {
 		return nil
 	}

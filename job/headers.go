@@ -17,6 +17,7 @@ var refusedHeaders = map[string]string{
 	"Connection":        hopByHop,
 	"Keep-Alive":        hopByHop,
 	"Proxy-":            hopByHop,
+	"Http2-Settings":    hopByHop,
 	"Te":                hopByHop,
 	"Trailer":           hopByHop,
 	"Transfer-Encoding": hopByHop,
@@ -104,7 +105,9 @@ func checkHeader(name, value string) error {
 	return checkHeaderValue(value)
 }
 
+// refusal is why clients may not set a header. Receivers behind CGI or WSGI cannot tell _ from -.
 func refusal(canonical string) string {
+	canonical = textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(canonical, "_", "-"))
 	if why, ok := refusedHeaders[canonical]; ok {
 		return why
 	}

@@ -318,6 +318,8 @@ func badCalls() []badCall {
 			add(httpapi.CodeUnsupportedMediaType, "", "POST", target, good, "Content-Type", mediaType)
 		}
 		add(httpapi.CodeUnsupportedMediaType, "", "POST", target, good, "Content-Encoding", "gzip")
+		add(httpapi.CodeUnsupportedMediaType, "", "POST", target, good, "Content-Encoding", "identity", "Content-Encoding", "gzip")
+		add(httpapi.CodeUnsupportedMediaType, "", "POST", target, good, "Content-Type", "application/json", "Content-Type", "text/plain")
 	}
 	return append(all, badTargets(one)...)
 }
