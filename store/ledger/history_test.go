@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -206,5 +207,28 @@ func TestLastRegistrationAfterTheClockWentBack(t *testing.T) {
 		noError(t, "go back", r.Exec(t.Context(), "UPDATE message SET place = place + 3600000"))
 		l.flush(t)
 		equal(t, "the last registration", r.Add(replacing("a", time.Hour)).UID, r.last("a").Job.UID)
+	})(t)
+}
+
+// Another node claims a registration, and writes it before the one that knows which job it follows.
+func TestRaceLastRegistrationIsClaimedBeforeItIsWritten(t *testing.T) {
+	onEach(func(t *testing.T, b *backend) {
+		r, l := wholeRig(t, b)
+		other := r.peer(l)
+		r.Add(reg("a", 0))
+		r.RunOne(job.OutcomeDelivered, 0)
+		noError(t, "Flush", r.Flush())
+		noError(t, "have the clock go back", r.Exec(t.Context(), "UPDATE message SET place = place + 3600000"))
+		resume := r.Pause()
+		added := make(chan job.Job)
+		go func() { added <- r.Add(replacing("a", 0)) }()
+		synctest.Wait() // until it waits for the commit
+		claimed := other.TakeOne().Job
+		noError(t, "Flush", other.Flush())
+		resume()
+		equal(t, "uid", (<-added).UID, claimed.UID)
+		equal(t, "the last registration", r.last("a").Job.UID, claimed.UID)
+		r.reconcile()
+		r.agree()
 	})(t)
 }
