@@ -89,24 +89,6 @@ func hangUp(conn net.Conn) { _, _ = conn.Read(make([]byte, 1)) }
 
 const okHead = "HTTP/1.1 200 OK\r\n"
 
-func TestCompressedAnswersStayCompressed(t *testing.T) {
-	// Three bytes that claim to be gzip would fail to decompress; a bomb would
-	// not, and must be kept from it the same way.
-	asked := make(chan string, 1)
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		asked <- r.Header.Get("Accept-Encoding")
-		w.Header().Set("Content-Encoding", "gzip")
-		_, _ = w.Write([]byte("\x1f\x8b\x08"))
-	})
-	o, _ := realSender(t, Options{AllowCIDRs: loopback()}).send(t.Context(), claimOf(newJob("z", url)))
-	if o.Kind != job.OutcomeDelivered || o.Attempt.ResponseBody != "\x1f\uFFFD\x08" {
-		t.Errorf("%+v, attempt %+v", o, o.Attempt)
-	}
-	if a := <-asked; a != "" {
-		t.Errorf("asked for %q", a)
-	}
-}
-
 func TestUnreadRequestEndsAtTheDeadline(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

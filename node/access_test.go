@@ -64,6 +64,7 @@ func (r *running) status(client *http.Client, path, token string, change ...func
 
 // A key that is made on one node is known to the others, and so is its end.
 func TestKeysAreSharedByTheNodes(t *testing.T) {
+	t.Parallel()
 	redis := testenv.StartRedis(t)
 	token, line := newKey(t, access.Draft{Scope: "admin"})
 	settings := []string{"--addr=127.0.0.1:0", "--workers=8", "--data-dir", t.TempDir(), "--redis-url", redis.URL(), "--api-keys", line}

@@ -191,6 +191,7 @@ func TestSettingsReachTheirParts(t *testing.T) {
 // Without Redis, duehook starts, says that it is not ready, refuses jobs for
 // the time being, and works as soon as Redis is there.
 func TestRedisDownAtStart(t *testing.T) {
+	t.Parallel()
 	redis := testenv.StartRedis(t)
 	redis.Kill()
 	url, ids := hook(t)

@@ -57,6 +57,7 @@ func TestOneNamespaceForALedger(t *testing.T) {
 // TestLedgerDown: while the ledger's server is away, registrations are refused with a time to
 // come back, probes learn why, and deliveries go on.
 func TestLedgerDown(t *testing.T) {
+	t.Parallel()
 	server, err := testenv.StartPostgres(false)
 	if err != nil {
 		t.Fatal(err)

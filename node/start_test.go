@@ -13,6 +13,7 @@ import (
 
 // A node that cannot start has ended when Start returns.
 func TestStartFails(t *testing.T) {
+	t.Parallel()
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
