@@ -65,11 +65,15 @@ func (s *Server) identify(host, authorization string) (caller access.Principal, 
 // callerKey is the key of the caller in the context of a request that known has seen.
 type callerKey struct{}
 
-// known returns a request with its caller, or an error if no call would admit the caller.
+// known returns a request with its caller, or an error if no call would admit the caller. The body of the request counts
+// as that of another protocol.
 func (s *Server) known(r *http.Request) (*http.Request, error) {
 	caller, err := s.identify(r.Host, bearer(r))
 	if err != nil {
 		return nil, err
+	}
+	if b, ok := r.Body.(*largeBody); ok {
+		b.weight = decodedWeight
 	}
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)), nil
 }

@@ -20,6 +20,10 @@ const firstRead = 64 << 10
 // maxLarge bounds the bodies that the server holds at a time, in bytes, without the first firstRead bytes of each.
 const maxLarge = 256 << 20
 
+// decodedWeight is how many times the bytes of another protocol's message count: it is decoded as a whole before it
+// becomes a call, and takes 50 times its bytes at worst.
+const decodedWeight = 12
+
 var errBusy = &Error{
 	Code:   CodeStoreUnavailable,
 	Detail: fmt.Sprintf("The server is working on %d MiB of large requests, the limit. Try again, or register fewer jobs in one batch.", maxLarge>>20),
@@ -29,7 +33,7 @@ var errBusy = &Error{
 func (s *Server) bounding(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength < 0 || r.ContentLength > firstRead {
-			b := &largeBody{ReadCloser: r.Body, all: &s.large}
+			b := &largeBody{ReadCloser: r.Body, all: &s.large, weight: 1}
 			defer b.letGo()
 			r = r.WithContext(r.Context()) // of a body of another type, net/http would read 256 KiB before it answers
 			r.Body = b
@@ -42,13 +46,14 @@ func (s *Server) bounding(next http.Handler) http.Handler {
 type largeBody struct {
 	io.ReadCloser
 	all        *atomic.Int64
+	weight     int64
 	read, held int64
 }
 
 func (b *largeBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
-	if more := b.read - firstRead - b.held; more > 0 {
+	if more := (b.read-firstRead)*b.weight - b.held; more > 0 {
 		b.held += more
 		if b.all.Add(more) > maxLarge {
 			return n, errBusy

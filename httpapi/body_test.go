@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -65,6 +66,32 @@ func TestLargeBodiesAreBoundedTogether(t *testing.T) {
 	}
 	if held := s.large.Load(); held != maxLarge-1<<20 {
 		t.Errorf("%d bytes remain counted", held-(maxLarge-1<<20))
+	}
+}
+
+// A message of another protocol takes more memory than its bytes, and counts so.
+func TestMessagesCountMoreThanTheirBytes(t *testing.T) {
+	const size = firstRead + 100<<10
+	var read error
+	s, err := New(Options{
+		Ready: func(context.Context) error { return nil },
+		Wrap: func(_ http.Handler, known func(*http.Request) (*http.Request, error)) http.Handler {
+			return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if r, read = known(r); read == nil {
+					_, read = io.Copy(io.Discard, r.Body)
+				}
+			})
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for room, want := range map[int64]error{decodedWeight*100<<10 - 1: errBusy, decodedWeight * 100 << 10: nil} {
+		s.large.Store(maxLarge - room)
+		s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", size))))
+		if !errors.Is(read, want) || s.large.Load() != maxLarge-room {
+			t.Errorf("with room for %d bytes: %v, %d held", room, read, s.large.Load()-maxLarge+room)
+		}
 	}
 }
 

@@ -5,13 +5,18 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/rpc"
 	pb "github.com/duehook/duehook/httpapi/rpc/duehookv1"
 )
 
@@ -74,6 +79,11 @@ func TestMessagesThatGrow(t *testing.T) {
 			}
 		})
 	}
+	for name, body := range map[string][]byte{"no value": nil, "not a number": append([]byte{17}, 0, 0, 0, 0, 0, 0, 0xf8, 0x7f)} {
+		if code, text := c.post("Jobs/Register", "application/proto", "", bytes.NewReader(field(11, body))); code != http.StatusBadRequest || !strings.Contains(text, "no form in JSON") {
+			t.Errorf("%s: %d %.300s", name, code, text)
+		}
+	}
 	for mediaType, message := range map[string][]byte{
 		"application/proto": bytes.Repeat(empty, 1_000), "application/json": []byte(`{"jobs":[` + strings.Repeat("{},", 999) + "{}]}"),
 	} {
@@ -101,5 +111,18 @@ func TestUnknownCallersAreNotRead(t *testing.T) {
 	}
 	if err := c.invoke("Queue/Pull", &pb.PullRequest{Topics: []string{strings.Repeat("x", 1<<20)}}, &pb.Job{}); status.Code(err) != codes.Unauthenticated {
 		t.Error(err)
+	}
+}
+
+// A server that is busy with large messages is unavailable, so that clients try again.
+func TestBusyWithLargeMessages(t *testing.T) {
+	api := rpc.New(http.NotFoundHandler(), func(r *http.Request) (*http.Request, error) { return r, nil })
+	for _, mediaType := range []string{"application/json", "application/grpc"} {
+		r := httptest.NewRequest(http.MethodPost, "/duehook.v1.Jobs/Register", iotest.ErrReader(&httpapi.Error{Code: httpapi.CodeStoreUnavailable, Detail: "busy"}))
+		r.Header.Set("Content-Type", mediaType)
+		w := httptest.NewRecorder()
+		if api.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable && w.Result().Trailer.Get("Grpc-Status") != strconv.Itoa(int(codes.Unavailable)) {
+			t.Errorf("%s: %d %s %v", mediaType, w.Code, w.Body, w.Result().Trailer)
+		}
 	}
 }

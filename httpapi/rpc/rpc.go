@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -65,7 +66,9 @@ func New(api http.Handler, known func(*http.Request) (*http.Request, error)) htt
 				_ = refusals.Write(w, r, refusal(api, w, r)) // the client is gone
 				return
 			}
-			h.ServeHTTP(w, r.WithContext(context.WithValue(authenticated.Context(), outerKey{}, outer{w, r})))
+			r = r.WithContext(context.WithValue(authenticated.Context(), outerKey{}, outer{w, r}))
+			r.Body = refusableBody{r.Body}
+			h.ServeHTTP(w, r)
 			return
 		}
 		if service, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); ok && tools[service] != nil {
@@ -83,6 +86,17 @@ type outer struct {
 }
 
 type outerKey struct{}
+
+// refusableBody is a body of which a busy server refuses to read more.
+type refusableBody struct{ io.ReadCloser }
+
+func (b refusableBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if refused, ok := errors.AsType[*httpapi.Error](err); ok {
+		err = connect.NewError(connect.CodeUnavailable, errors.New(refused.Detail))
+	}
+	return n, err
+}
 
 // message is the request or the answer of any call. Connect's handlers are generic: with a type for all
 // calls, the compiler copies them once.
@@ -114,7 +128,7 @@ var uncompressed = connect.WithCompression("gzip", nil, nil)
 func refusal(api http.Handler, w http.ResponseWriter, r *http.Request) error {
 	call, err := request(r.Context(), r, http.MethodGet, "/v1/whoami", &pb.MykitNone{})
 	if err != nil {
-		return connect.NewError(connect.CodeInternal, err)
+		return err
 	}
 	a := &answer{outer: w, header: http.Header{}, status: http.StatusOK}
 	api.ServeHTTP(a, call)
@@ -126,7 +140,7 @@ func pass(ctx context.Context, api http.Handler, method, path string, in, out pr
 	of := ctx.Value(outerKey{}).(outer)
 	r, err := request(ctx, of.request, method, path, in)
 	if err != nil {
-		return connect.NewError(connect.CodeInternal, err)
+		return err
 	}
 	w := &answer{outer: of.writer, header: http.Header{}, status: http.StatusOK}
 	api.ServeHTTP(w, r)
@@ -170,8 +184,8 @@ var (
 // the query of a GET, otherwise into the body.
 func request(ctx context.Context, from *http.Request, method, path string, in proto.Message) (*http.Request, error) {
 	text, err := strict.Marshal(in)
-	if err != nil {
-		return nil, err
+	if err != nil { // such as a google.protobuf.Value without a value, or a number that is none
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("the message has no form in JSON: %w", err))
 	}
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(text, &fields); err != nil {
