@@ -86,7 +86,7 @@ func (r *rig) has(id string) func() bool {
 	}
 }
 
-func TestRaceReconcilerNoticesALoss(t *testing.T) {
+func TestReconcilerNoticesALoss(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
@@ -216,7 +216,7 @@ func TestRaceOneNodeSweeps(t *testing.T) {
 	})(t)
 }
 
-func TestRaceRestoreOnRequest(t *testing.T) {
+func TestRestoreOnRequest(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option, func(o *options) { o.Pace.SecondLook = 10 * time.Second })
@@ -254,7 +254,7 @@ func TestRaceRestoreOnRequest(t *testing.T) {
 }
 
 // While the ledger or the store fails, the reconciler keeps trying.
-func TestRaceReconcilerOutlivesFailures(t *testing.T) {
+func TestReconcilerOutlivesFailures(t *testing.T) {
 	onEach(func(t *testing.T, b *backend) {
 		l, option := shared()
 		r := freshRig(t, b, retention, option)
