@@ -126,7 +126,7 @@ func (a *alteration) replace(ctx context.Context, def Definition, rules *schedul
 	}
 	until := a.now.Add(lookTimeout)
 	if next, ok := old.Next(r.progress()); ok && def.Topic() != r.Def.Topic() && !next.At.After(until.Time()) {
-		r.Left = append(slices.Clip(r.Left), left{r.Def.Topic(), until})
+		r.Left = append(slices.Clip(r.Left[max(0, len(r.Left)-maxLeft+1):]), left{r.Def.Topic(), until})
 	}
 	r.Def = def
 	a.changed(events.ScheduleChanged)

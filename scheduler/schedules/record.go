@@ -172,6 +172,9 @@ type queued struct {
 	Late bool        `json:"late,omitempty"`
 }
 
+// maxLeft bounds the topics that a schedule remembers; the latest stay.
+const maxLeft = 10
+
 // left is a topic in which a node may have registered occurrences that are due until a time, before the schedule
 // left it.
 type left struct {
@@ -196,7 +199,7 @@ type record struct {
 	Queued    *queued          `json:"queued,omitempty"`
 	// Open are jobs that may not have ended, maxOpen at most. Overlap Allow needs none.
 	Open []job.Key `json:"open,omitempty"`
-	// Left are topics that the schedule had when an occurrence was due.
+	// Left are topics that the schedule had when an occurrence was due, maxLeft at most.
 	Left []left `json:"left,omitempty"`
 	// Skips are the occurrences that clients asked to skip, and that are to come.
 	Skips     []job.Instant `json:"skips,omitempty"`

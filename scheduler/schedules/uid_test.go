@@ -239,6 +239,22 @@ func TestOpenJobsAreBounded(t *testing.T) {
 	}
 }
 
+// The topics that a schedule left are bounded: the latest stay.
+func TestTopicsLeftAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		a, d := r.node("a", nil), every("1s")
+		for n := range 2 * maxLeft {
+			d.Job.Topic = new(fmt.Sprint("t", n))
+			r.set(a, "s", d)
+		}
+		doc, err := a.docs.Get(r.ctx, "s")
+		if n := len(doc.Value.Left); err != nil || n != maxLeft || doc.Value.Left[n-1].Topic != fmt.Sprint("t", 2*maxLeft-2) {
+			t.Errorf("%v, %+v", err, doc.Value.Left)
+		}
+	})
+}
+
 // A client changes the topic between the registration of an occurrence and its note, which a crash or the change
 // prevents. The occurrence does not come again in the new topic.
 func TestAChangeOfTheTopicDoesNotRepeat(t *testing.T) {
