@@ -421,7 +421,7 @@ func TestManPages(t *testing.T) {
 	if err := doc.GenManTree(root, header, dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"duehook.1", "duehook-serve.1", "duehook-ledger-verify.1", "duehook-send.1", "duehook-completion-zsh.1"} {
+	for _, name := range []string{"duehook.1", "duehook-serve.1", "duehook-apikey-new.1", "duehook-send.1", "duehook-completion-zsh.1"} {
 		page, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil || !strings.Contains(string(page), date.Format(`"Jan 2006"`)) {
 			t.Errorf("%s: %v, or another date: %.200s", name, err, page)

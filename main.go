@@ -49,7 +49,7 @@ const about = `duehook is a delay scheduler for webhooks.
 `
 
 // serverUsage precedes the settings in the help of the commands that take them.
-const serverUsage = `Settings of serve, config, doctor, backup, ledger verify and reshard:
+const serverUsage = `Settings of serve, config, doctor, backup and reshard:
 
 `
 
@@ -186,13 +186,7 @@ func refuseArguments(cmd *cobra.Command) {
 
 // serverCommands are those of the machine that a server runs on.
 func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command {
-	ledger := &cobra.Command{Use: "ledger", Short: "Compare the ledger with the store", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
-		return &cli.UsageError{Message: "ledger has one command: duehook ledger verify [flags]"}
-	}}
 	out := &printer{w: stdout}
-	ledger.AddCommand(out.takes(withSettings("verify", "Print the differences between ledger and store", environ, stdout, func(ctx context.Context, c *config.Config) error {
-		return verifyLedger(ctx, c, out)
-	})))
 	apikey := &cobra.Command{Use: "apikey", Short: "Create an API key for the settings of a server", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
 		return &cli.UsageError{Message: "apikey has one command: duehook apikey new --scope read|write|admin|consume [flags]"}
 	}}
@@ -205,7 +199,6 @@ func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command
 		devServer(stdout, stderr),
 		showConfig(environ, stdout),
 		apikey,
-		ledger,
 		out.takes(backup(environ, stdout, out)),
 		doctor(environ, stdout),
 		out.takes(withSettings("reshard", "Move the jobs on Redis to another number of shards; stop all nodes first", environ, stdout, func(ctx context.Context, c *config.Config) error {
@@ -310,20 +303,9 @@ func doctor(environ []string, stdout io.Writer) *cobra.Command {
 	})
 	cmd.Use = "doctor [--json] [flags]"
 	cmd.Long = "It changes nothing. With --json, each finding is one line of JSON. The exit code is 0 without problems,\n" +
-		"1 with problems, 2 with invalid settings, and 4 if Redis or the ledger cannot be reached.\n\n"
+		"1 with problems, 2 with invalid settings, and 4 if Redis cannot be reached.\n\n"
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each finding as JSON, one a line")
 	return cmd
-}
-
-func verifyLedger(ctx context.Context, c *config.Config, out *printer) error {
-	n, err := node.VerifyLedger(ctx, c, out.show)
-	switch {
-	case err != nil:
-		return &cli.UncheckedError{Cause: fmt.Errorf("could not verify: %w", err)}
-	case n > 0:
-		return fmt.Errorf("%d differences between the ledger and the store", n)
-	}
-	return nil
 }
 
 // madeKey is what newKey prints. Each line begins with a word for scripts.

@@ -19,11 +19,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node/config"
-	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/diskstore"
-	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -106,9 +102,8 @@ func TestExitCodes(t *testing.T) {
 		{name: "no key", args: []string{"apikey"}, code: 2, stderr: "duehook apikey new"},
 		{name: "beyond loopback without keys", args: []string{"serve", "--addr=0.0.0.0:0"}, code: 2, stderr: "duehook apikey new --scope admin"},
 		{name: "certificate missing", args: []string{"serve", "--tls-cert=none.pem", "--tls-key=none.pem"}, code: 1, stderr: "--tls-cert: open none.pem"},
-		{name: "a setting of verify", args: []string{"ledger", "verify", "--worker=1"}, code: 2, stderr: "did you mean --workers?"},
+		{name: "a setting of reshard", args: []string{"reshard", "--worker=1"}, code: 2, stderr: "did you mean --workers?"},
 		{name: "reshard without Redis", args: []string{"reshard"}, code: 1, stderr: "set --redis-url"},
-		{name: "no command of ledger", args: []string{"ledger"}, code: 2, stderr: "duehook ledger verify"},
 		{name: "backup without a directory", args: []string{"backup", "--data-dir=x"}, code: 2, stderr: "duehook backup dir"},
 		{name: "unknown command", args: []string{"sevre"}, code: 2, stderr: `unknown command "sevre"`},
 		{name: "flag before the command", args: []string{"--adr=:1", "serve"}, code: 2, stderr: "did you mean --addr?"},
@@ -301,56 +296,6 @@ func TestRaceDemo(t *testing.T) {
 	// No expectation is broken, and there are no colours for no terminal.
 	if code != 0 || strings.Contains(stdout, "✗") || strings.Contains(stdout, "\x1b[") || t.Failed() {
 		t.Errorf("code %d\n%s\n%s", code, stdout, stderr)
-	}
-}
-
-func TestLedgerVerify(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		name   string
-		args   []string
-		output string
-	}{
-		{"no ledger", []string{"--data-dir=" + t.TempDir()}, "set --ledger-url"},
-		{"none beside Redis", []string{"--redis-url=redis://127.0.0.1:1"}, "set --ledger-url"},
-		{"no Redis", []string{"--redis-url=redis://127.0.0.1:1", "--ledger-url=postgres://127.0.0.1:1/d"}, "could not verify"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			code, stdout, stderr := result(t, program(t, nil, append([]string{"ledger", "verify"}, tc.args...)...))
-			if code != 4 || !strings.Contains(stdout+stderr, tc.output) {
-				t.Errorf("exit code %d, %s%s", code, stdout, stderr)
-			}
-		})
-	}
-	server, err := testenv.StartPostgres(false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() }) // nothing depends on it any more
-	s, err := ledger.Open(t.Context(), ledger.Options{URL: server.URL("postgres"), Store: testenv.Store(t, diskstore.Options{})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := store.Registration{Key: job.Key{Topic: "t", ID: "a"}, UID: "01KDWCJ2M00000000000000001", Spec: job.Spec{Destination: "http://a.example", When: job.When{Delay: time.Hour}}}
-	if _, err := s.Register(t.Context(), []store.Registration{g}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	// Beside a Redis that is empty the job is missing.
-	redis := testenv.StartRedis(t)
-	verify := []string{"ledger", "verify", "--redis-url=" + redis.URL(), "--ledger-url=" + server.URL("postgres")}
-	code, stdout, stderr := result(t, program(t, nil, verify...))
-	if code != 1 || !strings.Contains(stdout, "missing_in_store     t/a  ledger: waiting v1 01KDWCJ2M00000000000000001  store: none") {
-		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
-	}
-	code, stdout, stderr = result(t, program(t, nil, append(verify, "--json")...))
-	want := `{"difference":"missing_in_store","topic":"t","id":"a","ledger":{"state":"waiting","version":1,"uid":"01KDWCJ2M00000000000000001"},"store":null}
-{"compared":1,"differences":1}
-`
-	if code != 1 || stdout != want || !strings.HasPrefix(stderr, `{"code":"failed"`) {
-		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }
 

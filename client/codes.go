@@ -34,8 +34,6 @@ const (
 	ErrMasterKeyMissing     Code = "master_key_missing"
 	ErrSigningOff           Code = "signing_off"
 	ErrNewerVersion         Code = "newer_version"
-	ErrLedgerMissing        Code = "ledger_missing"
-	ErrRestoreRunning       Code = "restore_running"
 	ErrOperationEnded       Code = "operation_ended"
 	ErrTooManyOperations    Code = "too_many_operations"
 	ErrTooManySchedules     Code = "too_many_schedules"
@@ -90,8 +88,6 @@ var Codes = []Code{
 	ErrMasterKeyMissing,
 	ErrSigningOff,
 	ErrNewerVersion,
-	ErrLedgerMissing,
-	ErrRestoreRunning,
 	ErrOperationEnded,
 	ErrTooManyOperations,
 	ErrTooManySchedules,

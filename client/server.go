@@ -125,51 +125,6 @@ func (c *Client) DeleteSecrets(ctx context.Context, topic string, options ...Cal
 	return do[Deleted](ctx, c, newCall(http.MethodDelete, true, path("v1", "topics", topic, "signing"), nil, options))
 }
 
-// Restoration is a run that compares the ledger with the store.
-type Restoration struct {
-	State          string       `json:"state"` // none, waiting, running, done or failed
-	Topic          string       `json:"topic"`
-	Expired        bool         `json:"expired"`
-	StartedAt      time.Time    `json:"started_at"`
-	EndedAt        time.Time    `json:"ended_at"`
-	Checked        int64        `json:"checked"`
-	Restored       int64        `json:"restored"`
-	Skipped        int64        `json:"skipped"`
-	NoRoom         int64        `json:"no_room"`
-	Conflicts      int64        `json:"conflicts"`
-	Repaired       int64        `json:"repaired"`
-	Unreadable     int64        `json:"unreadable"`
-	UnreadableJobs []string     `json:"unreadable_jobs"`
-	LastReconcile  *Restoration `json:"last_reconcile"` // of Restoration only
-}
-
-// RestoreDraft selects what to restore.
-type RestoreDraft struct {
-	Topic   string `json:"topic,omitempty"`
-	Expired *bool  `json:"expired,omitempty"`
-}
-
-// Restoration returns the progress of the last run.
-func (c *Client) Restoration(ctx context.Context) (Restoration, error) {
-	return do[Restoration](ctx, c, read("v1", "restore"))
-}
-
-// StartRestoration restores lost jobs from the ledger.
-func (c *Client) StartRestoration(ctx context.Context, d RestoreDraft) (Restoration, error) {
-	return do[Restoration](ctx, c, newCall(http.MethodPost, false, "/v1/restore", d, nil))
-}
-
-// Restored is a job that was compared with the ledger.
-type Restored struct {
-	Restored bool `json:"restored"`
-	Job      Job  `json:"job"`
-}
-
-// RestoreJob restores a job from the ledger.
-func (c *Client) RestoreJob(ctx context.Context, topic, id string) (Restored, error) {
-	return do[Restored](ctx, c, newCall(http.MethodPost, true, path("v1", "jobs", topic, id, "restore"), nil, nil))
-}
-
 // Overview is the figures of the whole server.
 type Overview struct {
 	AsOf         time.Time       `json:"as_of"`
@@ -263,8 +218,7 @@ type Node struct {
 	State        string    `json:"state"` // running or silent
 	Host         string    `json:"host"`
 	Version      string    `json:"version"`
-	Store        string    `json:"store"`  // embedded or redis
-	Ledger       string    `json:"ledger"` // empty without one
+	Store        string    `json:"store"` // embedded or redis
 	StartedAt    time.Time `json:"started_at"`
 	SeenAt       time.Time `json:"seen_at"`
 	ClockAheadMS int64     `json:"clock_ahead_ms"` // of the store's clock

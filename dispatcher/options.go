@@ -86,7 +86,7 @@ type Options struct {
 	Clock   job.Clock             // nil: the machine's
 	Logger  *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // nil: metrics are not registered
-	ID      string                // recorded as the worker by stores that keep a ledger
+	ID      string                // names the worker in store.Outlook
 	Version string                // sent to receivers in User-Agent; empty: "dev"
 
 	// Workers is the most requests in flight, spread evenly over the store's shards,

@@ -63,8 +63,6 @@ var (
 	CodeTooManyTopics        = newCode("too_many_topics", http.StatusConflict, "There are too many topics with settings")
 	CodeTooManyAlertRules    = newCode("too_many_alert_rules", http.StatusConflict, "There are too many alert rules")
 	CodeNewerVersion         = newCode("newer_version", http.StatusConflict, "The stored data is of a newer version")
-	CodeLedgerMissing        = newCode("ledger_missing", http.StatusConflict, "The server has no ledger")
-	CodeRestoreRunning       = newCode("restore_running", http.StatusConflict, "Jobs are being restored")
 	CodeBodyTooLarge         = newCode("body_too_large", http.StatusRequestEntityTooLarge, "The body is too large")
 	CodeUnsupportedMediaType = newCode("unsupported_media_type", http.StatusUnsupportedMediaType, "The content type is not supported")
 	CodeInvalidRequest       = newCode("invalid_request", http.StatusUnprocessableEntity, "The request is not valid")

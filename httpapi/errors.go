@@ -156,10 +156,8 @@ var known = []struct {
 	{job.ErrInFlight, CodeJobInFlight, "An attempt of the job is in flight. Try again when it has ended."},
 	{job.ErrNotEnded, CodeJobInFlight, "The job has not ended, so it cannot be replayed. Use run to send it now."},
 
-	{store.ErrRestoring, CodeRestoreRunning, "An earlier restore has not ended. GET /v1/restore reports its progress."},
 	{store.ErrConflict, CodeStoreUnavailable, "Other requests kept modifying the same entry at the same time; nothing was stored. Try again."},
 	{store.ErrOtherLayout, CodeStoreUnavailable, "This node's settings do not match the store, for example the number of shards. It serves no requests; its log says what to do. Send the request to another node."},
-	{store.ErrLedgerDown, CodeStoreUnavailable, "The SQL server of the ledger cannot be used. Known jobs are delivered. This request may have taken effect. Send it again later: with an id or an Idempotency-Key it is safe to repeat. The operator finds the reason in the log; see --ledger-url."},
 	{store.ErrUnavailable, CodeStoreUnavailable, unavailable},
 	{context.DeadlineExceeded, CodeStoreUnavailable, unavailable},
 	{context.Canceled, CodeStoreUnavailable, unavailable},

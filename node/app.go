@@ -33,7 +33,6 @@ import (
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
-	"github.com/duehook/duehook/store/ledger"
 )
 
 // Options of Run.
@@ -60,7 +59,7 @@ const maxConnections = 1 << 20
 type node struct {
 	Options
 	clock   job.Clock
-	id      string // names this process in the ledger
+	id      string // names this process among the nodes
 	host    string
 	metrics *prometheus.Registry
 	policy  retrypolicy.Policy
@@ -68,8 +67,6 @@ type node struct {
 	cert    *certificate // nil: plain HTTP
 	store   store.Store
 	disk    diskstore.Embedded // the embedded store; nil on Redis
-	ledger  *ledger.Store      // nil: there is none
-	restore store.Restoring    // the ledger, or nil
 	jobs    *scheduler.Scheduler
 	events  *events.Hub
 	counts  *alerts.Counts
@@ -133,8 +130,7 @@ func Run(ctx context.Context, o Options) (err error) {
 // disk would count as a failure.
 const leastStop = 5 * time.Second
 
-// closing is the part of the grace reserved for writing the ledger and closing the
-// store.
+// closing is the part of the grace reserved for closing the store.
 func closing(grace time.Duration) time.Duration { return min(grace/10, time.Second) }
 
 // closeStore closes the store. It stops waiting at the deadline; the process then ends.
@@ -209,7 +205,6 @@ func (n *node) newRegistry() *nodes.Registry {
 	if n.Config.Embedded() {
 		facts.Store = "embedded"
 	}
-	facts.Ledger, _, _ = strings.Cut(n.Config.LedgerURL, ":")
 	return nodes.New(nodes.Options{Facts: facts, Store: n.store, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger})
 }
 

@@ -32,7 +32,7 @@ const (
 )
 
 // errBackupRedis is the error of Backup on Redis.
-var errBackupRedis = errors.New("backup is for the embedded store; back up Redis and the ledger with their own tools")
+var errBackupRedis = errors.New("backup is for the embedded store; back up Redis with its own tools")
 
 // Copied is what Backup copied, in the JSON of duehook backup.
 type Copied struct {

@@ -68,9 +68,6 @@ func jobsAre(c *config.Config) string {
 			where += fmt.Sprintf(", %d shards", c.Shards)
 		}
 	}
-	if c.LedgerURL != "" {
-		where += ", with a ledger in " + config.Redact(c.LedgerURL)
-	}
 	return where
 }
 

@@ -58,7 +58,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	jobs, err := scheduler.New(scheduler.Options{
 		Store: n.store, Clock: n.clock, Pace: job.SystemClock(), Metrics: n.metrics, Recent: n.recent, Topics: topicSettings, Groups: members, Endpoints: dispatch,
 		Bounds: jobBounds, Policy: n.policy, Guard: guard,
-		Carry: n.carrying(), Ledger: n.restore,
+		Carry: n.carrying(),
 	})
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	registry := n.newRegistry()
-	calls := v1.Options{Scheduler: jobs, Nodes: registry, Operations: bulk, Schedules: recurring, Groups: members, Calendars: dates, Pulls: fetch, Alerts: watch, Events: n.events, Restoring: n.restore}
+	calls := v1.Options{Scheduler: jobs, Nodes: registry, Operations: bulk, Schedules: recurring, Groups: members, Calendars: dates, Pulls: fetch, Alerts: watch, Events: n.events}
 	if keyring == nil {
 		close(n.signs)
 	} else {
@@ -109,7 +109,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	}
 	dialects := n.dialects(map[string]httpapi.Dialect{
 		camellia.Name: camellia.New(camellia.Options{Scheduler: jobs, Pulls: fetch, Monitor: n.monitor, Clock: n.clock}),
-		mykit.Name:    mykit.New(mykit.Options{Scheduler: jobs, Operations: bulk, Restoring: n.restore, Clock: n.clock}),
+		mykit.Name:    mykit.New(mykit.Options{Scheduler: jobs, Operations: bulk, Clock: n.clock}),
 		qstash.Name: qstash.New(qstash.Options{
 			Scheduler: jobs, Schedules: recurring, Groups: members, Topics: topicSettings, Keys: keys, Clock: n.clock,
 		}),
@@ -136,9 +136,6 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		cancel()
 		return api.Serve(ctx, ln)
 	}}, {"operations", bulk.Run}, {"schedules", recurring.Run}, {"alerts", watch.Run}}
-	if n.ledger != nil {
-		working = append(working, part{"reconciler", n.ledger.Run})
-	}
 	if n.disk != nil {
 		working = append(working, part{"store", n.watchDisk})
 		if ln := n.listenControl(ctx); ln != nil {
@@ -170,7 +167,7 @@ func (n *node) carrying() store.CarryOptions {
 	c := n.Config
 	return store.CarryOptions{
 		Cap: c.ReadyCap, Visibility: c.Visibility, Longest: max(c.Visibility, c.Lease, c.MaxTimeout+c.LeaseMargin()),
-		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: dispatcher.DefaultBreakerProbes, By: n.id,
+		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: dispatcher.DefaultBreakerProbes,
 	}
 }
 
@@ -230,7 +227,7 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispa
 
 func (n *node) newSchedules(jobs *scheduler.Scheduler, dates schedules.Calendars) (*schedules.Manager, error) {
 	return schedules.New(schedules.Options{
-		Store: n.store, Jobs: jobs, Calendars: dates, Ledger: n.restore, RunLog: n.runs, ID: n.id, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
+		Store: n.store, Jobs: jobs, Calendars: dates, RunLog: n.runs, ID: n.id, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
 	})
 }
 
@@ -244,7 +241,7 @@ func (n *node) comingHerds(ctx context.Context, now job.Instant) ([]herds.Herd, 
 
 func (n *node) newAlerts(jobs *scheduler.Scheduler, topicSettings *topics.Manager) (*alerts.Manager, error) {
 	return alerts.New(alerts.Options{
-		Store: n.store, Jobs: jobs, Ledger: n.restore, Counts: n.counts, Topics: topicSettings, ID: n.id, Alone: n.Config.Embedded(),
+		Store: n.store, Jobs: jobs, Counts: n.counts, Topics: topicSettings, ID: n.id, Alone: n.Config.Embedded(),
 		Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Every: alerts.DefaultEvery,
 		Herds: n.comingHerds,
 	})

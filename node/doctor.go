@@ -22,7 +22,6 @@ import (
 	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
-	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -73,9 +72,6 @@ func Doctor(ctx context.Context, c *config.Config, clock job.Clock) []Finding {
 	d.address(ctx)
 	if !c.Embedded() {
 		d.redis(ctx)
-	}
-	if c.LedgerURL != "" {
-		d.ledger(ctx)
 	}
 	return d.findings
 }
@@ -303,22 +299,6 @@ func (d *doctor) secrets(ctx context.Context, docs store.Documents) {
 	}
 	if err != nil {
 		d.found(check, FoundProblem, "%v", err)
-	}
-}
-
-func (d *doctor) ledger(ctx context.Context) {
-	const check = "ledger"
-	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
-	defer cancel()
-	err := ledger.Check(ctx, d.c.LedgerURL, d.c.Namespace)
-	where := config.Redact(d.c.LedgerURL)
-	switch {
-	case err == nil:
-		d.found(check, FoundOK, "%s answers, and its tables have this version", where)
-	case errors.Is(err, ledger.ErrNone):
-		d.found(check, FoundNote, "%s has no ledger yet; the first start makes it", where)
-	default:
-		d.found(check, statusOf(err), "%s: %v", where, err)
 	}
 }
 

@@ -32,9 +32,6 @@ func (s *Scheduler) AllEnded(ctx context.Context, ended *job.Job, now job.Instan
 		return job.Ends{}, nil, err
 	}
 	giveWay := &job.Outcome{Kind: job.OutcomeCancelled, Reason: job.ReasonSuperseded}
-	if kept, err = s.restoredMembers(ctx, ended, kept); err != nil {
-		return job.Ends{}, nil, err
-	}
 	all := job.Ends{Jobs: ended.Spec.Group.Size, By: map[job.State]int{}}
 	mine, found := ended.EndedAt, 0
 	for i := range kept {
@@ -86,34 +83,4 @@ func (s *Scheduler) gaveWay(ctx context.Context, of *job.Job) (bool, error) {
 		return false, fmt.Errorf("look up the callback of %s: %w", of.Key, err)
 	}
 	return callback.State == job.Cancelled, nil
-}
-
-// restoredMembers adds the jobs of a registration that only the ledger still knows, as far as
-// the group has their members.
-func (s *Scheduler) restoredMembers(ctx context.Context, ended *job.Job, kept []job.Job) ([]job.Job, error) {
-	if s.o.Ledger == nil || s.o.Groups == nil || len(kept) >= ended.Spec.Group.Size {
-		return kept, nil
-	}
-	group, err := s.o.Groups.Get(ctx, ended.Spec.Group.Group)
-	if err != nil { // it was deleted
-		return kept, nil //nolint:nilerr // the rest counts as unknown
-	}
-	known := map[string]bool{}
-	for i := range kept {
-		known[kept[i].ID] = true
-	}
-	for i := range group.Members {
-		key := job.Key{Topic: ended.Topic, ID: job.MemberID(ended.GroupID(), group.Members[i].Name)}
-		if known[key.ID] {
-			continue
-		}
-		j, _, err := s.o.Ledger.RestoreJob(ctx, key)
-		switch {
-		case err == nil || errors.Is(err, job.ErrFinished):
-			kept = append(kept, j)
-		case !errors.Is(err, store.ErrNotFound):
-			return nil, fmt.Errorf("look up %s: %w", key, err)
-		}
-	}
-	return kept, nil
 }

@@ -49,12 +49,6 @@ type Options struct {
 	Groups    *groups.Manager  // nil: there are none
 	Endpoints Deliverer        // nil: calls that try or test an endpoint fail
 	Recent    *recent.Recorder // nil: no attempts are known
-	Ledger    Ledger           // nil: there is none
-}
-
-// Ledger knows jobs that the store may have lost.
-type Ledger interface {
-	RestoreJob(ctx context.Context, key job.Key) (j job.Job, restored bool, err error)
 }
 
 // Scheduler does what clients ask for. It is safe for concurrent use.

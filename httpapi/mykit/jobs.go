@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/operations"
 	"github.com/duehook/duehook/store"
@@ -118,7 +117,7 @@ var booleans = map[string]bool{
 }
 
 // restoreAll answers GET /reStore. The store has all unfinished jobs, so there is nothing to read
-// anew: jobs that wait for a retry go now, and a ledger is compared with the store.
+// anew: jobs that wait for a retry go now.
 func (a *api) restoreAll(c *httpapi.Call) error {
 	overdue, known := booleans[strings.ToLower(strings.TrimSpace(c.Query().Get("expire")))]
 	if !known {
@@ -129,11 +128,6 @@ func (a *api) restoreAll(c *httpapi.Call) error {
 	p, err := a.Operations.Preview(c.Context(), d)
 	if err != nil {
 		return err
-	}
-	if a.Restoring != nil && len(c.Topics()) == 0 && c.Allow(access.Admin) == nil {
-		if _, err := a.Restoring.StartRestore(c.Context(), store.RestoreOptions{NotOverdue: !overdue}); err != nil && !errors.Is(err, store.ErrRestoring) {
-			return err
-		}
 	}
 	if overdue {
 		d.Action, d.Filter.States = string(operations.Run), []job.State{job.Retrying}

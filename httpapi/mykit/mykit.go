@@ -13,7 +13,6 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/operations"
-	"github.com/duehook/duehook/store"
 )
 
 // Name is the name of the dialect.
@@ -30,9 +29,8 @@ type Operations interface {
 type Options struct {
 	Scheduler  *scheduler.Scheduler
 	Operations Operations
-	Restoring  store.Restoring // nil: there is no ledger
-	Clock      job.Clock       // nil: the machine's
-	Pace       job.Clock       // between looks at an operation; nil: the machine's
+	Clock      job.Clock // nil: the machine's
+	Pace       job.Clock // between looks at an operation; nil: the machine's
 }
 
 type api struct{ Options }

@@ -23,7 +23,7 @@ import (
 )
 
 // pushed is a job as a client writes it. The JSON of the rest is what the dialect keeps beside the
-// job; the ledger's views read it.
+// job.
 type pushed struct {
 	Topic    string  `json:"-"`
 	Body     *string `json:"-"`

@@ -62,7 +62,6 @@ func writeNode(w *jsonout.Writer, n *nodes.Node) {
 	w.Text("host", n.Host)
 	w.Text("version", n.Version)
 	w.Text("store", n.Store)
-	w.TextOrNull("ledger", n.Ledger)
 	w.Instant("started_at", n.Started)
 	w.Instant("seen_at", n.Seen)
 	w.Number("clock_ahead_ms", n.Ahead.Milliseconds())

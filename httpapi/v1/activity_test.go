@@ -68,7 +68,7 @@ func TestActivityOfARestrictedKey(t *testing.T) {
 func TestNodes(t *testing.T) {
 	a := newAPI(t)
 	want := map[string]any{
-		"id": "node", "state": "running", "host": "host", "version": "1", "store": "redis", "ledger": nil,
+		"id": "node", "state": "running", "host": "host", "version": "1", "store": "redis",
 		"started_at": "2026-01-01T09:00:00.000Z", "seen_at": "2026-01-01T09:01:00.000Z", "clock_ahead_ms": 0.0,
 	}
 	a.clock.Advance(time.Minute)

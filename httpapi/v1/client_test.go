@@ -71,7 +71,6 @@ var clientCalls = []clientCall{
 	{"POST /v1/jobs/{topic}/{id}/run", func(ctx ctx, c *client.Client) (any, error) { return one(c.RunJob(ctx, "t", "j")) }, nil, ""},
 	{"POST /v1/jobs/{topic}/{id}/finish", func(ctx ctx, c *client.Client) (any, error) { return one(c.FinishJob(ctx, "t", "j")) }, nil, ""},
 	{"POST /v1/jobs/{topic}/{id}/count", func(ctx ctx, c *client.Client) (any, error) { return one(c.CountJob(ctx, "t", "j", 1, "")) }, nil, ""},
-	{"POST /v1/jobs/{topic}/{id}/restore", func(ctx ctx, c *client.Client) (any, error) { return one(c.RestoreJob(ctx, "t", "j")) }, nil, ""},
 	{"DELETE /v1/jobs/{topic}/{id}", func(ctx ctx, c *client.Client) (any, error) { return one(c.CancelJob(ctx, "t", "j")) }, nil, ""},
 	{"POST /v1/jobs/{topic}/{id}/replay", func(ctx ctx, c *client.Client) (any, error) {
 		return one(c.ReplayJob(ctx, "t", "j", client.Patch{"delay": "1h"}))
@@ -204,10 +203,6 @@ var clientCalls = []clientCall{
 	{"GET /v1/topics/{topic}/signing", func(ctx ctx, c *client.Client) (any, error) { return one(c.Secrets(ctx, "t")) }, nil, ""},
 	{"POST /v1/topics/{topic}/signing/rotate", func(ctx ctx, c *client.Client) (any, error) { return one(c.RotateSecret(ctx, "t", client.Rotation{})) }, nil, ""},
 	{"DELETE /v1/topics/{topic}/signing", func(ctx ctx, c *client.Client) (any, error) { return one(c.DeleteSecrets(ctx, "t")) }, nil, ""},
-	{"GET /v1/restore", func(ctx ctx, c *client.Client) (any, error) { return one(c.Restoration(ctx)) }, nil, ""},
-	{"POST /v1/restore", func(ctx ctx, c *client.Client) (any, error) {
-		return one(c.StartRestoration(ctx, client.RestoreDraft{}))
-	}, client.RestoreDraft{}, ""},
 	{"GET /v1/overview", func(ctx ctx, c *client.Client) (any, error) { return one(c.Overview(ctx)) }, nil, ""},
 	{"GET /v1/activity", func(ctx ctx, c *client.Client) (any, error) {
 		return one(c.Activity(ctx, client.ActivityQuery{Window: "24h", Topic: "t"}))

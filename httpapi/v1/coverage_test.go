@@ -51,7 +51,6 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverSchedules(a)
 	coverAlerts(a)
 	coverNewer(a)
-	coverRestore(a)
 	coverEndpoints(a)
 	coverRefusals(a)
 	coverFaults(a)
@@ -398,21 +397,6 @@ func coverAlerts(a *keyedAPI) {
 	if got := p.Errors[0].Pointer; got != "/alerts/url" {
 		a.t.Errorf("the refused URL is said to be at %s", got)
 	}
-}
-
-func coverRestore(a *keyedAPI) {
-	a.restoring.status.Requested.State = store.RestoreDone
-	a.want(202, "POST", "/v1/restore", "")
-	a.wantProblem(httpapi.CodeRestoreRunning, "POST", "/v1/restore", `{"expired":false,"topic":"t"}`)
-	a.want(200, "GET", "/v1/restore", "")
-	a.want(200, "POST", "/v1/jobs/t/waits/restore", "")
-	a.wantProblem(httpapi.CodeJobFinished, "POST", "/v1/jobs/t/over/restore", "{}")
-	a.v1.Restoring = nil
-	for _, call := range []string{"POST /v1/restore", "GET /v1/restore", "POST /v1/jobs/t/waits/restore"} {
-		method, path, _ := strings.Cut(call, " ")
-		a.wantProblem(httpapi.CodeLedgerMissing, method, path, "")
-	}
-	a.v1.Restoring = a.restoring
 }
 
 // coverFaults makes every call that asks the store fail by it.

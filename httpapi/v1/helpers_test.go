@@ -75,7 +75,6 @@ type api struct {
 	secret  string
 	// operations changes many jobs; nothing works on them.
 	operations *operations.Manager
-	restoring  *fakeRestoring
 	alerts     *alerts.Manager // nothing evaluates
 	events     *events.Hub
 	recent     *recent.Recorder
@@ -101,11 +100,10 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 	a.secret = a.signing.MadeDefault()
 	var err error
 	settings := a.newTopics()
-	a.restoring = newFakeRestoring(a.faults)
 	a.recent, a.endpoints = recent.New(recent.Options{}), &fakeEndpoints{faults: a.faults}
 	o := testOptions{
 		Options: Options{
-			Pulls: a.newPulls(), Restoring: a.restoring, Signing: a.signing, Events: faultyEvents{a.events, a.faults},
+			Pulls: a.newPulls(), Signing: a.signing, Events: faultyEvents{a.events, a.faults},
 		},
 		serverOptions: serverOptions{Logger: slog.New(slog.DiscardHandler), RequestTimeout: time.Minute}, // on a busy machine, 10 s were not enough
 		jobsOptions:   jobsOptions{Recent: a.recent, Endpoints: a.endpoints, Topics: settings, Policy: retrypolicy.Default()},

@@ -92,10 +92,6 @@ func TestReady(t *testing.T) {
 	a.faults.set(func() error { return fmt.Errorf("%w: gone", store.ErrUnavailable) })
 	a.wantProblem(httpapi.CodeStoreUnavailable, "GET", "/readyz", "")
 	a.want(200, "GET", "/livez?verbose", "")
-	a.faults.set(func() error { return fmt.Errorf("%w: gone", store.ErrLedgerDown) })
-	if got := a.wantProblem(httpapi.CodeStoreUnavailable, "GET", "/readyz", ""); !strings.Contains(got.Detail, "ledger") {
-		t.Errorf("/readyz does not name the ledger: %s", got.Detail)
-	}
 	a.faults.set(nil)
 	a.want(200, "GET", "/readyz", "")
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/calendars"
 	"github.com/duehook/duehook/scheduler/groups"
-	"github.com/duehook/duehook/store"
 )
 
 // Access manages the API keys. An *access.Keyring does.
@@ -42,8 +41,6 @@ type Options struct {
 	Access Access
 	// Signing manages the signing secrets; nil: deliveries are not signed.
 	Signing Signing
-	// Restoring restores what the store lost; nil: there is no ledger.
-	Restoring store.Restoring
 	// MaxBatchBytes bounds the request of a batch registration; zero means
 	// 16 MiB.
 	MaxBatchBytes int64

@@ -54,7 +54,7 @@ func (a *keyedAPI) state() map[string]string {
 	a.t.Helper()
 	all := map[string]string{}
 	for _, path := range []string{
-		"/v1/jobs", "/v1/topics", "/v1/groups", "/v1/schedules", "/v1/operations", "/v1/alerts/rules", "/v1/keys", "/v1/restore",
+		"/v1/jobs", "/v1/topics", "/v1/groups", "/v1/schedules", "/v1/operations", "/v1/alerts/rules", "/v1/keys",
 		"/v1/topics/" + foreign + "/signing", "/v1/signing",
 	} {
 		got := a.call("GET", path, "")

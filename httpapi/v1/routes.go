@@ -106,9 +106,6 @@ var routes = []route{
 	{http.MethodGet, groupPath + "/members", access.Read, 0, bodyRefused, memberQuery, (*API).listMembers},
 	{http.MethodGet, groupsPath, access.Read, 0, bodyRefused, groupQuery, (*API).listGroups},
 	{http.MethodGet, "/v1/dead", access.Read, ownTopics, bodyRefused, deadQuery, (*API).listDead},
-	{http.MethodPost, "/v1/jobs/{topic}/{id}/restore", access.Admin, 0, bodyEmptyJSON, nil, withLedger((*API).restoreJob)},
-	{http.MethodPost, "/v1/restore", access.Admin, 0, bodyOptionalJSON, nil, withLedger((*API).startRestore)},
-	{http.MethodGet, "/v1/restore", access.Read, 0, bodyRefused, nil, withLedger((*API).restoreStatus)},
 	{http.MethodGet, "/v1/overview", access.Read, 0, bodyRefused, nil, (*API).overview},
 	{http.MethodGet, "/v1/activity", access.Read, ownTopics, bodyRefused, activityQuery, (*API).activity},
 	{http.MethodGet, "/v1/nodes", access.Read, 0, bodyRefused, pageQuery, (*API).listNodes},
@@ -166,10 +163,6 @@ var (
 	signed = needing(func(s *API) bool { return s.Signing != nil }, &httpapi.Error{
 		Code:   httpapi.CodeSigningOff,
 		Detail: "This server runs with --signing off. Start all servers without that setting to sign deliveries.",
-	})
-	withLedger = needing(func(s *API) bool { return s.Restoring != nil }, &httpapi.Error{
-		Code:   httpapi.CodeLedgerMissing,
-		Detail: "This server keeps no ledger of jobs, so there is nothing to restore them from. On Redis, start all servers with the same --ledger-url.",
 	})
 	// On a server without keys, anybody could create a key that stays valid when the
 	// operator turns keys on.

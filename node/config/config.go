@@ -32,12 +32,9 @@ type Config struct {
 
 	DataDir   string        // of the embedded store
 	RedisURL  string        // empty: the embedded store
-	LedgerURL string        // empty: no ledger
 	Namespace string        // separates several duehooks on one Redis
 	Shards    int           // on Redis
 	Retention time.Duration // how long an ended job can be looked up
-	// LedgerRetention is how long the ledger keeps it, at least Retention.
-	LedgerRetention time.Duration
 	// RedisMinReplicas is how many replicas must confirm a change before a client
 	// does; RedisReplicaWait is how long a change waits for them.
 	RedisMinReplicas int

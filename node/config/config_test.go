@@ -47,7 +47,7 @@ func TestDefaults(t *testing.T) {
 	want := &Config{
 		Addr: "127.0.0.1:7788", MaxBody: 256 << 10, Grace: 15 * time.Second, Dashboard: true,
 		DataDir:   "./duehook-data",
-		Namespace: "default", Shards: 1, RedisReplicaWait: time.Second, Retention: time.Hour, LedgerRetention: 48 * time.Hour,
+		Namespace: "default", Shards: 1, RedisReplicaWait: time.Second, Retention: time.Hour,
 		Signing: "on", Timeout: 10 * time.Second, MaxTimeout: time.Minute,
 		RetrySteps: retrypolicy.Default().Steps, RetryJitter: retrypolicy.DefaultJitter, Workers: 512, Lease: 20 * time.Second, Visibility: 15 * time.Second,
 		EndpointConcurrency: 256, CatchUpRate: 100, ConnectRetries: 2, CallbackResponse: 4 << 10, MaxRounds: 100_000, ReadyCap: 1000, BreakerFailures: 20, BreakerOpen: 10 * time.Second,
@@ -105,7 +105,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 	values := map[string]string{
 		"addr": "127.0.0.1:9", "api-keys": keyLine, "insecure-no-api-keys": "true", "api-rate": "100/1s", "dashboard": "false", "dialects": "qstash",
 		"tls-cert": "c.pem", "tls-key": "k.pem", "max-body": "8KiB", "grace": "3s", "drain-delay": "4s", "data-dir": "/d", "redis-url": "redis://h:1",
-		"ledger-url": "postgres://h/d", "namespace": "ns", "shards": "3", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "ledger-retention": "3h", "allow-cidrs": "10.0.0.0/8,fd00::/8",
+		"namespace": "ns", "shards": "3", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "allow-cidrs": "10.0.0.0/8,fd00::/8",
 		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5", "connect-retries": "1", "callback-response": "8KiB", "max-rounds": "7",
 		"ready-cap": "7", "lease": "1m", "visibility": "20s", "breaker-failures": "6", "breaker-open": "40s",
 		"log-level": "debug", "log-format": "json",
@@ -119,7 +119,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 			continue
 		}
 		needs := map[string][]string{
-			"shards": {"--redis-url=redis://h:1"}, "ledger-url": {"--redis-url=redis://h:1"}, "redis-min-replicas": {"--redis-url=redis://h:1"},
+			"shards": {"--redis-url=redis://h:1"}, "redis-min-replicas": {"--redis-url=redis://h:1"},
 			"tls-cert": {"--tls-key=k"}, "tls-key": {"--tls-cert=c"},
 		}[s.name]
 		want := value
@@ -219,7 +219,7 @@ func TestRefused(t *testing.T) {
 		{name: "unknown variable", env: []string{"DUEHOOK_REDIS_URI=x"}, want: "unknown setting DUEHOOK_REDIS_URI in the environment; did you mean DUEHOOK_REDIS_URL?"},
 		{name: "file variable of no secret", env: []string{"DUEHOOK_WORKERS_FILE=x"}, want: "unknown setting DUEHOOK_WORKERS_FILE"},
 		{name: "secret twice", env: []string{"DUEHOOK_REDIS_URL=redis://h", "DUEHOOK_REDIS_URL_FILE=/dev/null"}, want: "both set"},
-		{name: "secret file missing", env: []string{"DUEHOOK_LEDGER_URL_FILE=" + dir + "/none"}, want: "DUEHOOK_LEDGER_URL_FILE: open"},
+		{name: "secret file missing", env: []string{"DUEHOOK_REDIS_URL_FILE=" + dir + "/none"}, want: "DUEHOOK_REDIS_URL_FILE: open"},
 		{name: "unknown key", yaml: "worker: 3", want: "c.yaml:1: unknown setting worker; did you mean workers?"},
 		{name: "key with dash", yaml: "data-dir: x", want: "did you mean data_dir?"},
 		{name: "key twice", yaml: "workers: 3\nworkers: 4", want: "workers"},
@@ -276,18 +276,10 @@ func TestRefused(t *testing.T) {
 		{name: "too many replicas", args: []string{"--redis-min-replicas=6", "--redis-url=redis://h"}, want: "--redis-min-replicas must be between 0 and 5"},
 		{name: "replicas without Redis", args: []string{"--redis-min-replicas=1"}, want: "--redis-min-replicas is for Redis"},
 		{name: "no wait for replicas", args: []string{"--redis-replica-wait=0"}, want: "--redis-replica-wait must be between 1ms and 10s"},
-		{name: "a ledger without Redis", args: []string{"--ledger-url=postgres://h/d"}, want: "--ledger-url is for Redis: the embedded store keeps its jobs in --data-dir"},
 		{name: "shards without Redis", args: []string{"--shards=2"}, want: "--shards is for Redis"},
 		{name: "namespace", args: []string{"--namespace={x}"}, want: "--namespace"},
 		{name: "data dir", args: []string{"--data-dir="}, want: "--data-dir is empty"},
 		{name: "redis scheme", args: []string{"--redis-url=http://h"}, want: "--redis-url"},
-		{name: "postgres", args: []string{"--ledger-url=postgres://h:x/d"}, want: "--ledger-url: it cannot be read"},
-		{name: "mysql", args: []string{"--ledger-url=mysql://h:x/d"}, want: "--ledger-url: it cannot be read"},
-		{name: "mysql database", args: []string{"--ledger-url=mysql://h"}, want: "the database is missing"},
-		{name: "mysql parameter", args: []string{"--ledger-url=mysql://h/d?password=p"}, want: "unknown parameter"},
-		{name: "postgres password", args: []string{"--ledger-url=postgres://h/d?password=p"}, want: "write the password before the host"},
-		{name: "postgres database", args: []string{"--ledger-url=postgres://h"}, want: "the database is missing"},
-		{name: "ledger scheme", args: []string{"--ledger-url=sqlite:/x.db"}, want: "--ledger-url: write postgres://"},
 		{name: "lease", args: []string{"--lease=12s"}, want: "--lease 12s is too short: it must outlast --timeout (10s) by 5s at least"},
 		{name: "lease zero", args: []string{"--lease=0"}, want: "--lease 0s is too short"},
 		{name: "lease long", args: []string{"--lease=2d"}, want: "--lease must be 1d at most"},
@@ -346,38 +338,33 @@ func TestDerived(t *testing.T) {
 	if c.Lease != 30*time.Second || c.LeaseMargin() != 10*time.Second {
 		t.Errorf("lease %v, margin %v", c.Lease, c.LeaseMargin())
 	}
-	if c := load(t, []string{"--redis-url=redis://h"}, nil); c.LedgerURL != "" {
-		t.Errorf("Redis got a ledger that nobody asked for: %q", c.LedgerURL)
-	}
 }
 
-// The ledger knows finished jobs at least as long as the store, and beside
-// Redis as long as backups of that are used, unless told otherwise.
-func TestLedgerRetention(t *testing.T) {
-	const redis = "--redis-url=redis://h"
+// A setting of the ledger, which is gone, is refused with a sentence that says so.
+func TestLedgerSettings(t *testing.T) {
+	const gone = "duehook no longer keeps a ledger beside Redis; leave the setting out"
 	for _, c := range []struct {
-		args []string
-		want time.Duration
+		args, env []string
+		yaml      string
+		want      string
 	}{
-		{[]string{"--retention=30d"}, 30 * 24 * time.Hour},
-		{[]string{redis}, 48 * time.Hour},
-		{[]string{redis, "--retention=30d"}, 30 * 24 * time.Hour},
-		{[]string{redis, "--ledger-retention=3h"}, 3 * time.Hour},
+		{args: []string{"--ledger-url=postgres://u:hunter2@h/d"}, want: "unknown flag --ledger-url: " + gone},
+		{args: []string{"--ledger-retention", "3d"}, want: "unknown flag --ledger-retention: " + gone},
+		{env: []string{"DUEHOOK_LEDGER_URL=mysql://u:hunter2@h/d"}, want: "unknown setting DUEHOOK_LEDGER_URL in the environment: " + gone},
+		{env: []string{"DUEHOOK_LEDGER_URL_FILE=/run/secrets/url"}, want: "unknown setting DUEHOOK_LEDGER_URL_FILE in the environment: " + gone},
+		{env: []string{"DUEHOOK_LEDGER_RETENTION=3d"}, want: "unknown setting DUEHOOK_LEDGER_RETENTION in the environment: " + gone},
+		{yaml: "ledger_url: postgres://u:hunter2@h/d", want: "c.yaml:1: unknown setting ledger_url: " + gone},
+		{yaml: "workers: 3\nledger_retention: 3d", want: "c.yaml:2: unknown setting ledger_retention: " + gone},
 	} {
-		if got := load(t, c.args, nil).LedgerRetention; got != c.want {
-			t.Errorf("%q: %v, want %v", c.args, got, c.want)
+		if c.yaml != "" {
+			c.args = append(c.args, "--config="+write(t, "c.yaml", c.yaml))
+		}
+		_, err := Load(c.args, c.env)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q %q %q: %v", c.args, c.env, c.yaml, err)
 		}
 	}
-}
-
-func TestLedgerURL(t *testing.T) {
-	for _, url := range []string{
-		"postgres://u:p%40@h:5432/d?sslmode=require", "postgresql://h/d", "mysql://u:p%40@h:3306/d?tls=true",
-	} {
-		if c := load(t, []string{"--ledger-url", url, "--redis-url=redis://h"}, nil); c.LedgerURL != url {
-			t.Errorf("%s: %q", url, c.LedgerURL)
-		}
-	}
+	load(t, nil, []string{"DUEHOOK_LEDGER_URL="}) // not set
 }
 
 func TestAPIKeys(t *testing.T) {

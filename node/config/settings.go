@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/job"
@@ -111,9 +110,6 @@ const (
 	signingOff = "off"
 )
 
-// defaultLedgerRetention covers daily backups of Redis.
-const defaultLedgerRetention = 48 * time.Hour
-
 // Dialects are the values of --dialects.
 var Dialects = []string{"camellia", "mykit", "qstash"}
 
@@ -194,11 +190,6 @@ var settings = []setting{
 		at:   func(c *Config) any { return &c.RedisReplicaWait },
 	},
 	{
-		name: "ledger-url", group: groupStorage, hint: "url", shown: "none", secret: true,
-		help: "keep a ledger of the jobs in Redis and of their changes: postgres:// or mysql://user:password@host:port/database",
-		at:   func(c *Config) any { return &c.LedgerURL },
-	},
-	{
 		name: "namespace", group: groupStorage, hint: "name", def: "default",
 		help: "separates several duehooks on one Redis",
 		at:   func(c *Config) any { return &c.Namespace },
@@ -212,11 +203,6 @@ var settings = []setting{
 		name: "retention", group: groupStorage, hint: "duration", def: "1h", least: "0", most: job.FormatDuration(job.MaxDelay),
 		help: "how long an ended job can be looked up; 0 deletes it at once; dead letters stay until replayed, discarded or replaced",
 		at:   func(c *Config) any { return &c.Retention },
-	},
-	{
-		name: "ledger-retention", group: groupStorage, hint: "duration", shown: "--retention, at least " + job.FormatDuration(defaultLedgerRetention),
-		help: "how long the ledger keeps an ended job; set it longer than the age of any Redis backup that you may restore, otherwise ended jobs of the backup are sent again",
-		at:   func(c *Config) any { return &c.LedgerRetention },
 	},
 	{
 		name: "allow-cidrs", group: groupDelivery, hint: "cidr,…", shown: "none", list: true,
@@ -342,13 +328,5 @@ func (c *Config) derive() {
 	if c.Lease == 0 && c.origins["lease"] == "" {
 		c.Lease = c.Timeout + dispatcher.DefaultLeaseMargin
 		c.origins["lease"] = originDefault + " (timeout + " + job.FormatDuration(dispatcher.DefaultLeaseMargin) + ")"
-	}
-	if c.origins["ledger-retention"] == "" {
-		c.LedgerRetention = defaultLedgerRetention
-		c.origins["ledger-retention"] = originDefault
-		if c.Retention > defaultLedgerRetention {
-			c.LedgerRetention = c.Retention
-			c.origins["ledger-retention"] = originDefault + " (--retention)"
-		}
 	}
 }

@@ -14,11 +14,8 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store/ledger"
 	"github.com/duehook/duehook/store/redisstore"
 )
-
-const maxLedgerRetention = 10 * 366 * 24 * time.Hour
 
 // problems collects all problems, for one report.
 type problems []error
@@ -68,17 +65,9 @@ func (c *Config) validateStorage(p *problems) {
 			p.check(false, "--redis-url: %w", err)
 		}
 	}
-	if c.LedgerURL != "" {
-		if err := ledger.CheckURL(c.LedgerURL); err != nil {
-			p.check(false, "--ledger-url: %w", err)
-		}
-	}
-	p.check(c.LedgerURL == "" || !c.Embedded(), "--ledger-url is for Redis: the embedded store keeps its jobs in --data-dir; leave it out, or set --redis-url")
 	p.check(nameForm.MatchString(c.Namespace), "--namespace %q: use up to 64 letters, digits and . _ @ -", c.Namespace)
 	p.check(c.Shards == 1 || !c.Embedded(), "--shards is for Redis; leave it out, or set --redis-url")
 	p.check(c.RedisMinReplicas == 0 || !c.Embedded(), "--redis-min-replicas is for Redis; leave it out, or set --redis-url")
-	p.check(c.LedgerRetention >= c.Retention && c.LedgerRetention <= max(c.Retention, maxLedgerRetention),
-		"--ledger-retention must be between --retention (%s) and %s", job.FormatDuration(c.Retention), job.FormatDuration(maxLedgerRetention))
 }
 
 func (c *Config) validateSigning(p *problems) {

@@ -298,7 +298,7 @@ func TestSignature(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	for _, arg := range []string{"--redis-url=redis://127.0.0.1", "--data-dir=/tmp/x", "--ledger-url=sqlite:/tmp/x", "--no-such-flag", "--addr=0.0.0.0:0"} {
+	for _, arg := range []string{"--redis-url=redis://127.0.0.1", "--data-dir=/tmp/x", "--no-such-flag", "--addr=0.0.0.0:0"} {
 		if c, err := dev.Settings([]string{arg}); err == nil {
 			t.Errorf("%s is accepted: %+v", arg, c)
 		}

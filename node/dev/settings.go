@@ -39,8 +39,8 @@ func Settings(args []string) (*config.Config, error) {
 
 // Complete has a server with settings, read with Environ, keep everything in memory.
 func Complete(c *config.Config) error {
-	if !c.Embedded() || !c.Open() || c.LedgerURL != "" || c.DataDir != config.Default().DataDir {
-		return &config.UsageError{Message: "duehook dev keeps everything in memory and needs no keys: leave out --redis-url, --ledger-url, --data-dir and --api-keys"}
+	if !c.Embedded() || !c.Open() || c.DataDir != config.Default().DataDir {
+		return &config.UsageError{Message: "duehook dev keeps everything in memory and needs no keys: leave out --redis-url, --data-dir and --api-keys"}
 	}
 	if c.Signed() {
 		c.SigningSecret = cmp.Or(c.SigningSecret, Secret)

@@ -73,7 +73,7 @@ func topic(name string) func(*store.Outlook) { return func(o *store.Outlook) { o
 // behind: another job of its order key goes first.
 func behind(head job.Job) func(*store.Outlook) {
 	return func(o *store.Outlook) {
-		o.Job.Spec.OrderKey, o.Head, o.AwaitsWhole, o.Whole = "k", &head, true, true
+		o.Job.Spec.OrderKey, o.Head = "k", &head
 	}
 }
 
@@ -188,14 +188,6 @@ func TestReasons(t *testing.T) {
 		{
 			"expired before its turn", waiting(behind(job.Job{Key: job.Key{ID: "0"}, State: job.Running}), ttl(-time.Minute)), none,
 			[]reason{{CodeOrderKey, none, "", "in flight"}, {CodeTTLFirst, in(-time.Minute), "", "It expires when its turn comes."}},
-		},
-		{
-			"an older job of its order key may be lost", waiting(behind(job.Job{Key: job.Key{ID: "0"}}), func(o *store.Outlook) { o.Whole = false }), none,
-			[]reason{{CodeOrderKey, none, "", "wait until all jobs are restored"}},
-		},
-		{
-			"the store may have lost jobs", waiting(func(o *store.Outlook) { o.AwaitsWhole = true }), now,
-			[]reason{{Code: CodeCarrierBehind}},
 		},
 		{"the endpoint is full", waiting(out(100), func(o *store.Outlook) { o.Ahead = 1 }), now, []reason{
 			{CodeEndpointLimit, none, "", "100 jobs of https://shop.example:443 are in flight; the limit is 100. 1 job of"},

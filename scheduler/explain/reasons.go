@@ -48,8 +48,6 @@ func orderKey(v *view) *Reason {
 	switch {
 	case !v.pending() || v.Job.Spec.OrderKey == "":
 		return nil
-	case v.AwaitsWhole && !v.Whole:
-		return stop(CodeOrderKey, says("order_key_restore", nil))
 	case head == nil:
 		return nil
 	}

@@ -72,7 +72,6 @@ var english = map[string]wording{
 	"order_key_in_flight": {many: "It waits for the job {job} of its order key {key}, which is in flight."},
 	"order_key_waits":     {many: "It waits for the job {job} of its order key {key}, whose next attempt is at {at}."},
 	"order_key_behind":    {many: "{count} jobs of its order key {key} go before it, so the time of its next attempt is unknown."},
-	"order_key_restore":   {many: "The store may have lost jobs. Jobs with an order key wait until all jobs are restored."},
 	"order_key_stopped":   {many: "The dead letter {job} stops its order key {key} until it is replayed or discarded."},
 	"first_in_line":       {many: "It is first in line."},
 	"first_of_priority":   {many: "It is first in line among the jobs of its priority."},

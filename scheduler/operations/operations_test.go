@@ -426,7 +426,7 @@ func TestATopicWithoutRoom(t *testing.T) {
 				if call != "Update" {
 					return nil
 				}
-				return fmt.Errorf("ledger: %w", err)
+				return fmt.Errorf("store: %w", err)
 			})
 			o := n.await(n.create(Draft{Action: "replay", All: true}).ID)
 			if o.Failed != 1 || !strings.Contains(o.Errors[0].Message, text) {

@@ -35,8 +35,7 @@ const (
 	listEvery = 30 * time.Second
 	// retryPause is how long to wait after an occurrence that could not be registered.
 	retryPause = time.Second
-	// workers bounds the schedules that are executed at a time: those of a batch, so that a
-	// ledger commits their jobs together.
+	// workers bounds the schedules that are executed at a time: those of a batch.
 	workers = batch
 	// keepDeleted is how long tombstones are kept.
 	keepDeleted = time.Hour
@@ -330,7 +329,7 @@ func (m *Manager) look(ctx context.Context, now job.Instant) error {
 			due = append(due, n)
 		}
 	}
-	// A ledger keeps documents with similar names together: a batch changes few of its pages.
+	// In one order, so that a simulated world is repeated by its seed.
 	slices.SortFunc(due, func(a, b *entry) int { return strings.Compare(a.doc.Name, b.doc.Name) })
 	for some := range slices.Chunk(due, batch) {
 		if err := m.lookAt(ctx, some, now); err != nil {

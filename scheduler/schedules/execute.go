@@ -127,8 +127,8 @@ func (w *work) keyOf(ctx context.Context, at, due job.Instant) (job.Key, error) 
 		if due > l.Until {
 			continue
 		}
-		switch _, err := w.m.lookUp(ctx, before); {
-		case err == nil || errors.Is(err, job.ErrFinished):
+		switch _, err := w.m.o.Jobs.Get(ctx, before); {
+		case err == nil:
 			return before, nil
 		case !errors.Is(err, store.ErrNotFound):
 			return key, err

@@ -53,11 +53,6 @@ type Jobs interface {
 	Get(ctx context.Context, key job.Key) (job.Job, error)
 }
 
-// Ledger knows jobs that the store may have lost or forgotten.
-type Ledger interface {
-	RestoreJob(ctx context.Context, key job.Key) (j job.Job, restored bool, err error)
-}
-
 // Calendars keeps calendars. A *calendars.Manager does.
 type Calendars interface {
 	Get(ctx context.Context, name string) (calendars.Calendar, error)
@@ -69,7 +64,6 @@ type Options struct {
 	Jobs  Jobs
 	// Calendars have the dates that schedules except by a name; nil: there are none.
 	Calendars Calendars
-	Ledger    Ledger  // nil: the store has none
 	RunLog    *RunLog // nil: no runs are known
 	ID        string  // of the node, unique to the process
 	// Alone: no other node shares the store, so none has to be elected.
@@ -163,7 +157,7 @@ func (m *Manager) busy(ctx context.Context, r *record) (bool, error) {
 	group.SetLimit(atOnce)
 	for i, key := range r.Open {
 		group.Go(func() error {
-			j, err := m.lookUp(ctx, key)
+			j, err := m.o.Jobs.Get(ctx, key)
 			if errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrFinished) {
 				return nil
 			}
@@ -182,16 +176,6 @@ func (m *Manager) busy(ctx context.Context, r *record) (bool, error) {
 	}
 	r.Open = left
 	return len(left) > 0, nil
-}
-
-// lookUp returns a job. A store that lost its data does not have a job that the ledger
-// knows as unfinished. Then lookUp restores it.
-func (m *Manager) lookUp(ctx context.Context, key job.Key) (job.Job, error) {
-	j, err := m.o.Jobs.Get(ctx, key)
-	if m.o.Ledger != nil && errors.Is(err, store.ErrNotFound) {
-		j, _, err = m.o.Ledger.RestoreJob(ctx, key)
-	}
-	return j, err
 }
 
 // announce reports a changed schedule to the leader of schedules.

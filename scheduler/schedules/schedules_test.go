@@ -347,45 +347,6 @@ func TestOverlapPolicies(t *testing.T) {
 	}
 }
 
-// ledger knows the jobs that its store has lost.
-type ledger struct {
-	*recorder
-	lost bool
-}
-
-func (j *ledger) Get(ctx context.Context, key job.Key) (job.Job, error) {
-	if j.lost {
-		return job.Job{}, store.ErrNotFound
-	}
-	return j.recorder.Get(ctx, key)
-}
-
-func (j *ledger) RestoreJob(ctx context.Context, key job.Key) (job.Job, bool, error) {
-	got, err := j.recorder.Get(ctx, key)
-	if err == nil && got.State.Final() {
-		err = job.ErrFinished
-	}
-	return got, err == nil, err
-}
-
-func TestALostJobIsNoEndedJob(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, time.Hour)
-		j := &ledger{r.jobs, true}
-		m, err := New(Options{Store: r.store, Jobs: j, Ledger: j, ID: "a", Alone: true})
-		r.ok(err)
-		defer r.run(m)()
-		d := every("1m")
-		d.Overlap = ptr("skip")
-		r.set(m, "s", d)
-		pass(2*time.Minute + 30*time.Second)
-		r.counters(m, "s", Counters{Fired: 1, Skipped: 1})
-		r.deliver()
-		pass(time.Minute)
-		r.counters(m, "s", Counters{Fired: 2, Skipped: 1})
-	})
-}
-
 func TestAnOutageIsDecidedByTheMisfirePolicy(t *testing.T) {
 	for policy, want := range map[string]Counters{
 		"fire_once": {Fired: 1, Missed: 11}, "skip": {Fired: 0, Missed: 12}, "fire_all": {Fired: 5, Missed: 7},

@@ -20,7 +20,7 @@ const (
 	// Write permits changing jobs and what decides about them: topics, groups, schedules and
 	// alert rules.
 	Write
-	// Admin permits what gives access or brings data back: keys, signing secrets and restoring.
+	// Admin permits what gives access: keys and signing secrets.
 	Admin
 	// Consume permits fetching jobs from pull queues and answering for them, and nothing else.
 	// Write includes it, Read does not.

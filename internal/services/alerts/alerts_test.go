@@ -310,42 +310,6 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// A store that has lost its dead letters resolves no alert about them: neither
-// before that is known nor while they are put back. Those that are gone for good do.
-func TestLostDeadLetters(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		a := r.withLedger("a")
-		a.rule("dead", Draft{Metric: "dead_letters", Above: ptr(0.0)})
-		r.add("t", shop, 1)
-		r.work(a, job.OutcomeRefused)
-		pass(round)
-		fired := []string{"dead firing  1"}
-		for _, known := range []bool{true, false} { // to those who put them back, who are quick the second time
-			r.lose(true, false)
-			pass(2 * round)
-			if known {
-				r.lose(true, true)
-				pass(time.Minute)
-			}
-			r.lose(false, false)
-			pass(time.Minute)
-			same(t, "webhooks", r.told(), fired)
-		}
-		r.failWith(func(call string) error {
-			if call == "RestoreStatus" {
-				return store.ErrUnavailable
-			}
-			return nil
-		})
-		r.lose(true, false)
-		pass(time.Minute)
-		same(t, "webhooks while the ledger is away", r.told(), fired)
-		r.failWith(nil)
-		pass(lossNoticed + 2*round)
-		same(t, "webhooks", r.told(), []string{"dead firing  1", "dead resolved  0"})
-	})
-}
-
 // Jobs that are due and wait, of each topic and together; those of alerts do
 // not count.
 func TestBacklog(t *testing.T) {

@@ -41,32 +41,6 @@ type rig struct {
 	// topics have thresholds; unknown: nodes know none of them by themselves.
 	topics  map[string]*Thresholds
 	unknown bool
-	// gone: the store lacks its dead letters; lost: which is known.
-	gone, lost bool
-}
-
-// lose has the store lack its dead letters, which may be known.
-func (r *rig) lose(gone, known bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.gone, r.lost = gone, known
-}
-
-func (l *link) RestoreStatus(context.Context) (store.RestoreStatus, error) {
-	err := l.err("RestoreStatus")
-	l.rig.mu.Lock()
-	defer l.rig.mu.Unlock()
-	return store.RestoreStatus{Lost: l.lost}, err
-}
-
-func (l *link) Names(ctx context.Context, q store.NameQuery) ([]string, error) {
-	l.rig.mu.Lock()
-	gone := l.gone
-	l.rig.mu.Unlock()
-	if gone && q.Kind == store.DeadNames {
-		return nil, nil
-	}
-	return l.rig.Names(ctx, q)
 }
 
 // setTopics gives topics their thresholds, in place of those they had.
@@ -182,13 +156,6 @@ func (r *rig) node(id string) *node {
 	r.Helper()
 	l := &link{rig: r}
 	return r.start(l, Options{ID: id, Store: l, Jobs: own{l}, Topics: l})
-}
-
-// withLedger starts a node with a ledger.
-func (r *rig) withLedger(id string) *node {
-	r.Helper()
-	l := &link{rig: r}
-	return r.start(l, Options{ID: id, Store: l, Jobs: own{l}, Topics: l, Ledger: l})
 }
 
 func (r *rig) start(l *link, o Options) *node {

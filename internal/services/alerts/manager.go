@@ -45,11 +45,6 @@ type Topics interface {
 	KnownThresholds() map[string]*Thresholds
 }
 
-// Ledger is the part of a ledger that alerts need, if it restores lost jobs.
-type Ledger interface {
-	RestoreStatus(ctx context.Context) (store.RestoreStatus, error)
-}
-
 // DefaultEvery is how often rules are evaluated.
 const DefaultEvery = 5 * time.Second
 
@@ -60,8 +55,6 @@ type Options struct {
 	Counts *Counts
 	ID     string // of the node, unique to the process
 	Topics Topics // nil: no topic has thresholds
-	// Ledger reports lost jobs that will be restored; nil: nothing restores jobs.
-	Ledger Ledger
 	// Herds returns the herds to come; nil: none are known.
 	Herds func(ctx context.Context, now job.Instant) (herds []herds.Herd, complete bool, err error)
 	// Alone: no other node shares the store.

@@ -29,7 +29,6 @@ type values map[Subject]float64
 // reading is the figures that the rules need.
 type reading struct {
 	now      job.Instant // by the store's clock
-	lost     bool        // the store lost jobs that are being restored
 	counts   func(window time.Duration) (rows []count, complete bool)
 	dead     []store.DeadGroup
 	backlogs store.Backlogs
@@ -61,13 +60,6 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 				r.targets[endpoint] = true
 			}
 		}
-	}
-	if m.o.Ledger != nil && len(needs) > 0 {
-		status, err := m.o.Ledger.RestoreStatus(ctx) // first: jobs may be restored during the next reads
-		if err != nil {
-			return nil, fmt.Errorf("ask whether jobs are lost: %w", err)
-		}
-		r.lost = status.Lost
 	}
 	if needs[DeadLetters] {
 		r.dead, _, err = store.ReadPages(maxPages, func(cursor string) ([]store.DeadGroup, string, error) {
@@ -125,24 +117,24 @@ func (r *Rule) counts() bool { return r.Window > 0 }
 // of returns the values of a rule's subjects. If they are incomplete, the true values are at
 // least as high.
 func (r *reading) of(rule *Rule) (v values, complete bool) {
-	v, complete = values{}, !r.lost
+	v, complete = values{}, true
 	if rule.counts() {
 		return v, r.counted(rule, v)
 	}
 	switch rule.Metric {
 	case OldestDue:
-		complete = complete && !r.backlogs.Partial
+		complete = !r.backlogs.Partial
 		r.oldest(rule, v)
 	case BacklogJobs:
-		complete = complete && !r.backlogs.Partial
+		complete = !r.backlogs.Partial
 		for _, b := range r.backlogs.Topics {
 			v.add(rule, Subject{Topic: b.Topic}, float64(b.Jobs))
 		}
 	case OpenCircuits:
-		complete = complete && r.allEndpoints
+		complete = r.allEndpoints
 		r.open(rule, v)
 	case LargestHerd:
-		complete = complete && r.allHerds
+		complete = r.allHerds
 		for _, h := range r.herds {
 			if s, ok := rule.subject(Subject{Topic: h.Topic}); ok {
 				v[s] = max(v[s], float64(h.Jobs))

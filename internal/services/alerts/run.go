@@ -19,10 +19,7 @@ const (
 	leaseRounds = 3
 	// idleRounds is how many rounds pass without a look for rules while there are none.
 	// New rules are announced, but messages may get lost.
-	idleRounds = 6
-	// lossNoticed bounds the delay until a loss of jobs in the store is known: the
-	// reconciler looks every two seconds, and its lease is ten seconds.
-	lossNoticed = 15 * time.Second
+	idleRounds  = 6
 	callTimeout = 10 * time.Second
 )
 
@@ -119,9 +116,6 @@ func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*
 		if b == nil {
 			b = &storedBook{Head: documents.Head{Name: rule.Name}, Value: book{Rule: rule.Name}}
 			books[rule.Name] = b
-		}
-		if m.o.Ledger != nil && !rule.counts() {
-			rule.KeepFiring = max(rule.KeepFiring, lossNoticed)
 		}
 		v, complete := r.of(rule)
 		failed = errors.Join(failed, m.save(ctx, b, b.Value.step(rule, v, complete, r.now)))

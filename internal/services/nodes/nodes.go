@@ -35,8 +35,7 @@ type Facts struct {
 	ID      string `json:"id"`
 	Host    string `json:"host"`
 	Version string `json:"version"`
-	Store   string `json:"store"`            // embedded or redis
-	Ledger  string `json:"ledger,omitempty"` // the scheme of its URL; empty: there is none
+	Store   string `json:"store"` // embedded or redis
 }
 
 // Node is a node, by its last heartbeat.

@@ -49,7 +49,7 @@ func TestNodes(t *testing.T) {
 		mem := testenv.Store(t, diskstore.Options{})
 		start := func(id string, ahead time.Duration) (*Registry, func()) {
 			r := New(Options{
-				Facts: Facts{ID: id, Host: "host", Version: "1.0", Store: "redis", Ledger: "postgres"},
+				Facts: Facts{ID: id, Host: "host", Version: "1.0", Store: "redis"},
 				Store: mem, Clock: aheadClock{job.SystemClock(), ahead},
 			})
 			ctx, cancel := context.WithCancel(t.Context())
@@ -68,7 +68,7 @@ func TestNodes(t *testing.T) {
 		b, stopB := start("b", 3*time.Second)
 		defer stopB()
 		facts := func(id string) Facts {
-			return Facts{ID: id, Host: "host", Version: "1.0", Store: "redis", Ledger: "postgres"}
+			return Facts{ID: id, Host: "host", Version: "1.0", Store: "redis"}
 		}
 		want := []Node{
 			{Facts: facts("a"), Started: begun, Seen: begun},
