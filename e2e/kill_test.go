@@ -55,9 +55,6 @@ func TestKill(t *testing.T) {
 		"redis": func(t *testing.T) []*node {
 			return startNodes(t, shipped, "a b c", testenv.StartRedis(t, testenv.WithAOF()).URL(), flags...)
 		},
-		"ledger": func(t *testing.T) []*node {
-			return startWithLedger(t, testenv.StartRedis(t, testenv.WithAOF()), flags...)
-		},
 	} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -56,21 +57,18 @@ const (
 	deadTopic     = "big"
 	deadEndpoints = 10
 	fillPage      = 500
-	deadVersion   = 1 // of a restored dead letter
+	deadVersion   = 3 // registered, claimed, settled
 )
 
-func deadLetter(i int, target string, ended job.Instant) job.Job {
+func registrationOf(i int, target string) store.Registration {
 	if i%deadEndpoints > 0 {
 		target = fmt.Sprintf("http://shop-%d.example/hooks/timeout", i%deadEndpoints)
 	}
-	last := job.Attempt{Number: 1, StartedAt: ended, Duration: time.Millisecond, Status: http.StatusGone, Reason: job.ReasonGone}
-	return job.Job{
+	return store.Registration{
 		Key: job.Key{Topic: deadTopic, ID: fmt.Sprintf("job-%07d", i)}, UID: fmt.Sprintf("%026d", i),
 		Spec: job.Spec{
 			Destination: job.Destination(target), Body: fmt.Appendf(nil, `{"order_id":%d}`, i), BodyForm: job.BodyJSON, ContentType: "application/json",
 		},
-		State: job.Dead, Reason: job.ReasonGone, Version: deadVersion, Attempts: 1,
-		CreatedAt: ended.Add(-time.Minute), DueAt: ended.Add(-time.Minute), EndedAt: ended, LastAttempt: &last,
 	}
 }
 
@@ -84,19 +82,47 @@ func fillRedis(t testing.TB, server *testenv.Redis, n int, target string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := job.InstantOf(clock.Now()).Add(-2 * time.Hour)
 	for from := 0; from < n; from += fillPage {
-		jobs := make([]store.RestoredJob, 0, fillPage)
+		regs := make([]store.Registration, 0, fillPage)
 		for i := from; i < min(n, from+fillPage); i++ {
-			jobs = append(jobs, store.RestoredJob{Job: deadLetter(i, target, ended.Add(time.Duration(i)*time.Millisecond))})
+			regs = append(regs, registrationOf(i, target))
 		}
-		if _, err := s.Restore(t.Context(), jobs); err != nil {
+		if _, err := s.Register(t.Context(), regs); err != nil {
 			t.Fatal(err)
+		}
+		for left := len(regs); left > 0; {
+			left -= refuseDue(t, s)
 		}
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// refuseDue makes dead letters of due jobs, and returns of how many.
+func refuseDue(t testing.TB, s store.Store) int {
+	t.Helper()
+	if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: fillPage, Visibility: time.Minute, HalfOpenLimit: 1}); err != nil {
+		t.Fatal(err)
+	}
+	hints, err := s.Pop(t.Context(), 0, fillPage, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: rand.Text(), Lease: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := make([]job.Settlement, len(claims))
+	for i := range claims {
+		c := &claims[i]
+		gone := &job.Attempt{Number: 1, StartedAt: c.Now, Duration: time.Millisecond, Status: http.StatusGone, Reason: job.ReasonGone}
+		ends[i] = job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone, Attempt: gone}, nil)
+	}
+	if _, err := s.Settle(t.Context(), ends); err != nil {
+		t.Fatal(err)
+	}
+	return len(claims)
 }
 
 // TestOperationOutlivesItsNode: a node is killed in the middle of an operation;
@@ -131,7 +157,7 @@ func TestOperationOutlivesItsNode(t *testing.T) {
 	replayedOnce(t, nodes[1].base(), part, r, &c)
 }
 
-// replayedOnce: since it was put there, each job was changed by one replay and
+// replayedOnce: since its death, each job was changed by one replay and
 // its delivery. A second replay would follow on the end of that, and change it by
 // three at least.
 func replayedOnce(t *testing.T, base string, jobs int, r *receiver.Receiver, c *cuts) {

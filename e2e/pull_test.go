@@ -115,28 +115,12 @@ func TestKillConsumersOnRedis(t *testing.T) {
 	killConsumers(t, []*node{startAt(t, "a", flags...), startAt(t, "b", flags...)}, false)
 }
 
-func TestKillConsumersWithLedger(t *testing.T) {
-	t.Parallel()
-	redis := testenv.StartRedis(t, testenv.WithAOF())
-	sql, err := testenv.StartPostgres(true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := sql.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	flags := append([]string{"--redis-url", redis.URL(), "--ledger-url", sql.URL("postgres")}, quickTakeover...)
-	killConsumers(t, []*node{startAt(t, "a", flags...), startAt(t, "b", flags...)}, false)
-}
-
 // killConsumers has consumers pull jobs, and kills consumers and nodes meanwhile. Nothing is lost, jobs of
 // an order key follow each other, and each lease that ended without an answer counts as an attempt. On the
 // embedded store, a kill of the node ends leases without a charge.
 func killConsumers(t *testing.T, nodes []*node, uncharged bool) {
 	t.Helper()
-	const topic, keys = "pulled", 20
+	const topic, keys, batchSize = "pulled", 20, 1000
 	jobs := sized(2_000, 20_000)
 	rnd := newRand(t)
 	r := receiver.Start(t, slowly)

@@ -189,12 +189,8 @@ func (a *audit) judgeEnd(o *told, deliveries []receiver.Delivery) {
 	}
 }
 
-// judgeTurns: the receivers never had requests of two jobs of an order key at a time. While
-// jobs are restored, a job may go before an older one that is not there yet.
+// judgeTurns: the receivers never had requests of two jobs of an order key at a time.
 func (a *audit) judgeTurns(arrived map[job.Key][]receiver.Delivery) {
-	if a.run.row.forgets {
-		return
-	}
 	byKey := map[string][]receiver.Delivery{}
 	for _, o := range a.clients.jobs {
 		if o.OrderKey != "" {

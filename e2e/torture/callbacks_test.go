@@ -102,7 +102,7 @@ func (o *told) mayReport(key job.Key) bool {
 // takesBack: the store may lose the last outcomes, and the job may then take another course. An
 // outcome that was lost with its callback is repeated with the same id by all other jobs.
 func (a *audit) takesBack(o *told) bool {
-	return (a.run.row.forgets || a.run.row.nodes == 0) && (o.then == cancel || o.attempts < 0)
+	return a.run.row.nodes == 0 && (o.then == cancel || o.attempts < 0)
 }
 
 // secondRound ends the ids of callbacks after a replay.

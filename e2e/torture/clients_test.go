@@ -59,11 +59,8 @@ type jobView struct {
 // clients are the users of a run's API: careful ones, who make a call again,
 // at another node, until they know what came of it.
 type clients struct {
-	nodes []*rig.Node
-	lossy bool // see row
-	// over reports whether a job that the store does not know has ended, so
-	// that it is not to be waited for; nil: the store does not forget.
-	over      func(context.Context, job.Key) bool
+	nodes     []*rig.Node
+	lossy     bool // see row
 	endpoints *endpoints
 	jobs      []*told
 
@@ -128,13 +125,9 @@ func sleepUntil(ctx context.Context, at time.Time) error {
 	return job.Sleep(ctx, clock, max(0, at.Sub(clock.Now())))
 }
 
-// errOver: the job had ended, and the store has forgotten it.
-var errOver = errors.New("the job is over")
-
-// until makes a call until it is answered, and not with 503, nor with 404 while
-// a store that forgets may yet get the job back. Only statuses that are
+// until makes a call until it is answered, and not with 503. Only statuses that are
 // expected end it well.
-func (c *clients) until(ctx context.Context, j *told, method, path string, body any, expected ...int) (rig.Answer, op, error) {
+func (c *clients) until(ctx context.Context, method, path string, body any, expected ...int) (rig.Answer, op, error) {
 	o := op{began: clock.Now()}
 	var last error
 	for {
@@ -149,10 +142,6 @@ func (c *clients) until(ctx context.Context, j *told, method, path string, body 
 			case err != nil:
 			case slices.Contains(expected, a.Status):
 				return a, o, nil
-			case a.Status == http.StatusNotFound && c.over != nil:
-				if last = errOver; c.over(ctx, j.key()) {
-					return a, o, errOver
-				}
 			case a.Status == http.StatusServiceUnavailable:
 				last = fmt.Errorf("503 %s", a.Body)
 			default:
@@ -169,7 +158,7 @@ func (c *clients) until(ctx context.Context, j *told, method, path string, body 
 const allJobs = "/v1/jobs"
 
 func (c *clients) register(ctx context.Context, j *told) error {
-	a, _, err := c.until(ctx, j, "POST", allJobs, j.registration, http.StatusCreated, http.StatusOK)
+	a, _, err := c.until(ctx, "POST", allJobs, j.registration, http.StatusCreated, http.StatusOK)
 	if err != nil {
 		return err
 	}
@@ -245,18 +234,18 @@ func (c *clients) tryBatch(ctx context.Context, jobs []*told) error {
 func (c *clients) followUp(ctx context.Context, j *told) (err error) {
 	path := allJobs + "/" + j.Topic + "/" + j.ID
 	var a rig.Answer
-	switch j.next(c.over != nil) {
+	switch j.then {
 	case again:
-		a, j.done, err = c.until(ctx, j, "POST", allJobs, j.registration, http.StatusOK)
+		a, j.done, err = c.until(ctx, "POST", allJobs, j.registration, http.StatusOK)
 		if err == nil {
 			err = j.acknowledge(a)
 		}
 	case lookOnly:
-		if a, j.done, err = c.until(ctx, j, "GET", path, nil, http.StatusOK); err == nil {
+		if a, j.done, err = c.until(ctx, "GET", path, nil, http.StatusOK); err == nil {
 			err = j.acknowledge(a)
 		}
 	case cancel:
-		a, j.done, err = c.until(ctx, j, "DELETE", path, nil, http.StatusOK, http.StatusAccepted, http.StatusConflict)
+		a, j.done, err = c.until(ctx, "DELETE", path, nil, http.StatusOK, http.StatusAccepted, http.StatusConflict)
 		if err == nil && j.done.status != http.StatusConflict {
 			var v struct{ Result string }
 			err = a.Decode(&v)
@@ -264,34 +253,22 @@ func (c *clients) followUp(ctx context.Context, j *told) (err error) {
 		}
 	case patch:
 		change := map[string]any{"delay": "100ms", "body": behaviour{Patched: true}}
-		_, j.done, err = c.until(ctx, j, "PATCH", path, change, http.StatusOK, http.StatusConflict)
+		_, j.done, err = c.until(ctx, "PATCH", path, change, http.StatusOK, http.StatusConflict)
 	case runNow:
-		_, j.done, err = c.until(ctx, j, "POST", path+"/run", nil, http.StatusOK, http.StatusConflict)
+		_, j.done, err = c.until(ctx, "POST", path+"/run", nil, http.StatusOK, http.StatusConflict)
 	case replay:
 		err = c.replay(ctx, j, path)
 	}
-	switch {
-	case errors.Is(err, errOver) && (j.end == "delivered" || j.done.inDoubt):
-		return nil // there is nothing left to look at or to cancel
-	case err == nil && (j.then == patch || j.then == runNow) && j.done.status == http.StatusConflict && !j.done.inDoubt:
+	if err == nil && (j.then == patch || j.then == runNow) && j.done.status == http.StatusConflict && !j.done.inDoubt {
 		return fmt.Errorf("%s was not due, but a change met a conflict", j.key())
 	}
 	return err
 }
 
-// next is what the client does then. A store that forgets would take in anew
-// what has ended, so there a client that would register again only looks.
-func (o *told) next(forgets bool) step {
-	if o.then == again && forgets {
-		return lookOnly
-	}
-	return o.then
-}
-
 // replay waits until the job is dead, and replays it.
 func (c *clients) replay(ctx context.Context, j *told, path string) error {
 	for {
-		a, _, err := c.until(ctx, j, "GET", path, nil, http.StatusOK)
+		a, _, err := c.until(ctx, "GET", path, nil, http.StatusOK)
 		if err != nil {
 			return err
 		}
@@ -309,7 +286,7 @@ func (c *clients) replay(ctx context.Context, j *told, path string) error {
 	c.endpoints.recover(j.key())
 	var err error
 	// A conflict after the first try: an earlier one went through.
-	_, j.done, err = c.until(ctx, j, "POST", path+"/replay", nil, http.StatusOK, http.StatusConflict)
+	_, j.done, err = c.until(ctx, "POST", path+"/replay", nil, http.StatusOK, http.StatusConflict)
 	if err == nil && j.done.status == http.StatusConflict && !j.done.inDoubt {
 		err = fmt.Errorf("%s is dead, but its replay met a conflict", j.key())
 	}

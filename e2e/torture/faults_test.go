@@ -28,10 +28,6 @@ type row struct {
 	redis []testenv.RedisOption
 	topology
 	flags []string // of the nodes
-	// ledger: beside Redis there is a ledger on PostgreSQL.
-	ledger bool
-	// forgets: Redis loses jobs that it had, and gets them back from the ledger.
-	forgets bool
 	// proxied: each node reaches Redis through a proxy of its own.
 	proxied bool
 	// skewed: Redis' clock can be stepped, so that times cannot be compared.
@@ -78,9 +74,6 @@ var rows = []*row{
 	{name: "client-kill", about: "CLIENT KILL of all connections, subscribers too", nodes: 2, lossy: true, inject: clientKill},
 	{name: "sentinel-failover", about: "the master killed or frozen; Sentinel promotes a replica", nodes: 2, topology: sentinels, flags: confirmed, lossy: true, inject: failover},
 	{name: "cluster-failover", about: "a master of a Cluster killed or frozen; its replica takes over", nodes: 2, topology: cluster, flags: append([]string{"--shards", "8"}, confirmed...), lossy: true, inject: failover},
-	{name: "ledger-kill", about: "SIGKILL of PostgreSQL with the ledger, beside Redis", nodes: 2, ledger: true, lossy: true, inject: ledgerKill},
-	{name: "flushall", about: "FLUSHALL, once or twice, with a ledger on PostgreSQL", nodes: 2, ledger: true, forgets: true, short: true, inject: flushAll},
-	{name: "old-snapshot", about: "Redis is killed and starts from an old copy of its file, with a ledger on PostgreSQL", nodes: 2, ledger: true, forgets: true, lossy: true, inject: oldSnapshot},
 	{name: "disk-full", about: "the embedded store cannot write", short: true, inject: diskFull},
 	{name: "clock-forward", about: "Redis' clock steps ahead by up to an hour", nodes: 2, skewed: true, inject: clockForward},
 	{name: "clock-back", about: "Redis' clock steps back by up to an hour, and to the right time again", nodes: 2, skewed: true, short: true, inject: clockBack},
@@ -274,38 +267,6 @@ func failover(r *run) {
 	})
 }
 
-// ledgerKill stops registrations, not deliveries, so it notes no cut.
-func ledgerKill(r *run) {
-	if err := r.sql.Kill(); err != nil {
-		r.t.Error(err)
-	}
-	r.pause(200*time.Millisecond, 2*time.Second)
-	if err := r.sql.Start(); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// flushAll deletes everything: jobs in flight cannot be settled.
-func flushAll(r *run) {
-	for range 1 + r.rnd.IntN(2) {
-		r.cuts.During("Redis flushed", false, func() { r.command("FLUSHALL") })
-		r.pause(500*time.Millisecond, 2*time.Second)
-	}
-}
-
-// oldSnapshot copies Redis' file while it is written, and starts it from the
-// copy later.
-func oldSnapshot(r *run) {
-	r.pause(0, time.Second)
-	putBack := rig.Snapshot(r.t, r.redis)
-	r.pause(500*time.Millisecond, 2*time.Second)
-	r.cuts.During("Redis down", false, func() {
-		r.redis.Kill()
-		putBack()
-		r.redis.Start()
-	})
-}
-
 func scriptFlush(r *run) {
 	for range 4 {
 		r.command("SCRIPT", "FLUSH")
@@ -325,7 +286,7 @@ func clientKill(r *run) {
 
 // diskFull lets no file of the node grow: what a file system without space
 // does, as far as a process can be made to feel it without the right to mount
-// one. Settling goes on in memory and is written to the ledger later, so there is no cut.
+// one.
 func diskFull(r *run) {
 	limit := func(fsize string) {
 		out, err := exec.CommandContext(r.t.Context(), "prlimit", "--pid", strconv.Itoa(r.nodes[0].PID()), "--fsize="+fsize).CombinedOutput()

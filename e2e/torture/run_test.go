@@ -2,7 +2,6 @@ package torture
 
 import (
 	"context"
-	"database/sql"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -50,11 +49,9 @@ type run struct {
 	redis   *testenv.Redis // nil: the embedded store; else the first master
 	url     string         // of Redis
 	admin   *redis.Client
-	sql     *testenv.SQLServer // holds the ledger beside Redis, if the row wants one
-	ledger  *sql.DB            // on sql
-	proxies []*testenv.Proxy   // one for each node, if the row wants them
-	skew    *skew              // of Redis' clock, if the row wants it
-	dataDir string             // of the embedded store
+	proxies []*testenv.Proxy // one for each node, if the row wants them
+	skew    *skew            // of Redis' clock, if the row wants it
+	dataDir string           // of the embedded store
 
 	nodes     []*rig.Node
 	endpoints *endpoints
@@ -81,15 +78,8 @@ func newRun(t *testing.T, row *row, seed uint64) *run {
 		r.addNode(binary, "embedded", "--data-dir", r.dataDir)
 	} else {
 		r.startRedis()
-		if row.ledger {
-			r.startSQL()
-		}
 		for i := range row.nodes {
-			flags := append([]string{"--redis-url", r.redisFor()}, r.row.flags...)
-			if row.ledger {
-				flags = append(flags, "--ledger-url", r.sql.URL("postgres"))
-			}
-			r.addNode(binary, string(rune('a'+i)), flags...)
+			r.addNode(binary, string(rune('a'+i)), append([]string{"--redis-url", r.redisFor()}, r.row.flags...)...)
 		}
 	}
 	for i, n := range r.nodes {
@@ -99,9 +89,6 @@ func newRun(t *testing.T, row *row, seed uint64) *run {
 		n.Start()
 	}
 	r.clients = &clients{nodes: r.nodes, lossy: row.lossy, endpoints: r.endpoints, rnd: rand.New(rand.NewPCG(seed, 2))}
-	if row.forgets {
-		r.clients.over = r.over
-	}
 	for _, p := range newPlan(rand.New(rand.NewPCG(seed, 0)), r.endpoints.urls()) {
 		r.clients.jobs = append(r.clients.jobs, &told{planned: p})
 	}
@@ -136,23 +123,6 @@ func (r *run) startRedis() {
 	}
 	r.admin = redis.NewClient(&redis.Options{Addr: r.redis.Addr(), PoolSize: 2, ReadTimeout: 20 * time.Second})
 	r.t.Cleanup(func() { _ = r.admin.Close() })
-}
-
-func (r *run) startSQL() {
-	server, err := testenv.StartPostgres(true)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.sql = server
-	r.t.Cleanup(func() {
-		if err := server.Close(); err != nil {
-			r.t.Error(err)
-		}
-	})
-	if r.ledger, err = sql.Open("postgres", server.URL("postgres")); err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { _ = r.ledger.Close() })
 }
 
 func urlOf(scheme string, servers []*testenv.Redis) string {
@@ -207,7 +177,11 @@ func (r *run) do() result {
 			a.fail("%s ended with exit code %d", n.Name, code)
 		}
 	}
-	a.checkLedger(ctx)
+	if r.dataDir != "" {
+		if err := a.onDisk(ctx); err != nil {
+			a.fail("the data of the node: %v", err)
+		}
+	}
 	stopStalls()
 	a.result.stall = <-stalled
 	return a.conclude()
@@ -257,21 +231,13 @@ func (r *run) awaitQuiet(ctx context.Context) bool {
 	}
 }
 
-// rests reports whether no more jobs are unfinished than distant. A Redis that
-// forgets is asked only once its ledger says so, and has to know as many.
+// rests reports whether no more jobs are unfinished than distant.
 func (r *run) rests(ctx context.Context, distant int) bool {
-	inLedger := -1
-	if r.row.forgets {
-		var err error
-		if inLedger, err = r.countInLedger(ctx); err != nil || inLedger > distant {
-			return false
-		}
-	}
 	if !r.schedulesRest(ctx) {
 		return false
 	}
 	n, err := r.countUnfinished(ctx)
-	return err == nil && n <= distant && (inLedger < 0 || n == inLedger)
+	return err == nil && n <= distant
 }
 
 func (r *run) countUnfinished(ctx context.Context) (int, error) {

@@ -38,8 +38,8 @@ func (r *run) watch(ctx context.Context) (wrong <-chan []string, stop func()) {
 		defer release()
 		w := watcher{seen: map[job.Key]sight{}}
 		for job.Sleep(ctx, clock, watchEvery) == nil {
-			if r.row.topology != single || r.row.forgets {
-				continue // what no replica has confirmed may be taken back, and what is forgotten is
+			if r.row.topology != single {
+				continue // what no replica has confirmed may be taken back
 			}
 			for range watchJobs {
 				j := r.clients.jobs[rnd.IntN(len(r.clients.jobs))]

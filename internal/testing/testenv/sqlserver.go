@@ -9,9 +9,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -37,7 +35,7 @@ type SQLServer struct {
 // errEnded: the server ended before it answered.
 var errEnded = errors.New("ended by itself")
 
-// URL of a database on the server, as --ledger-url takes it.
+// URL of a database on the server.
 func (s *SQLServer) URL(database string) string { return s.url(database) }
 
 // Addr is the server's host:port; it stays the same over restarts.
@@ -63,62 +61,6 @@ func (s *SQLServer) Kill() error {
 		return nil
 	}
 	return err
-}
-
-// Pause freezes the server (SIGSTOP): connections stay, nothing answers. It returns when all threads
-// have stopped: on a busy machine, they may answer for a while after the signal.
-func (s *SQLServer) Pause() error {
-	pids, err := s.signal(syscall.SIGSTOP)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	for p := polls(0); slices.ContainsFunc(pids, runs); {
-		if p.wait(ctx) != nil {
-			return fmt.Errorf("%s did not stop within %v", s.name, startLimit)
-		}
-	}
-	return nil
-}
-
-// Resume wakes a paused server.
-func (s *SQLServer) Resume() error {
-	_, err := s.signal(syscall.SIGCONT)
-	return err
-}
-
-// signal signals the server, and its children, which serve the connections of PostgreSQL.
-func (s *SQLServer) signal(sig syscall.Signal) (pids []int, err error) {
-	if err := s.cmd.Process.Signal(sig); err != nil {
-		return nil, err
-	}
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", s.PID()))
-	if err != nil {
-		return nil, err
-	}
-	pids = []int{s.PID()}
-	for _, field := range strings.Fields(string(children)) {
-		pid, err := strconv.Atoi(field)
-		if err != nil {
-			return nil, err
-		}
-		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) { // it may have ended
-			return nil, err
-		}
-		pids = append(pids, pid)
-	}
-	return pids, nil
-}
-
-// runs reports whether a process has a thread that has neither stopped nor ended.
-func runs(pid int) bool {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is right
-	return slices.ContainsFunc(threads, func(file string) bool {
-		stat, err := os.ReadFile(file)
-		_, state, found := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ") // the name may be anything
-		return err == nil && found && !strings.ContainsAny(state[:1], "TtZX")
-	})
 }
 
 // Start starts the server, again if it was killed, on the same port and files,
