@@ -33,7 +33,7 @@ func TestPurge(t *testing.T) {
 				tc.ended -= n
 				return n, nil
 			}
-			c, err := New(Options{Store: s, CarryOptions: store.CarryOptions{By: "node-1"}})
+			c, err := New(Options{Store: s})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -240,7 +240,6 @@ func TestOptionErrors(t *testing.T) {
 	}
 	want := strings.Join([]string{
 		"carrier: a store is required",
-		"carrier: a name is required: CarryOptions.By",
 		"carrier: the cap of the ready list must be positive, not -1",
 		"carrier: the visibility deadline must be positive, not -1ns",
 		"carrier: the limit of half-open circuits must be positive, not -1",
@@ -256,7 +255,7 @@ func TestOptionErrors(t *testing.T) {
 
 func TestMetricsAreRegisteredOnce(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	o := Options{Store: newFakeStore(), CarryOptions: store.CarryOptions{By: "node-1"}, Metrics: registry}
+	o := Options{Store: newFakeStore(), Metrics: registry}
 	if _, err := New(o); err != nil {
 		t.Fatal(err)
 	}

@@ -304,7 +304,7 @@ type running struct {
 func start(t *testing.T, s Store, change ...func(*Options)) *running {
 	t.Helper()
 	rec := &logs{}
-	o := Options{Store: s, CarryOptions: store.CarryOptions{By: "node-1"}, Logger: slog.New(rec)}
+	o := Options{Store: s, Logger: slog.New(rec)}
 	for _, c := range change {
 		c(&o)
 	}

@@ -28,7 +28,7 @@ type Options struct {
 	// concurrent use. Default: math/rand/v2.
 	Random func() float64
 
-	// CarryOptions are the terms of each call. By is required; the defaults are a Cap of
+	// CarryOptions are the terms of each call. The defaults are a Cap of
 	// 1000, a Visibility of 15 s and a HalfOpenLimit of 3.
 	store.CarryOptions
 
@@ -91,7 +91,6 @@ func (o Options) check() error {
 		}
 	}
 	require(o.Store != nil, "a store is required")
-	require(o.By != "", "a name is required: CarryOptions.By")
 	require(o.Cap > 0, "the cap of the ready list must be positive, not %d", o.Cap)
 	require(o.Visibility > 0, "the visibility deadline must be positive, not %v", o.Visibility)
 	require(o.HalfOpenLimit > 0, "the limit of half-open circuits must be positive, not %d", o.HalfOpenLimit)

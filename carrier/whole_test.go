@@ -33,10 +33,10 @@ func claimAll(t *testing.T, carriers int) {
 		lag        = 40 * time.Millisecond // carrier.Options' default
 	)
 	s := testenv.Store(t, diskstore.Options{Retention: time.Hour})
-	first := run(t, s, "first", visibility)
+	first := run(t, s, visibility)
 	synctest.Wait()
-	for i := 1; i < carriers; i++ {
-		run(t, s, fmt.Sprint("other-", i), visibility)
+	for range carriers - 1 {
+		run(t, s, visibility)
 	}
 
 	claimed := make(map[job.Key]int)
@@ -78,9 +78,9 @@ func claimAll(t *testing.T, carriers int) {
 }
 
 // run runs a carrier; the function returned stops it.
-func run(t *testing.T, s store.Store, id string, visibility time.Duration) func() {
+func run(t *testing.T, s store.Store, visibility time.Duration) func() {
 	t.Helper()
-	c, err := carrier.New(carrier.Options{Store: s, CarryOptions: store.CarryOptions{By: id, Visibility: visibility, Cap: 5000}})
+	c, err := carrier.New(carrier.Options{Store: s, CarryOptions: store.CarryOptions{Visibility: visibility, Cap: 5000}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // carryOptions are enough for tests.
-var carryOptions = store.CarryOptions{Cap: 1000, Visibility: 2 * time.Second, HalfOpenLimit: 3, By: "test"}
+var carryOptions = store.CarryOptions{Cap: 1000, Visibility: 2 * time.Second, HalfOpenLimit: 3}
 
 // carrying carries all the time until the test ends.
 func carrying(t testing.TB, s store.Store) {

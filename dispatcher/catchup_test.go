@@ -117,25 +117,31 @@ func TestPlainOutageOfHoursCostsMinutesAfterIt(t *testing.T) {
 
 // retryingJobs puts n jobs into a store that failed a minute ago and are due
 // again in hours.
-func retryingJobs(t *testing.T, s store.Restorable, n int) {
+func retryingJobs(t *testing.T, s store.Store, n int) {
 	t.Helper()
-	now := job.InstantOf(time.Now())
-	restored := make([]store.RestoredJob, n)
-	for i := range restored {
-		next := now.Add(time.Hour + time.Duration(i)*time.Second)
-		attempt := job.Attempt{
-			Number: 1, StartedAt: now.Add(-time.Minute), Status: 500, Reason: job.ReasonLadder, NextAt: next,
-		}
-		restored[i].Job = job.Job{
-			Key: job.Key{Topic: "orders", ID: fmt.Sprint(i)}, UID: "01JD000000000000000000000A", State: job.Retrying,
-			Spec:   job.Spec{Destination: anyURL},
-			NextAt: next, DueAt: now, CreatedAt: now, Attempts: 1, LastAttempt: &attempt,
-		}
-		restored[i].Log = []job.Attempt{attempt}
+	for i := range n {
+		register(t, s, fmt.Sprint(i), job.Spec{Destination: anyURL})
 	}
-	if got, err := s.Restore(t.Context(), restored); err != nil || got != n {
-		t.Fatalf("restored %d: %v", got, err)
+	if _, err := s.Carry(t.Context(), 0, carryOptions); err != nil {
+		t.Fatal(err)
 	}
+	hints, err := s.Pop(t.Context(), 0, n, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "n", Lease: time.Minute})
+	if err != nil || len(claims) != n {
+		t.Fatalf("claimed %d of %d: %v", len(claims), n, err)
+	}
+	for i := range claims {
+		c := &claims[i]
+		failed := job.Outcome{Kind: job.OutcomeFailed, Attempt: &job.Attempt{Number: 1, StartedAt: c.Now, Status: 500, Reason: job.ReasonLadder}}
+		later := func(int) (time.Duration, bool) { return time.Hour + time.Duration(i)*time.Second, true }
+		if settled, err := s.Settle(t.Context(), []job.Settlement{job.Settle(&c.Job, failed, later)}); err != nil || settled[0].Status != store.Applied {
+			t.Fatalf("settled %+v: %v", settled, err)
+		}
+	}
+	pass(t, time.Minute)
 }
 
 // due lists the ids of jobs that are due.

@@ -114,7 +114,7 @@ func startHere(t *testing.T, targets []hostile.Target, allow ...netip.Prefix) *h
 	}
 	calls, callsErr := v1.New(v1.Options{Scheduler: all})
 	api, apiErr := httpapi.New(httpapi.Options{Dialects: []httpapi.Dialect{calls}, Ready: jobs.Ping, Metrics: metrics})
-	carry, carryErr := carrier.New(carrier.Options{Store: jobs, CarryOptions: store.CarryOptions{By: "here", EndpointLimit: 256}})
+	carry, carryErr := carrier.New(carrier.Options{Store: jobs, CarryOptions: store.CarryOptions{EndpointLimit: 256}})
 	dispatch, dispatchErr := dispatcher.New(dispatcher.Options{
 		Store: jobs, Metrics: metrics, AllowCIDRs: allow, BreakerFailures: -1,
 		Resolver: hostile.Resolver(t, hostile.Zone(targets)),

@@ -267,7 +267,7 @@ func (tt *timetables) audit(t *testing.T, r *receiver.Receiver, c *cuts, base st
 			a.messages(at, all, c)
 		}
 		if k := kinds[s.kind]["overlap"]; k != "allow" {
-			a.overlaps(c)
+			a.overlaps()
 		}
 	}
 	for _, p := range tt.past {
@@ -424,7 +424,7 @@ func (a *timetableAudit) messages(at time.Time, all []receiver.Delivery, c *cuts
 }
 
 // overlaps judges that no occurrence began before the one before it was answered.
-func (a *timetableAudit) overlaps(c *cuts) {
+func (a *timetableAudit) overlaps() {
 	a.t.Helper()
 	times := make([]time.Time, 0, len(a.byTime))
 	for at := range a.byTime {

@@ -5,7 +5,7 @@ import "context"
 type unacknowledged struct{}
 
 // Unacknowledged returns a context for an Update that no client waits for. It returns as soon as
-// the store has the change, without waiting for replicas or for a ledger.
+// the store has the change, without waiting for replicas.
 func Unacknowledged(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unacknowledged{}, true)
 }

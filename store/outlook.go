@@ -25,9 +25,6 @@ type Outlook struct {
 	// Before is, with a Head, the number of jobs of the order key that go before the job, the
 	// head included. Stores may stop counting at a bound.
 	Before int64
-	// AwaitsWhole reports that jobs with order keys wait until their shard is whole, and
-	// Whole that the shard of a job with an order key is; see Restorable.SwapEpoch.
-	AwaitsWhole, Whole bool
 	// Ranked reports that jobs of the topic have different priorities.
 	Ranked bool
 	// Higher is, if the job waits, the number of due jobs of its topic with a higher

@@ -34,9 +34,6 @@ var (
 	// ErrOtherLayout: the settings of this node do not match the stored data. The store
 	// serves nothing. Wraps ErrUnavailable.
 	ErrOtherLayout = fmt.Errorf("%w: its jobs have another layout", ErrUnavailable)
-	// ErrLedgerDown: the SQL server of the ledger does not answer, or refuses. Wraps
-	// ErrUnavailable.
-	ErrLedgerDown = fmt.Errorf("%w: the ledger cannot be used", ErrUnavailable)
 	// ErrBadCursor: the cursor is not from this listing.
 	ErrBadCursor = errors.New("invalid cursor")
 	// ErrConflict: the job or document was modified concurrently.
@@ -90,9 +87,6 @@ type Registrar interface {
 type Count struct {
 	Key  job.Key
 	Adds []job.Add // at most MaxAdds
-	// Least is the version of the job that the store must have at least; otherwise Count
-	// returns ErrConflict. Zero: any.
-	Least uint64
 }
 
 // MaxAdds is the most adds of one call.
@@ -288,11 +282,6 @@ type CarryOptions struct {
 	TopicLimits map[string]int
 	// HalfOpenLimit is the EndpointLimit of an endpoint whose circuit is half-open.
 	HalfOpenLimit int
-	// AwaitWhole has jobs with order keys wait as long as the shard may lack jobs: an older
-	// one of the key may be among them. See Restorable.SwapEpoch.
-	AwaitWhole bool
-	// By names the carrier in the ledger.
-	By string
 	// Pull, unless nil, has up to Cap jobs that wait in the pull queues of these topics carried,
 	// instead of others. They do not go to the ready list: the caller claims them by the hints of
 	// the result. CarryResult.Wait is then about these queues. Without Pull, of a pull queue
@@ -364,11 +353,7 @@ type ClaimOptions struct {
 	// is its timeout plus LeaseMargin.
 	Lease       time.Duration
 	LeaseMargin time.Duration
-	// AwaitWhole is CarryOptions.AwaitWhole.
-	AwaitWhole bool
-	// OnlyWhole has the call refused with ErrNotWhole if the shard may lack jobs or have old ones.
-	OnlyWhole bool
-	// By names the worker in Outlook and in the ledger.
+	// By names the worker in Outlook.
 	By string
 	// Left gets the hints left out because the claims reached BatchBytes. The next call
 	// may claim their jobs. Nil: the call claims them all, in several batches.

@@ -182,7 +182,7 @@ func (m *Manager) look(ctx context.Context, r Request) ([]Leased, error) {
 // carry carries up to most jobs, which are claimed at once.
 func (m *Manager) carry(ctx context.Context, w want, most int) (store.CarryResult, error) {
 	r, err := m.o.Store.Carry(ctx, w.shard, store.CarryOptions{
-		Cap: most, Visibility: visibility, HalfOpenLimit: 1, TopicLimits: m.o.TopicLimits, By: m.o.ID, Pull: w.topics,
+		Cap: most, Visibility: visibility, HalfOpenLimit: 1, TopicLimits: m.o.TopicLimits, Pull: w.topics,
 	})
 	if err != nil {
 		err = fmt.Errorf("carry from pull queues: %w", err)

@@ -104,7 +104,7 @@ func (c *carrying) due() []*lane {
 // facts are the input of the plan; the first lanes are due.
 func (c *carrying) facts(lanes []*lane, due int) *rules.Facts {
 	f := &rules.Facts{
-		Now: c.now, Lanes: make([]job.Lane, len(lanes)), Due: due, Options: c.o, Shards: 1, Whole: c.s.whole,
+		Now: c.now, Lanes: make([]job.Lane, len(lanes)), Due: due, Options: c.o, Shards: 1,
 		Topics: map[string]rules.Topic{}, Circuits: map[string]store.Circuit{},
 	}
 	for i, l := range lanes {

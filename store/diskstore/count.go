@@ -3,8 +3,6 @@ package diskstore
 import (
 	"context"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
@@ -26,11 +24,8 @@ func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error)
 
 func (t *txn) addTo(c *store.Count) (store.Counted, error) {
 	rec := t.load(c.Key)
-	switch {
-	case rec == nil:
+	if rec == nil {
 		return store.Counted{}, store.ErrNotFound
-	case rec.Version < c.Least:
-		return store.Counted{}, store.ErrConflict
 	}
 	j, err := rec.job()
 	if err != nil {
@@ -72,27 +67,4 @@ func (t *txn) addCountKeys(rec *record, keys []string) {
 		t.set(row(famCount, rec.UID, key), nil)
 	}
 	rec.countKeys += len(keys)
-}
-
-// CountKeys returns the keys that were counted of a job.
-func (s *Store) CountKeys(ctx context.Context, j *job.Job) ([]string, error) {
-	v, err := s.view(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer v.close()
-	rec, err := loadRecord(getterOf(v.snap), j.Key)
-	if rec == nil || rec.UID != j.UID || err != nil {
-		return nil, err
-	}
-	return countKeys(v.snap, rec)
-}
-
-func countKeys(r pebble.Reader, rec *record) (keys []string, err error) {
-	p := prefix(famCount, rec.UID)
-	err = scan(r, p, end(p), func(key, _ []byte) bool {
-		keys = append(keys, string(key[len(p):]))
-		return true
-	})
-	return keys, err
 }

@@ -84,8 +84,6 @@ type Store struct {
 	pulls     map[string]job.Instant // of topics: when consumers of pull queues may find jobs, since the lock was taken
 	earlier   bool                   // the line got an earlier head since the lock was taken
 	lock      lock
-	epoch     string       // of SwapEpoch
-	whole     bool         // see SwapEpoch
 	latest    job.Instant  // the latest time before the clock went back
 	wentBack  bool         // the clock; the next call of Carry corrects the store
 	syncing   *syncing     // the last durable call; earlier ones reach the disk before it
@@ -97,7 +95,7 @@ type syncing struct{ done chan struct{} }
 
 // Embedded is an open Store.
 type Embedded interface {
-	store.Restorable
+	store.Store
 	// Backup copies the store as it is into a data directory, which must hold no jobs. A store
 	// opens on the copy. Acknowledged changes are in it, and calls go on meanwhile.
 	Backup(ctx context.Context, dir string) error

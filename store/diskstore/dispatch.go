@@ -52,11 +52,7 @@ func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.Cl
 	n := len(hints)
 	c := claiming{o: o, seen: make(map[job.Key]struct{}, n), claims: make([]store.Claimed, 0, n), records: make([]*record, 0, n)}
 	var writing *syncing
-	refused := false
 	err := s.change(ctx, false, func(t *txn) {
-		if refused = o.OnlyWhole && !s.whole; refused {
-			return
-		}
 		t.fetchRecords(hints)
 		for _, h := range hints {
 			c.hint(t, h)
@@ -67,9 +63,6 @@ func (s *Store) Claim(ctx context.Context, _ int, hints []store.Hint, o store.Cl
 	})
 	if err != nil {
 		return nil, err
-	}
-	if refused {
-		return nil, store.ErrNotWhole
 	}
 	// What a kill of the process takes back must not have been sent: a job, for its client registers
 	// it again with another uid, or the attempt after an outcome, for the number of that comes again.
@@ -123,7 +116,7 @@ func (c *claiming) hint(t *txn, h store.Hint) {
 		return
 	}
 	changed := rec.UpdatedAt
-	if !rec.flight.heldBy(c.o.Nonce, t.now) && !(t.claimable(rec, c.o) && t.claim(rec, c.o)) {
+	if !rec.flight.heldBy(c.o.Nonce, t.now) && !(t.claimable(rec) && t.claim(rec, c.o)) {
 		return
 	}
 	c.changed = max(c.changed, changed)
@@ -174,14 +167,13 @@ func (t *txn) loadPlace(p place) *record {
 	return rec
 }
 
-// claimable reports whether the limits of the topic and the wait for lost jobs allow the
-// claim. It returns the job to its bucket if the topic is paused or the store is not whole.
-func (t *txn) claimable(rec *record, o store.ClaimOptions) bool {
-	l := t.s.limits[rec.Topic]
-	switch incomplete := o.AwaitWhole && rec.order != "" && !t.s.whole; {
-	case l == nil && !incomplete:
+// claimable reports whether the limits of the topic allow the claim. It returns the job to
+// its bucket if the topic is paused.
+func (t *txn) claimable(rec *record) bool {
+	switch l := t.s.limits[rec.Topic]; {
+	case l == nil:
 		return true
-	case !incomplete && !l.PausedAt(t.now):
+	case !l.PausedAt(t.now):
 		return rec.shown() == job.Ready
 	case rec.shown() == job.Ready && rec.State != job.Running:
 		lane := rec.flight.lane
@@ -266,7 +258,7 @@ func (t *txn) settle(st *job.Settlement) store.Settled {
 		earlier.Repeated = true
 		return earlier
 	}
-	// An update ended the claim, or the job was restored.
+	// An update ended the claim.
 	return store.Settled{Status: store.Stale, Now: t.now}
 }
 

@@ -25,9 +25,8 @@ import (
 	"github.com/duehook/duehook/store/storetest"
 )
 
-// TestRaceConformanceOnDisk runs what a file system can change: what is written.
 func TestRaceConformanceOnDisk(t *testing.T) {
-	storetest.RunWritten(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
+	storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
 		return open(t, diskstore.Options{Dir: filepath.Join(t.TempDir(), "new", "data"), Retention: o.Retention})
 	}})
 }

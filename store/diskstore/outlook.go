@@ -15,7 +15,7 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 	l := outlook{Outlook: store.Outlook{Shards: 1}}
 	var failed error
 	v, err := s.viewWith(ctx, func(v *view) {
-		l.Now, l.Whole = v.now, s.whole
+		l.Now = v.now
 		t := s.begin(v.now)
 		if l.rec = t.load(key); l.rec != nil && !l.rec.State.Final() {
 			l.gather(t)

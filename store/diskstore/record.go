@@ -118,15 +118,6 @@ func (r *record) appendAttempt(a *job.Attempt, most int) error {
 	return nil
 }
 
-// setLog replaces the log.
-func (r *record) setLog(log []job.Attempt) {
-	log = store.KeptLog(log, store.MaxLogBytes)
-	r.log = make([][]byte, len(log))
-	for i := range log {
-		r.log[i] = encoding.AppendAttempt(nil, &log[i])
-	}
-}
-
 // size is about what the record takes in memory.
 func (r *record) size() int {
 	n := len(r.spec)

@@ -227,35 +227,3 @@ func (t *txn) resume(rec *record, was *flight) {
 	rec.flight = f
 	t.look(f.lane)
 }
-
-// Restore stores jobs whose keys are free, or held by RestoredJob.Over.
-func (s *Store) Restore(ctx context.Context, jobs []store.RestoredJob) (int, error) {
-	restored := 0
-	err := s.change(ctx, true, func(t *txn) {
-		for i := range jobs {
-			old, over := t.load(jobs[i].Job.Key), jobs[i].Over
-			if old != nil && (over == nil || old.UID != over.UID || old.Version != over.Version) {
-				continue
-			}
-			if old != nil {
-				t.forget(old)
-			}
-			t.restore(&jobs[i])
-			restored++
-		}
-	})
-	if err != nil {
-		return 0, err
-	}
-	return restored, nil
-}
-
-func (t *txn) restore(r *store.RestoredJob) {
-	rec := newRecord(&r.Job)
-	rec.setLog(r.Log)
-	if !rec.State.Final() {
-		rec.State = rec.Pending()
-	}
-	t.addCountKeys(rec, r.CountKeys)
-	t.insert(rec)
-}

@@ -177,34 +177,3 @@ func addRecord(r *store.Records, rec *record, part store.Part) error {
 	}
 	return nil
 }
-
-// Standings returns the standings of jobs.
-func (s *Store) Standings(ctx context.Context, keys []job.Key) ([]store.Standing, error) {
-	v, err := s.view(ctx, keys...)
-	if err != nil {
-		return nil, err
-	}
-	defer v.close()
-	all := make([]store.Standing, len(keys))
-	for i, key := range keys {
-		rec, err := loadRecord(getterOf(v.snap), key)
-		if err != nil {
-			return nil, err
-		}
-		if rec != nil {
-			rec.overlay(v.flights[key])
-			all[i] = store.StandingOf(&rec.Job)
-		}
-	}
-	return all, nil
-}
-
-// SwapEpoch stores an epoch and returns the one before. The store is whole if that one is
-// whole.
-func (s *Store) SwapEpoch(ctx context.Context, epoch, whole string) (before []string, err error) {
-	err = s.locked(ctx, func(job.Instant) {
-		before = []string{s.epoch}
-		s.epoch, s.whole = epoch, whole != "" && s.epoch == whole
-	})
-	return before, err
-}

@@ -36,8 +36,6 @@ func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error)
 			continue
 		case err != nil:
 			return store.Counted{}, err
-		case answer == "":
-			return store.Counted{}, store.ErrConflict
 		}
 		return is.counted(sh, c.Adds, answer)
 	}
@@ -56,7 +54,7 @@ func (s *Store) count(ctx context.Context, sh *shard, is *countable, slot string
 	}
 	keys := append(sh.own[script], sh.bucket(lane), sh.page(c.Key), sh.counted(is.UID))
 	args := []any{
-		sh.wake, lane, c.Key.String(), c.Key.ID, is.uid, is.mark, is.Spec.Count.Target, due, slot, s.callers.call(), c.Least,
+		sh.wake, lane, c.Key.String(), c.Key.ID, is.uid, is.mark, is.Spec.Count.Target, due, slot, s.callers.call(),
 		int64(job.MaxCount), job.MaxCountKeys,
 	}
 	sum, keyed := int64(0), []any(nil)
@@ -200,11 +198,7 @@ func (s *callers) call() int64 {
 // countKeySign precedes a key in the name of its field; see lua/count.lua.
 const countKeySign = "k"
 
-// CountKeys returns the keys that were counted of a job.
-func (s *Store) CountKeys(ctx context.Context, j *job.Job) ([]string, error) {
-	return s.countKeys(ctx, s.shards[s.place(j.Key, j.Spec.OrderKey)], j.UID)
-}
-
+// countKeys returns the keys that were counted of a job.
 func (s *Store) countKeys(ctx context.Context, sh *shard, uid string) ([]string, error) {
 	fields, err := s.db.HKeys(ctx, sh.counted(uid)).Result()
 	if err != nil {
@@ -219,20 +213,19 @@ func (s *Store) countKeys(ctx context.Context, sh *shard, uid string) ([]string,
 	return keys, nil
 }
 
-// restoredKeysLife is how long keys are kept without their job, which is restored after
-// them.
-const restoredKeysLife = time.Hour
+// movedKeysLife is how long keys are kept without their job, which is stored after them.
+const movedKeysLife = time.Hour
 
-// putCountKeys stores the counted keys of a job to restore.
-func (s *Store) putCountKeys(ctx context.Context, sh *shard, j *job.Job, keys []string) error {
+// putCountKeys stores the counted keys of a job that moves to the shard.
+func (s *Store) putCountKeys(ctx context.Context, sh *shard, uid string, keys []string) error {
 	for len(keys) > 0 {
 		part := keys[:min(len(keys), maxBatch)]
 		keys = keys[len(part):]
-		args := []any{restoredKeysLife.Milliseconds()}
+		args := []any{movedKeysLife.Milliseconds()}
 		for _, key := range part {
 			args = append(args, countKeySign+key)
 		}
-		if _, err := s.run(ctx, sh, rememberScript, []string{sh.counted(j.UID)}, args); err != nil {
+		if _, err := s.run(ctx, sh, rememberScript, []string{sh.counted(uid)}, args); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/storetest"
 )
 
@@ -18,21 +17,20 @@ func TestNothingIsLeftOfDeadGroups(t *testing.T) {
 	t.Parallel()
 	s := open(t, testenv.StartRedis(t).URL(), storetest.Options{Shards: 2, Retention: time.Hour})
 	t.Cleanup(func() { _ = s.Close() })
-	var jobs []store.RestoredJob
+	var jobs []job.Job
 	for i := range 40 {
-		jobs = append(jobs, store.RestoredJob{Job: job.Job{
+		jobs = append(jobs, job.Job{
 			Key: job.Key{Topic: "t", ID: fmt.Sprintf("job-%d", i)}, UID: fmt.Sprintf("%026d", i), Version: 1,
 			Spec:  job.Spec{Destination: job.Destination(fmt.Sprintf("http://e%d.example/", i%3))},
 			State: job.Dead, Reason: job.ReasonGone, CreatedAt: 1_000, DueAt: 1_000, EndedAt: job.Instant(2_000 + i),
-		}})
+		})
+		plant(t, s, jobs[i], nil)
 	}
-	_, err := s.Restore(t.Context(), jobs)
-	ok(t, "Restore", err)
 	if n := deadKeys(t, s); n == 0 {
 		t.Fatal("no key is about dead letters")
 	}
-	for _, r := range jobs {
-		_, err := s.Update(t.Context(), r.Job.Key, (*job.Job).Replay)
+	for _, j := range jobs {
+		_, err := s.Update(t.Context(), j.Key, (*job.Job).Replay)
 		ok(t, "Update", err)
 	}
 	if n := deadKeys(t, s); n > 0 {

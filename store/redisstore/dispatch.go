@@ -56,13 +56,10 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 		b.add(h.Key(), h.Lane)
 	}
 	keys, args := b.call(sh.own[claimScript],
-		signed(o), millis(o.Lease), millis(o.LeaseMargin), sh.wake, o.AwaitWhole, o.OnlyWhole)
+		signed(o), millis(o.Lease), millis(o.LeaseMargin), sh.wake)
 	reply, err := s.eval(ctx, claimScript, keys, args)
 	if err != nil {
 		return nil, nil, err
-	}
-	if len(reply) == 1 {
-		return nil, nil, store.ErrNotWhole
 	}
 	if len(reply) < 3 {
 		return nil, nil, fmt.Errorf("redisstore: claim answered %d values", len(reply))

@@ -61,8 +61,7 @@ func TestOldJobEndsNow(t *testing.T) {
 		Key: job.Key{Topic: "t", ID: "old"}, UID: ulid.Make().String(), Spec: job.Spec{Destination: urlA},
 		Version: 1, CreatedAt: then, UpdatedAt: then, DueAt: then, NextAt: then,
 	}
-	_, err := s.Restore(ctx, []store.RestoredJob{{Job: old}})
-	ok(t, "Restore", err)
+	plant(t, s, old, nil)
 	claims := takeFrom(t, s)
 	settled, err := s.Settle(ctx, []job.Settlement{outcome(claims[0], job.OutcomeDelivered)})
 	ok(t, "Settle", err)

@@ -42,30 +42,28 @@ func (s *Store) readFacts(ctx context.Context, n int, names []string, due int, o
 		},
 		names: names, endpoint: map[string]int{}, topic: map[string]int{}, own: map[job.Lane]int{},
 	}
-	ordered := false
 	for i, name := range names {
 		var err error
 		if f.Lanes[i], err = job.ParseLane(name); err != nil {
 			return nil, fmt.Errorf("redisstore: lane %q: %w", name, err)
 		}
-		ordered = ordered || f.Lanes[i].Ordered
 	}
-	reply, err := s.askFacts(ctx, sh, names, o.EndpointLimit > 0, o.Pull == nil && due == len(names), ordered && o.AwaitWhole)
+	reply, err := s.askFacts(ctx, sh, names, o.EndpointLimit > 0, o.Pull == nil && due == len(names))
 	if err != nil {
 		return nil, err
 	}
 	f.Now = sh.clock.observe(reply[0])
 	f.plan, _ = reply[1].(string)
-	f.ready, f.Whole, f.rivals = intOf(reply[2]), intOf(reply[3]) == 1, textsOf(reply[6])
+	f.ready, f.rivals = intOf(reply[2]), textsOf(reply[5])
 	if len(f.rivals) > 0 {
 		return f, nil
 	}
-	if n := len(listOf(reply[7])); n != len(names) {
+	if n := len(listOf(reply[6])); n != len(names) {
 		return nil, fmt.Errorf("redisstore: facts answered %d lanes for %d", n, len(names))
 	}
-	f.addTopics(listOf(reply[4]))
-	f.addEndpoints(listOf(reply[5]))
-	for i, answer := range listOf(reply[7]) {
+	f.addTopics(listOf(reply[3]))
+	f.addEndpoints(listOf(reply[4]))
+	for i, answer := range listOf(reply[6]) {
 		of := listOf(answer)
 		if len(of) < 3 {
 			return nil, fmt.Errorf("redisstore: facts answered %d values for a lane", len(of))
@@ -87,13 +85,13 @@ func (s *Store) readFacts(ctx context.Context, n int, names []string, due int, o
 }
 
 // askFacts runs lua/facts.lua.
-func (s *Store) askFacts(ctx context.Context, sh *shard, names []string, endpoints, rivals, whole bool) ([]any, error) {
-	keys, args := sh.own[factsScript], append(make([]any, 0, 3+len(names)), endpoints, rivals, whole)
+func (s *Store) askFacts(ctx context.Context, sh *shard, names []string, endpoints, rivals bool) ([]any, error) {
+	keys, args := sh.own[factsScript], append(make([]any, 0, 2+len(names)), endpoints, rivals)
 	for _, name := range names {
 		keys, args = append(keys, sh.bucket(name)), append(args, name)
 	}
 	reply, err := s.eval(ctx, factsScript, keys, args)
-	if err == nil && len(reply) != 8 {
+	if err == nil && len(reply) != 7 {
 		err = fmt.Errorf("redisstore: facts answered %d values", len(reply))
 	}
 	return reply, err

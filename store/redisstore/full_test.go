@@ -180,25 +180,6 @@ func TestFullRedisKnowsWhatItHas(t *testing.T) {
 	}
 }
 
-// TestFullRedisRestores: a full Redis gets no job back that it lacks, and is put
-// right in those that it has.
-func TestFullRedisRestores(t *testing.T) {
-	t.Parallel()
-	there, lost := aJob("there"), aJob("lost")
-	s := fullRedis(t, func(s *Store) { outcomes(t, s, []store.Registration{there}, store.Created) })
-	missing := store.RestoredJob{Job: lost.Job(1)}
-	if n, err := s.Restore(t.Context(), []store.RestoredJob{missing}); n != 0 || !errors.Is(err, store.ErrFull) {
-		t.Errorf("putting back what is missing: %d, %v", n, err)
-	}
-	j, err := s.Get(t.Context(), there.Key)
-	ok(t, "Get", err)
-	standing := store.StandingOf(&j)
-	j.State, j.Version, j.EndedAt = job.Delivered, j.Version+1, j.CreatedAt
-	if n, err := s.Restore(t.Context(), []store.RestoredJob{{Job: j, Over: &standing}}); n != 1 || err != nil {
-		t.Errorf("putting right what is there: %d, %v", n, err)
-	}
-}
-
 // TestFullRedisSheds: outcomes add little to a full Redis. Their jobs are larger, and a loop keeps
 // its body.
 func TestFullRedisSheds(t *testing.T) {
@@ -270,18 +251,17 @@ func TestFullRedisShortensLogs(t *testing.T) {
 	var claims []store.Claimed
 	s := fullRedis(t, func(s *Store) {
 		for _, id := range []string{"plain", "reported"} {
-			r := store.RestoredJob{Job: aJob(id).Job(1)}
+			j := aJob(id).Job(1)
 			if id == "reported" {
-				r.Job.Spec.Callbacks = &job.Callbacks{}
-				r.Job.Spec.Callbacks.Set(job.CallbackDead, &job.Callback{Destination: "https://b.example/"})
+				j.Spec.Callbacks = &job.Callbacks{}
+				j.Spec.Callbacks.Set(job.CallbackDead, &job.Callback{Destination: "https://b.example/"})
 			}
-			r.Job.State, r.Job.Attempts, r.Job.NextAt, r.Job.LastAttempt = job.Retrying, before, 1, attempt(before)
+			j.State, j.Attempts, j.NextAt, j.LastAttempt = job.Retrying, before, 1, attempt(before)
+			var log []job.Attempt
 			for n := range before {
-				r.Log = append(r.Log, *attempt(n + 1))
+				log = append(log, *attempt(n + 1))
 			}
-			if n, err := s.Restore(t.Context(), []store.RestoredJob{r}); n != 1 || err != nil {
-				t.Fatal(n, err)
-			}
+			plant(t, s, j, log)
 		}
 		claims = claimAll(t, s, 2)
 	})

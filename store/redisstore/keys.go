@@ -32,8 +32,6 @@ type shardKeys struct {
 	lock     string // the carrier's
 	wake     string // channel: an earlier job arrived
 	mark     string // written before replicas are waited for
-	epoch    string // of SwapEpoch
-	whole    string // the run_id of the server that lacks no job; see lua/swap.lua
 
 	jobs [pages]string // HASHes topic/id -> record
 
@@ -51,7 +49,7 @@ func newShardKeys(tag string) shardKeys {
 		prefix: p, lanes: p + "lanes", counts: p + "counts", deads: p + "deads", circuits: p + "circuits",
 		topics: p + "topics", tokens: p + "tokens", places: p + "places", ranks: p + "ranks",
 		index: p + "index", busy: p + "busy", ends: p + "endings",
-		ready: p + "ready", plan: p + "plan", lock: p + "lock", wake: p + "wake", mark: p + "mark", epoch: p + "epoch", whole: p + "whole",
+		ready: p + "ready", plan: p + "plan", lock: p + "lock", wake: p + "wake", mark: p + "mark",
 	}
 	for n := range k.jobs {
 		k.jobs[n] = p + "jobs:" + strconv.Itoa(n)

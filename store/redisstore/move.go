@@ -17,6 +17,9 @@ import (
 // walkCount is how many fields of a page are read at once, roughly: some are bodies.
 const walkCount = 10
 
+// movedAtOnce bounds the jobs that are moved at once.
+const movedAtOnce = 100
+
 // reportEvery is the interval of progress reports.
 const reportEvery = 5 * time.Second
 
@@ -47,7 +50,7 @@ func (m *mover) movePage(ctx context.Context, sh *shard, page string) (found int
 	var keys []job.Key
 	move := func(least int) error {
 		for len(keys) > least {
-			raws, _, err := m.from.readRaw(ctx, sh, keys[:min(len(keys), restoredAtOnce)], store.BatchBytes, wholeRecords)
+			raws, _, err := m.from.readRaw(ctx, sh, keys[:min(len(keys), movedAtOnce)], store.BatchBytes, wholeRecords)
 			if err != nil {
 				return err
 			}
@@ -66,7 +69,7 @@ func (m *mover) movePage(ctx context.Context, sh *shard, page string) (found int
 				keys = append(keys, key)
 			}
 		}
-		return move(restoredAtOnce)
+		return move(movedAtOnce)
 	})
 	if err == nil {
 		err = move(0)
@@ -75,7 +78,7 @@ func (m *mover) movePage(ctx context.Context, sh *shard, page string) (found int
 }
 
 // readable decodes the records to move, and counts those that cannot be read: they stay. A walk
-// may meet a job again that was moved. Restoring writes the necessary forwards.
+// may meet a job again that was moved. reserve writes the necessary forwards.
 func (m *mover) readable(sh *shard, keys []job.Key, raws []raw) (records []*record) {
 	for i, w := range raws {
 		r, err := decodeRecord(keys[i], w)
@@ -91,29 +94,36 @@ func (m *mover) readable(sh *shard, keys []job.Key, raws []raw) (records []*reco
 	return records
 }
 
+// copied is a job on its way to its new shard.
+type copied struct {
+	*record
+	log       []job.Attempt
+	countKeys []string
+}
+
 // move moves jobs of an old shard.
 func (m *mover) move(ctx context.Context, sh *shard, records []*record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	jobs, keys, changes := make([]store.RestoredJob, len(records)), make([]job.Key, len(records)), make([]change, len(records))
+	jobs, changes := make([]copied, len(records)), make([]change, len(records))
 	for i, r := range records {
 		log, err := r.attempts()
 		if err != nil {
 			m.o.Logger.Error("a job's log cannot be read", "error", err)
 		}
-		jobs[i], keys[i] = store.RestoredJob{Job: r.Job, Log: log}, r.Key
+		jobs[i] = copied{record: r, log: log}
 		if r.Spec.Count != nil {
-			if jobs[i].CountKeys, err = m.from.countKeys(ctx, sh, r.UID); err != nil {
+			if jobs[i].countKeys, err = m.from.countKeys(ctx, sh, r.UID); err != nil {
 				return err
 			}
 		}
 		changes[i] = change{key: r.Key, was: r.stored, from: r.position()}.forgetting()
 	}
-	if _, err := m.to.Restore(ctx, jobs); err != nil {
+	if err := m.copy(ctx, jobs); err != nil {
 		return err
 	}
-	if err := m.check(ctx, records, keys); err != nil {
+	if err := m.check(ctx, records); err != nil {
 		return err
 	}
 	done, err := m.from.change(ctx, m.from.run, changeScript, sh, false, changes)
@@ -129,23 +139,103 @@ func (m *mover) move(ctx context.Context, sh *shard, records []*record) error {
 	return err
 }
 
-// check checks that the new shards have jobs, and waits until replicas have them, too, if
-// MinReplicas is set. An earlier run may have been broken off before it removed the old ones.
-func (m *mover) check(ctx context.Context, records []*record, keys []job.Key) error {
-	there, err := m.to.Standings(ctx, keys)
+// copy stores jobs in their new shards. It leaves out those that an earlier run stored.
+func (m *mover) copy(ctx context.Context, jobs []copied) error {
+	missing, err := m.reserve(ctx, jobs)
 	if err != nil {
 		return err
 	}
-	for i, r := range records {
-		if !there[i].Of(&r.Job) {
-			return fmt.Errorf("%s: its new shard has another job or none (%s v%d, and %s v%d in the old one)",
-				r.Key, there[i].UID, there[i].Version, r.UID, r.Version)
+	place := func(i int) int { return m.to.place(jobs[missing[i]].Key, jobs[missing[i]].Spec.OrderKey) }
+	return m.to.toShards(ctx, len(missing), place, func(ctx context.Context, sh *shard, items []int) (again []int, err error) {
+		changes := make([]change, len(items))
+		for n, i := range items {
+			if changes[n], err = m.copyOf(ctx, sh, &jobs[missing[i]]); err != nil {
+				return nil, err
+			}
+		}
+		// check waits for replicas.
+		done, err := m.to.change(ctx, m.to.run, takeScript, sh, false, changes)
+		for n, w := range done {
+			if w == left {
+				again = append(again, items[n])
+			}
+		}
+		return again, fullOr(err)
+	})
+}
+
+// copyOf is the change that stores a job in its new shard, after the keys that it counted.
+func (m *mover) copyOf(ctx context.Context, sh *shard, j *copied) (change, error) {
+	fresh := newRecord(j.Job, j.log)
+	if !fresh.State.Final() {
+		fresh.State = fresh.Pending()
+	}
+	if fresh.Spec.Count != nil {
+		fresh.mark = newMark() // nodes may remember other terms of its count
+		if err := m.to.putCountKeys(ctx, sh, j.UID, j.countKeys); err != nil {
+			return change{}, err
 		}
 	}
-	place := func(i int) int { return m.to.place(keys[i], records[i].Spec.OrderKey) }
-	return m.to.toShards(ctx, len(keys), place, func(ctx context.Context, sh *shard, _ []int) ([]int, error) {
-		_, err := m.to.commit(ctx, sh, markScript, []string{sh.mark}, nil)
-		return nil, err
+	return m.to.changeOf(nil, fresh)
+}
+
+// reserve writes the forwards of jobs whose shard is not their home. It returns the numbers of
+// the jobs whose place is free.
+func (m *mover) reserve(ctx context.Context, jobs []copied) ([]int, error) {
+	regs := make([]store.Registration, len(jobs))
+	for i := range jobs {
+		j := &jobs[i]
+		regs[i] = store.Registration{Key: j.Key, UID: j.UID, Spec: job.Spec{OrderKey: j.Spec.OrderKey}}
+	}
+	free, taken, err := m.to.reserve(ctx, regs)
+	if err != nil {
+		return nil, fullOr(err)
+	}
+	never := func(*job.Job) bool { return false }
+	for _, i := range taken {
+		old, err := m.to.makeWay(ctx, regs[i].Key, regs[i].UID, regs[i].Spec.OrderKey, never)
+		if err != nil {
+			return nil, fullOr(err)
+		}
+		if old == nil {
+			free = append(free, i)
+		}
+	}
+	return free, nil
+}
+
+// fullOr turns the error of a full Redis into store.ErrFull.
+func fullOr(err error) error {
+	if redis.HasErrorPrefix(err, outOfMemory) {
+		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	}
+	return err
+}
+
+// check checks that the new shards have jobs, and waits until replicas have them, too, if
+// MinReplicas is set. An earlier run may have been broken off before it removed the old ones.
+func (m *mover) check(ctx context.Context, records []*record) error {
+	place := func(i int) int { return m.to.place(records[i].Key, records[i].Spec.OrderKey) }
+	return m.to.toShards(ctx, len(records), place, func(ctx context.Context, sh *shard, items []int) ([]int, error) {
+		keys := make([]job.Key, min(len(items), maxRead))
+		for n := range keys {
+			keys[n] = records[items[n]].Key
+		}
+		there, err := m.to.someRecords(ctx, sh, keys)
+		if err != nil {
+			return nil, err
+		}
+		for n, is := range there {
+			r := records[items[n]]
+			if is == nil {
+				return nil, fmt.Errorf("%s: its new shard does not have it", r.Key)
+			}
+			if is.UID != r.UID || is.Version != r.Version {
+				return nil, fmt.Errorf("%s: its new shard has another job (%s v%d, and %s v%d in the old one)", r.Key, is.UID, is.Version, r.UID, r.Version)
+			}
+		}
+		_, err = m.to.commit(ctx, sh, markScript, []string{sh.mark}, nil)
+		return items[len(there):], err
 	})
 }
 

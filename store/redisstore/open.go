@@ -89,7 +89,7 @@ var (
 // in each package that sees *Store.
 //
 //go:noinline
-func Open(_ context.Context, o Options) (store.Restorable, error) {
+func Open(_ context.Context, o Options) (store.Store, error) {
 	s, err := prepare(o, true)
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func Open(_ context.Context, o Options) (store.Restorable, error) {
 
 // Inspected is a store for tools.
 type Inspected interface {
-	store.Restorable
+	store.Store
 	// ServerVersion is the version of Redis. The error wraps store.ErrUnavailable.
 	ServerVersion(ctx context.Context) (string, error)
 }

@@ -43,9 +43,6 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 		if err == nil {
 			err = s.addHead(ctx, sh, r, &o)
 		}
-		if err == nil && r.Spec.OrderKey != "" {
-			o.Whole, err = s.isWhole(ctx, sh)
-		}
 		return o, err
 	}
 	return o, store.ErrConflict

@@ -225,9 +225,6 @@ func TestBadUID(t *testing.T) {
 		if _, err := sc.s.Register(ctx, []store.Registration{reg}); !errors.Is(err, errUID) {
 			t.Errorf("Register with uid %q: %v", uid, err)
 		}
-		if n, err := sc.s.Restore(ctx, []store.RestoredJob{{Job: reg.Job(1)}}); n != 0 || !errors.Is(err, errUID) {
-			t.Errorf("Restore with uid %q: %d, %v", uid, n, err)
-		}
 	}
 	if _, err := sc.s.Get(ctx, reg.Key); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Get: %v", err)

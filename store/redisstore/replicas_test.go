@@ -104,9 +104,7 @@ func deliver(t *testing.T, s *Store) (failed job.Key) {
 		job.CallbackAttemptFailed: {Destination: "http://a.example/failed"},
 		job.CallbackDelivered:     {Destination: "http://a.example/delivered"},
 	}}
-	if n, err := s.Restore(t.Context(), []store.RestoredJob{{Job: reg.Job(1)}}); err != nil || n != 1 {
-		t.Fatalf("restored %d, %v", n, err)
-	}
+	plant(t, s, reg.Job(1), nil)
 	withdrawn := []string{reg.UID + ".delivered"}
 	const rounds = job.RoundCallbacks + 1
 	for n := range rounds + 2 {

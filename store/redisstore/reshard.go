@@ -74,9 +74,8 @@ var ErrInUse = errors.New("a node is running: stop all nodes of the namespace fi
 
 // Reshard moves a namespace's jobs to another number of shards, while no node is running. A
 // running node serves nothing from then on. Reshard may be interrupted at any time and
-// continues when it runs again. Each number of shards has keys of its own, so Reshard restores
-// jobs in the new shards as from a ledger, looks for each there, and then forgets it in the old
-// ones.
+// continues when it runs again. Each number of shards has keys of its own, so Reshard copies
+// jobs to the new shards, looks for each there, and then forgets it in the old ones.
 func Reshard(ctx context.Context, o ReshardOptions) (Resharding, error) {
 	if o.Quiet == 0 {
 		o.Quiet = layoutAge + callTimeout
@@ -107,7 +106,6 @@ type mover struct {
 	report   Resharding
 	told     time.Time       // when Report was called last
 	spoiled  map[string]bool // old shards with jobs that cannot be read, by their prefixes
-	epoch    string          // of the old shards, if they lack no job; see epochs.go
 }
 
 func (m *mover) run(ctx context.Context) (Resharding, error) {
@@ -129,11 +127,9 @@ func (m *mover) run(ctx context.Context) (Resharding, error) {
 		what string
 		do   func(context.Context) error
 	}{
-		{"take the epoch", m.takeEpoch},
 		{"set the limits of topics", m.copyLimits},
 		{"copy circuits", m.copyCircuits},
 		{"move jobs", m.moveJobs},
-		{"confirm the epoch", m.confirmEpoch},
 		{"clear old shards", m.clear},
 	} {
 		if err := step.do(ctx); err != nil {

@@ -39,7 +39,6 @@ type scene struct {
 	hint      store.Hint
 	claims    []store.Claimed // one of each shard
 	regs      []store.Registration
-	restored  []store.RestoredJob
 	document  store.Document
 	forgotten store.Document
 }
@@ -105,11 +104,6 @@ func newScene(t testing.TB, r *testenv.Redis, url string) *scene {
 	replacing := waiting
 	replacing.UID, replacing.Spec.Body, replacing.OnConflict = ulid.Make().String(), []byte("other"), job.ConflictReplace
 	sc.regs = []store.Registration{sc.reg(0, "new"), replacing, sc.reg(1, "new")}
-	for shard := range 2 {
-		sc.restored = append(sc.restored, store.RestoredJob{
-			Job: sc.reg(shard, "restored").Job(1), Log: []job.Attempt{{Number: 1, NextAt: 2}},
-		})
-	}
 	sc.document = store.Document{Kind: "kind", Name: "new", Data: []byte("data")}
 	sc.forgotten, err = store.PutDocument(ctx, sc.sure, store.Document{Kind: "kind", Name: "old"})
 	ok(t, "PutDocument", err)
@@ -149,6 +143,15 @@ func (sc *scene) register(t testing.TB, regs ...store.Registration) {
 	}
 }
 
+// plant stores a job as it is, with the log of its attempts. It waits for no replicas.
+func plant(t testing.TB, s *Store, j job.Job, log []job.Attempt) {
+	t.Helper()
+	done, err := s.put(store.Unacknowledged(t.Context()), takeScript, s.shards[s.shardOf(j.Key)], nil, newRecord(j, log), nil)
+	if err != nil || done != stored {
+		t.Fatalf("plant %s: %v, %v", j.Key, done, err)
+	}
+}
+
 func ok(t must.T, what string, err error) {
 	t.Helper()
 	if err != nil {
@@ -183,7 +186,6 @@ var calls = []call{
 	{"Count", func(ctx context.Context, sc *scene) error {
 		return second(sc.s.Count(ctx, store.Count{Key: sc.counted, Adds: []job.Add{{N: 1}, {N: 2, Key: "k"}}}))
 	}},
-	{"Restore", func(ctx context.Context, sc *scene) error { return second(sc.s.Restore(ctx, sc.restored)) }},
 	{"Get", func(ctx context.Context, sc *scene) error { return second(sc.s.Get(ctx, sc.waiting)) }},
 	{"Attempts", func(ctx context.Context, sc *scene) error { return second(store.Attempts(ctx, sc.s, sc.dead)) }},
 	{"Outlook", func(ctx context.Context, sc *scene) error { return second(listing.Outlook(ctx, sc.s, sc.waiting)) }},
@@ -207,13 +209,6 @@ var calls = []call{
 	{"DueCounts", func(ctx context.Context, sc *scene) error {
 		return second(listing.DueCounts(ctx, sc.s, store.DueOf{Topic: "t"}, []job.Instant{1, 1 << 42}))
 	}},
-	{"CountKeys", func(ctx context.Context, sc *scene) error {
-		return second(sc.s.CountKeys(ctx, &job.Job{Key: sc.counted, UID: "u"}))
-	}},
-	{"Standings", func(ctx context.Context, sc *scene) error {
-		return second(sc.s.Standings(ctx, []job.Key{sc.hint.Key(), sc.claims[0].Job.Key}))
-	}},
-	{"SwapEpoch", func(ctx context.Context, sc *scene) error { return second(sc.s.SwapEpoch(ctx, "mark", "")) }},
 	{"Backlogs", func(ctx context.Context, sc *scene) error { return second(listing.Backlogs(ctx, sc.s)) }},
 	{"Depth", func(ctx context.Context, sc *scene) error { return second(listing.Depth(ctx, sc.s)) }},
 	{"Carry", func(ctx context.Context, sc *scene) error { return second(sc.s.Carry(ctx, 0, carryAll)) }},
@@ -266,7 +261,7 @@ var calls = []call{
 
 // reads are the calls that leave a scene as it was.
 var reads = []string{
-	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Busiest topics", "Now", "DeadGroups", "Standings", "Backlogs", "Depth", "ListDocuments of a name", "ListDocuments", "Page of documents", "Ping",
+	"Get", "Attempts", "Outlook", "List", "List of a biz_key", "Topics", "Busiest topics", "Now", "DeadGroups", "Backlogs", "Depth", "ListDocuments of a name", "ListDocuments", "Page of documents", "Ping",
 }
 
 // scenes gives a scene for each try of a call, a new one when the last was changed.

@@ -38,7 +38,7 @@ const keysOfChange = "lanes counts circuits deads topics places ranks index busy
 
 var (
 	registerScript = newScript(refusedWhenFull, "lanes counts circuits topics ranks index busy heads turns calls lasts", "base", "counts", "lanes", "turns", "batch", "limits", "register")
-	claimScript    = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls lasts whole", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "server", "claim")
+	claimScript    = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls lasts", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "claim")
 	countScript    = newScript(runsWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count")
 	recallScript   = newScript(refusedWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count") // for keys to remember
 	settleScript   = newScript(refusedWhenFull, keysOfChange, "base", "record", "counts", "lanes", "turns", "batch", "limits", "entry", "settle")
@@ -53,14 +53,13 @@ var (
 	entriesScript  = newScript(readOnly, "", "entries")
 	rememberScript = newScript(refusedWhenFull, "", "remember")
 	markScript     = newScript(runsWhenFull, "", "mark")
-	swapScript     = newScript(runsWhenFull, "", "server", "swap")
 
-	factsScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks calls whole plan", "base", "counts", "server", "facts")
+	factsScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks calls plan", "base", "counts", "facts")
 	carryScript = newScript(runsWhenFull, "lanes counts circuits ready tokens places ranks index busy calls plan", "base", "counts", "lanes", "carry")
 )
 
 // libraries are the files of lua/lib, which several scripts begin with.
-var libraries = []string{"base", "record", "parse", "counts", "lanes", "batch", "entry", "limits", "turns", "server"}
+var libraries = []string{"base", "record", "parse", "counts", "lanes", "batch", "entry", "limits", "turns"}
 
 // ownKeys are the names of the shard's keys with which the keys of a script begin.
 var ownKeys = map[*redis.Script][]string{}

@@ -6,11 +6,6 @@ import (
 	"github.com/duehook/duehook/internal/kit/fanout"
 )
 
-// gather asks every shard and returns the answers in the order of shards.
-func gather[T any](ctx context.Context, s *Store, ask func(ctx context.Context, sh *shard) (T, error)) ([]T, error) {
-	return fanout.Gather(ctx, len(s.shards), func(ctx context.Context, i int) (T, error) { return ask(ctx, s.shards[i]) })
-}
-
 // toShards sends n items to their shards, in batches. send gets the numbers of a shard's
 // items and returns those that need another call.
 func (s *Store) toShards(ctx context.Context, n int, shardOf func(i int) int, send func(ctx context.Context, sh *shard, items []int) (left []int, err error)) error {

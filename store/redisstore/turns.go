@@ -102,12 +102,6 @@ func decodeLasts(reply any) (map[int]string, error) {
 	return lasts, nil
 }
 
-// isWhole reports whether a shard lacks no job; see store.Restorable.SwapEpoch.
-func (s *Store) isWhole(ctx context.Context, sh *shard) (bool, error) {
-	reply, err := s.askFacts(ctx, sh, nil, false, false, true)
-	return err == nil && intOf(reply[3]) == 1, err
-}
-
 // turnOf looks for the turn of a job whose record cannot be read, with its order key as
 // lua/change.lua reads them, and its lane. It reads all turns of the topic.
 func (s *Store) turnOf(ctx context.Context, sh *shard, key job.Key) (lane job.Lane, turn string, err error) {

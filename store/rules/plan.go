@@ -26,9 +26,6 @@ const (
 	// LaneLook is the same for a lane at its limit of CarryOptions.TopicLimits: other
 	// carriers may have other limits.
 	LaneLook = 100 * time.Millisecond
-	// WholeLook is the same for a lane whose jobs have order keys, in a shard that may lack
-	// jobs.
-	WholeLook = time.Second
 	// Carriers visit a lane at a limit of its endpoint every limitPause, and every
 	// restraintPause if the circuit sets the limit. They visit the lanes of one endpoint
 	// together, at multiples of the pause. Otherwise one lane could take every place.
@@ -54,8 +51,6 @@ type Facts struct {
 	// Options are the carrier's, for the whole store. The shard is the Shard-th of Shards.
 	Options       store.CarryOptions
 	Shard, Shards int
-	// Whole: the shard lacks no job. See store.CarryOptions.AwaitWhole.
-	Whole bool
 }
 
 // Topic is a topic's limits for the whole store, and Pace.Next of its rate in the shard.
@@ -258,9 +253,6 @@ func (m *maker) setTerms(v *Visit) (weight int) {
 		return 0
 	case circuit.OpenUntil > m.Now:
 		v.PutOff = circuit.OpenUntil
-		return 0
-	case l.Ordered && m.Options.AwaitWhole && !m.Whole:
-		v.PutOff = m.Now.Add(WholeLook)
 		return 0
 	}
 	t.visited++

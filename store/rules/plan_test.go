@@ -425,26 +425,3 @@ func (s *shard) checkRest(t *testing.T, seed uint64, o outcome) {
 		}
 	}
 }
-
-// Jobs with order keys wait for lost jobs of their key.
-func TestPlanAwaitsWhole(t *testing.T) {
-	for _, tc := range []struct {
-		name           string
-		ordered, await bool
-		whole          bool
-		want           job.Instant
-	}{
-		{name: "no order key", await: true},
-		{name: "no ledger", ordered: true},
-		{name: "both", ordered: true, await: true, want: now.Add(WholeLook)},
-		{name: "both, in a whole shard", ordered: true, await: true, whole: true},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			plan := MakePlan(&Facts{
-				Now: now, Lanes: []job.Lane{{Topic: "t", Endpoint: "e", Ordered: tc.ordered}}, Due: 1, Shards: 1,
-				Options: store.CarryOptions{AwaitWhole: tc.await}, Whole: tc.whole,
-			})
-			must.Equal(t, "put off until", plan.Visits[0].PutOff, tc.want)
-		})
-	}
-}

@@ -31,15 +31,6 @@ func (f *fixture) count(key job.Key, n int64, keys ...string) store.Counted {
 	return counted
 }
 
-// countKeys are the keys that a job remembers.
-func (f *fixture) countKeys(j *job.Job) []string {
-	f.Helper()
-	keys, err := f.restorable().CountKeys(f.ctx, j)
-	f.noError("CountKeys", err)
-	slices.Sort(keys)
-	return keys
-}
-
 var countCases = []testCase{
 	{name: "count/makes a job due at its target, once", options: Options{Retention: long}, run: func(f *fixture) {
 		r := reg("t", "a", delay(long), counting(3, job.DeadlineFires))
@@ -237,38 +228,4 @@ func (f *fixture) deliver(key job.Key) {
 	c := f.takeOne()
 	equal(f, "key", c.Job.Key, key)
 	f.settle(store.Applied, delivered(c))
-}
-
-var countRestoreCases = []testCase{
-	{name: "count/is restored with its keys", options: Options{Retention: long, Shards: 2}, run: func(f *fixture) {
-		j := restorable("t", "a", job.Waiting)
-		j.Spec.Count = &job.Count{Target: 5, AtDeadline: job.DeadlineFires}
-		j.NextAt = f.now().Add(long)
-		j.DueAt, j.Counted = j.NextAt, 3
-		f.restore(1, store.RestoredJob{Job: j, CountKeys: []string{"x", "y"}})
-		equal(f, "job", f.get(j.Key), j)
-		equal(f, "keys", f.countKeys(&j), []string{"x", "y"})
-		equal(f, "answer", f.count(j.Key, 1, "y", "z").Tally.Added, []job.Added{{Count: 3, Repeated: true}, {Count: 4}})
-		equal(f, "keys", f.countKeys(&j), []string{"x", "y", "z"})
-
-		// A later version replaces it, other terms included.
-		over := store.StandingOf(&j)
-		over.Version++
-		j.Version, j.Counted = j.Version+5, 5
-		j.Spec.Count = &job.Count{Target: 7, AtDeadline: job.DeadlineFires}
-		f.restore(1, store.RestoredJob{Job: j, CountKeys: []string{"x", "y", "z", "w"}, Over: &over})
-		equal(f, "answer", f.count(j.Key, 2, "w", "v").Tally.Added, []job.Added{{Count: 5, Repeated: true}, {Count: 7, Fired: true}})
-	}},
-	{name: "count/conflicts with a store that went back", options: Options{}, run: func(f *fixture) {
-		r := reg("t", "a", delay(long), counting(5, job.DeadlineFires))
-		f.add(r)
-		version := f.count(r.Key, 1, "x").Job.Version
-		c := store.Count{Key: r.Key, Adds: []job.Add{{N: 1}}, Least: version + 1}
-		_, err := f.Count(f.ctx, c)
-		f.isError("Count", err, store.ErrConflict)
-		c.Least = version
-		_, err = f.Count(f.ctx, c)
-		f.noError("Count", err)
-		equal(f, "count", f.get(r.Key).Counted, 2)
-	}},
 }

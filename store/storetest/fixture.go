@@ -231,7 +231,7 @@ func (f *fixture) waitPast(at job.Instant) {
 }
 
 // carryOptions are generous: every due job is carried, and none again.
-var carryOptions = store.CarryOptions{Cap: 10_000, Visibility: long, HalfOpenLimit: 10_000, By: "storetest"}
+var carryOptions = store.CarryOptions{Cap: 10_000, Visibility: long, HalfOpenLimit: 10_000}
 
 // carry carries everything that may be carried now, on all shards.
 func (f *fixture) carry(o store.CarryOptions) []store.Carried {

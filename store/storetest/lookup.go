@@ -84,13 +84,6 @@ var lookUpCases = []testCase{
 		f.notFound(j.Key)
 		f.findsNone("a forgotten job", j.UID)
 	}},
-	{name: "uid/finds restored jobs", options: Options{Retention: long, Shards: 3}, run: func(f *fixture) {
-		for _, state := range job.States {
-			j := restorable("t", state.String(), state)
-			f.restore(1, store.RestoredJob{Job: j})
-			f.finds(j.UID, j.Key)
-		}
-	}},
 	{name: "uid/a cursor is used with its own uid", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a", delay(long)))
 		f.add(reg("t", "b", delay(long)))

@@ -33,7 +33,7 @@ func RunModel(t *testing.T, h Harness) {
 				t.Errorf("Close: %v", err)
 			}
 		}()
-		calls := map[string]func(*rapid.T){
+		rt.Repeat(map[string]func(*rapid.T){
 			"":            m.check,
 			"Register":    m.register,
 			"Backlog":     m.backlog,
@@ -46,11 +46,7 @@ func RunModel(t *testing.T, h Harness) {
 			"Update":      m.update,
 			"OpenCircuit": m.circuit,
 			"Purge":       m.purge,
-		}
-		if _, ok := f.Store.(store.Restorable); ok {
-			calls["Restore"] = m.restore
-		}
-		rt.Repeat(calls)
+		})
 		m.drain()
 	})
 }
@@ -88,7 +84,6 @@ type modelJob struct {
 
 	attempts, expiredLeases, logged int
 	expired, cancel                 bool
-	old                             bool // it was put back, and has not ended since
 	version                         uint64
 }
 
@@ -113,7 +108,7 @@ func (j *modelJob) wait(due bool) {
 // finish ends the job.
 func (m *model) finish(key job.Key, to job.State) {
 	j := m.jobs[key]
-	j.state, j.open, j.due, j.old = to, false, false, false
+	j.state, j.open, j.due = to, false, false
 	if !m.keeps && to != job.Dead {
 		delete(m.jobs, key)
 	}

@@ -389,36 +389,5 @@ func (m *model) circuit(t *rapid.T) {
 	delete(m.open, endpoint)
 }
 
-func (m *model) restore(t *rapid.T) {
-	key := pick(t, "key", modelKeys...)
-	states := job.States
-	if !m.keeps { // nobody asks whether it is kept for a moment
-		states = []job.State{job.Waiting, job.Retrying, job.Ready, job.Running, job.Dead}
-	}
-	j := restorable(key.Topic, key.ID, rapid.SampledFrom(states).Draw(t, "state"))
-	if _, taken := m.jobs[key]; taken {
-		m.fixture.restore(0, store.RestoredJob{Job: j})
-		return
-	}
-	m.fixture.restore(1, store.RestoredJob{Job: j})
-	restored := &modelJob{
-		uid: j.UID, spec: j.Spec, state: j.State, attempts: j.Attempts, version: j.Version, old: true,
-	}
-	if !j.State.Final() {
-		restored.wait(true)
-	}
-	m.jobs[key] = restored
-}
-
-// purge: what ended in the test is kept long, or not at all. What had ended
-// long before it was put back goes.
-func (m *model) purge(*rapid.T) {
-	gone := 0
-	for key, j := range m.jobs {
-		if j.old && j.state.Final() && j.state != job.Dead {
-			delete(m.jobs, key)
-			gone++
-		}
-	}
-	m.fixture.purge(gone, 100)
-}
+// purge: what ended in the test is kept long, or not at all.
+func (m *model) purge(*rapid.T) { m.fixture.purge(0, 100) }

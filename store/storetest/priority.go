@@ -226,16 +226,6 @@ var priorityCases = []testCase{
 		f.register(store.Created, other)
 		equal(f, "priority", f.get(r.Key).Spec.Priority, 0)
 	}},
-	{name: "priority/what is put back keeps it", options: Options{}, run: func(f *fixture) {
-		now := f.now()
-		var back []store.RestoredJob
-		for _, r := range ofPriorities("t", mixed) {
-			back = append(back, store.RestoredJob{Job: r.Job(now)})
-		}
-		f.restore(len(mixed), back...)
-		f.carry(carryOptions)
-		equal(f, "hints", idsOf(f.pop()), mixedInOrder)
-	}},
 	{name: "priority/expired leases", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", []int{1, 9})...)
 		f.carry(carryOptions)

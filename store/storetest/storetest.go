@@ -38,27 +38,9 @@ type Harness struct {
 	Repeats bool
 }
 
-// Run runs the suite. Harness.Open returns a store.Restorable.
+// Run runs the suite.
 func Run(t *testing.T, h Harness) {
-	h.runAll(t, slices.Concat(written, kept, scheduled, restorableCases, restoreCases, restoreOverCases, countRestoreCases))
-}
-
-// RunKept runs the part of the suite in which a store that wraps another one can
-// fail for a reason of its own: the jobs and documents that it keeps. The wrapped
-// store decides which due jobs go next, and what pages show.
-func RunKept(t *testing.T, h Harness) {
-	h.runAll(t, slices.Concat(kept, written))
-}
-
-// RunWritten runs the part of RunKept in which one dialect of SQL can fail and
-// another one not: the calls that write or read rows of their own kind.
-func RunWritten(t *testing.T, h Harness) {
-	h.runAll(t, written)
-}
-
-func (h Harness) runAll(t *testing.T, cases []testCase) {
-	t.Helper()
-	for _, c := range cases {
+	for _, c := range allCases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h.run(t, func(t *testing.T) { c.run(h.open(t, c.options, c.closes)) })
@@ -85,16 +67,10 @@ type testCase struct {
 	closes bool
 }
 
-// written tests the calls with rows of their own kind, kept the other jobs that a
-// store keeps, and scheduled which jobs go next and what pages show.
-var (
-	written = slices.Concat(nameCases, groupCases, occurrenceCases, callbackCases, countCases, documentCases)
-	kept    = slices.Concat(
-		registerCases, conflictCases, updateCases, replayCases, readCases, carryCases, claimCases, leaseCases, settleCases, staleCases,
-		deadCases, keepCases, pullCases, capacityCases, twiceCases, closeCases,
-	)
-	scheduled = slices.Concat(
-		laneCases, turnCases, turnCasesOverShards, topicCases, outlookCases, listCases, cursorCases, lookUpCases, orderCases, endpointCases, dueCases, pressureCases,
-		priorityCases, limitCases, circuitCases, popCases, settingCases, pauseCases, concurrencyCases, rateCases, weightCases, messagingCases,
-	)
+var allCases = slices.Concat(
+	nameCases, groupCases, occurrenceCases, callbackCases, countCases, documentCases,
+	registerCases, conflictCases, updateCases, replayCases, readCases, carryCases, claimCases, leaseCases, settleCases, staleCases,
+	deadCases, keepCases, logCases, pullCases, capacityCases, twiceCases, closeCases,
+	laneCases, turnCases, turnCasesOverShards, topicCases, outlookCases, listCases, cursorCases, lookUpCases, orderCases, endpointCases, dueCases, pressureCases,
+	priorityCases, limitCases, circuitCases, popCases, settingCases, pauseCases, concurrencyCases, rateCases, weightCases, messagingCases,
 )

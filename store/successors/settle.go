@@ -49,7 +49,7 @@ func Settle(ctx context.Context, s Store, settlements []job.Settlement) ([]store
 const updatesAtOnce = 16
 
 // updateAll changes jobs that exist, unless change returns job.ErrFinished. The changes are
-// unacknowledged, because outcomes depend neither on a ledger nor on replicas. If one is lost, a
+// unacknowledged, because outcomes do not depend on replicas. If one is lost, a
 // callback is sent or keeps its content.
 func updateAll(ctx context.Context, s Store, keys []job.Key, change func(j *job.Job, now job.Instant) error) error {
 	ctx = store.Unacknowledged(ctx)

@@ -98,7 +98,7 @@ func (n *node) process() *life {
 func (l *life) run() {
 	w, s := l.n.w, &link{life: func() *life { return l }}
 	co := w.carrier
-	co.Store, co.By, co.Random = s, l.name, l.random("carrier")
+	co.Store, co.Random = s, l.random("carrier")
 	if w.plan.schedules > 0 {
 		l.schedules = l.newSchedules(s)
 		co.MayPurge = l.schedules.MayPurge

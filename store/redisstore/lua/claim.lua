@@ -1,17 +1,13 @@
 -- Claims jobs that are due and not leased. Run again with the same nonce it returns the
 -- same claims.
 -- KEYS own, then of each lane: bucket
--- ARGV nonce lease margin channel await_whole (1: jobs with order keys are claimed in a whole
---      shard only) only_whole (1: so are all others), then for each job nothing more
--- Returns now, and nothing else if only_whole refuses the call; the numbers (from 1) of jobs that
+-- ARGV nonce lease margin channel, then for each job nothing more
+-- Returns now, the numbers (from 1) of jobs that
 --   are for another call, the number of each claimed job whose order key had another one before
 --   and the uid and id of that (lasts), then lists of claimed jobs with the same head: the head, the state that they were claimed from,
 --   the token of the claim before if their leases expired, then number and registration of each.
 local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
-if ARGV[6] == '1' and not lacks_none(whole) then
-  return { now }
-end
 local left = {}
 local lasts_of = {}
 local reply = { now, left, lasts_of }
@@ -75,7 +71,7 @@ local function claimed(h, from, lease_expired, expired)
   return of[from]
 end
 
-local jobs = batch(6, 1, 3, true)
+local jobs = batch(4, 1, 3, true)
 read_scores(jobs)
 local order_keys = {}
 for _, j in ipairs(jobs) do
@@ -88,15 +84,6 @@ end
 if #order_keys > 0 then
   order = open_turns()
   order.prefetch(order_keys)
-end
-
--- lacks_jobs reports whether an older job of an order key may be lost.
-local lacking = nil
-local function lacks_jobs()
-  if lacking == nil then
-    lacking = ARGV[5] == '1' and not lacks_none(whole)
-  end
-  return lacking
 end
 
 -- is_free reports whether nothing keeps due jobs of a lane from being claimed.
@@ -112,9 +99,6 @@ end
 local function delay(j, state)
   local of = limits_of(j.lane.topic)
   if of and (is_paused(of, now) or state ~= READY) then
-    return 0
-  elseif j.lane.ordered and lacks_jobs() then
-    look_at(j.lane.name, now)
     return 0
   elseif j.lane.ordered and not (j.order_key and order.claim(j.order_key, j.lane.name .. '|' .. j.id)) then
     return PARK

@@ -5,17 +5,17 @@
 -- their last call long ago: their processes ended.
 -- KEYS own, then the job's bucket, page and counted
 -- ARGV channel, lane, topic/id, id, uid, mark (of the job's last update), target, due (the time
---      from which the job has fired without its count; empty: never), slot, call, least (version),
+--      from which the job has fired without its count; empty: never), slot, call,
 --      most (count), keys (most of them), the sum of the adds without a key, then for each
 --      other add: key number
--- Returns nothing if there is no such job with that uid and mark, '' if its version is older,
+-- Returns nothing if there is no such job with that uid and mark,
 --   or "<call> <now> <state> <keys> <known>\n<head>": how the job was before. known has for each
 --   add with a key 1 if the key was counted before, otherwise 0.
 local channel, lane, name, id, uid, mark = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local target, due, slot, call, least = tonumber(ARGV[7]), tonumber(ARGV[8]), '#' .. ARGV[9], ARGV[10], tonumber(ARGV[11])
-local most, most_keys, sum = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14])
+local target, due, slot, call = tonumber(ARGV[7]), tonumber(ARGV[8]), '#' .. ARGV[9], ARGV[10]
+local most, most_keys, sum = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13])
 local bucket, page, hash = KEYS[OWN_KEYS + 1], KEYS[OWN_KEYS + 2], KEYS[OWN_KEYS + 3]
-local FIRST = 15 -- key
+local FIRST = 14 -- key
 local MOST_SLOTS, SLOT_LIFE = 64, 600000 -- ms; no call is sent again for so long
 local now = now_ms()
 
@@ -42,8 +42,6 @@ local found = redis.call('HMGET', hash, unpack(wanted))
 local keys, last = tonumber(found[1] or 0), found[2]
 if last and string.match(last, '^%d+') == call then
   return last
-elseif number(h.version, 1) < least then
-  return ''
 end
 
 local placed = tonumber(redis.call('ZSCORE', bucket, id) or nil)

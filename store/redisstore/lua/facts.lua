@@ -1,16 +1,15 @@
 -- Reads the facts for a plan of store/rules, and makes heads of order keys due that were
 -- parked. The plan is old when the number in plan has changed.
 -- KEYS own, then each lane's bucket
--- ARGV endpoints (1: endpoints have limits), rivals (1: look for rivals), ask_whole (1: ask
---      whether the shard is whole), then the lanes, if any
--- Returns now, the number of the plan, the length of the ready list, 1 if the shard is whole;
+-- ARGV endpoints (1: endpoints have limits), rivals (1: look for rivals), then the lanes, if any
+-- Returns now, the number of the plan, the length of the ready list;
 --   a list for each topic with limits: its name, limits, token and jobs in flight; for each
 --   endpoint: its name, circuit and jobs in flight; the rivals; for each lane: its jobs in
 --   flight that are due again, its waiting jobs that are due, all its jobs in flight, and
 --   when the first waiting job after those is due, of a lane of a pull queue. With
 --   rivals the lanes are left out: they are counted together.
 local now = now_ms()
-local given = { unpack(ARGV, 4) }
+local given = { unpack(ARGV, 3) }
 local AGAIN = now + 1 - BASE -- jobs in flight with lower scores are due again
 
 -- names returns what of returns for each of some lanes, once.
@@ -181,5 +180,4 @@ for n, lane in ipairs(#rivals == 0 and given or {}) do
     of_lanes[n][4] = next_in(lane, key)
   end
 end
-local is_whole = ARGV[3] == '1' and lacks_none(whole)
-return { now, redis.call('GET', plan) or '0', redis.call('LLEN', ready), is_whole and 1 or 0, of_topics, of_endpoints, rivals, of_lanes }
+return { now, redis.call('GET', plan) or '0', redis.call('LLEN', ready), of_topics, of_endpoints, rivals, of_lanes }
