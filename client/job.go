@@ -170,7 +170,7 @@ type JobDetails struct {
 	TTL         Duration          `json:"ttl"`
 	Expect      *Expect           `json:"expect"`
 	ContentType string            `json:"content_type"`
-	Headers     map[string]string `json:"headers"` // nil if the key may only read
+	Headers     map[string]string `json:"headers"` // their values are *** if the key may only read
 	AgainBody   bool              `json:"again_body"`
 	Callbacks   *Callbacks        `json:"callbacks"`
 }

@@ -15,6 +15,8 @@ import (
 type Access interface {
 	Authenticate(authorization string) (access.Principal, error)
 	Take(p access.Principal) access.Quota
+	// See returns a context whose calls hand out what the caller may see.
+	See(ctx context.Context, p access.Principal) context.Context
 }
 
 // admit decides whether the caller may make the call.
@@ -33,6 +35,7 @@ func (s *Server) admit(c *Call) error {
 		return nil
 	}
 	c.caller, c.keyed = caller, true
+	c.Request = c.Request.WithContext(s.opts.Access.See(c.Context(), caller))
 	quota := s.opts.Access.Take(caller)
 	quota.SetHeaders(c.Header())
 	if !quota.Allowed {

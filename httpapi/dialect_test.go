@@ -27,6 +27,8 @@ func (fakeAccess) Authenticate(authorization string) (access.Principal, error) {
 
 func (fakeAccess) Take(access.Principal) access.Quota { return access.Quota{Allowed: true} }
 
+func (fakeAccess) See(ctx context.Context, _ access.Principal) context.Context { return ctx }
+
 // foreign is a dialect with a token in the query, and statuses and errors of its own.
 func foreign() Dialect {
 	return Dialect{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/scheduler/explain"
@@ -24,6 +25,7 @@ func (s *Scheduler) Explain(ctx context.Context, key job.Key) (Explanation, erro
 	if err != nil {
 		return Explanation{}, err
 	}
+	access.SightOf(ctx).Job(&o.Job)
 	return Explanation{explain.Job(&o, s.o.Policy, s.o.Carry), o.Job, o.Now}, nil
 }
 

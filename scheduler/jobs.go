@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
@@ -14,25 +15,44 @@ import (
 // nothing changes.
 type Allow func(j *job.Job) error
 
-// Get returns a job. Errors: store.ErrNotFound, or the store's.
+// Get returns a job. Of this and all that follows, callers get what they may see, by access.SightOf.
+// Errors: store.ErrNotFound, or the store's.
 func (s *Scheduler) Get(ctx context.Context, key job.Key) (job.Job, error) {
-	return s.o.Store.Get(ctx, key)
+	j, err := s.o.Store.Get(ctx, key)
+	access.SightOf(ctx).Job(&j)
+	return j, err
 }
 
 // Attempts returns the log of a job's attempts, oldest first.
 func (s *Scheduler) Attempts(ctx context.Context, key job.Key) ([]job.Attempt, error) {
-	return store.Attempts(ctx, s.o.Store, key)
+	all, err := store.Attempts(ctx, s.o.Store, key)
+	for i := range all {
+		access.SightOf(ctx).Attempt(&all[i])
+	}
+	return all, err
 }
 
 // List returns a page of jobs. An id prefix needs a topic; without one the error is
 // a *job.ValidationError.
-func (s *Scheduler) List(ctx context.Context, q store.Query) (store.Page, error) {
-	return listing.List(ctx, s.o.Store, q)
+func (s *Scheduler) List(ctx context.Context, q store.Query) (page store.Page, err error) {
+	err = access.Paged(ctx, q.Cursor, func(cursor string) (next *string, err error) {
+		q.Cursor = cursor
+		page, err = listing.List(ctx, s.o.Store, q)
+		return &page.Next, err
+	})
+	for i := range page.Jobs {
+		access.SightOf(ctx).Job(&page.Jobs[i])
+	}
+	return page, err
 }
 
 // DeadGroups returns a page of the groups of dead letters, of one topic or of all.
-func (s *Scheduler) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (store.DeadPage, error) {
-	return listing.DeadGroups(ctx, s.o.Store, topic, limit, cursor)
+func (s *Scheduler) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (page store.DeadPage, err error) {
+	err = access.Paged(ctx, cursor, func(cursor string) (next *string, err error) {
+		page, err = listing.DeadGroups(ctx, s.o.Store, topic, limit, cursor)
+		return &page.Next, err
+	})
+	return page, err
 }
 
 // CheckChange checks what can be checked of a change without its job: the server

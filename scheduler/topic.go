@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
@@ -55,7 +56,12 @@ type TopicPage struct {
 func (s *Scheduler) Topics(ctx context.Context, q store.TopicQuery) (TopicPage, error) {
 	known := s.o.Topics.Known()
 	q.Also = slices.Collect(maps.Keys(known))
-	page, err := listing.Topics(ctx, s.o.Store, q)
+	var page store.TopicPage
+	err := access.Paged(ctx, q.Cursor, func(cursor string) (next *string, err error) {
+		q.Cursor = cursor
+		page, err = listing.Topics(ctx, s.o.Store, q)
+		return &page.Next, err
+	})
 	if err != nil {
 		return TopicPage{}, err
 	}
@@ -68,7 +74,7 @@ func (s *Scheduler) Topics(ctx context.Context, q store.TopicQuery) (TopicPage, 
 		if t, err = s.currently(ctx, t); err != nil {
 			return TopicPage{}, err
 		}
-		t.Name = stats.Topic
+		t.Name, t.Settings = stats.Topic, t.Settings.Shown(access.SightOf(ctx))
 		result.Topics[i] = Topic{Topic: t, Stats: stats, Exists: true}
 	}
 	return result, nil
@@ -97,6 +103,7 @@ func (s *Scheduler) withStats(ctx context.Context, t topics.Topic) (Topic, error
 	if err != nil {
 		return Topic{}, err
 	}
+	t.Settings = t.Settings.Shown(access.SightOf(ctx))
 	stats, exists, err := s.stats(ctx, t.Name)
 	if err != nil {
 		return Topic{}, err

@@ -88,6 +88,8 @@ func (nobody) Authenticate(string) (access.Principal, error) {
 }
 func (nobody) Take(access.Principal) access.Quota { return access.Quota{} }
 
+func (nobody) See(ctx context.Context, _ access.Principal) context.Context { return ctx }
+
 // The token is a part of the path.
 func TestPaths(t *testing.T) {
 	for from, want := range map[string]string{

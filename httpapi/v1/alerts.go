@@ -127,7 +127,7 @@ func writeTerms(w *jsonout.Writer, t *alerts.Terms) {
 	jsonout.Nullable(w, "for", t.For, w.Duration)
 	jsonout.Nullable(w, "keep_firing_for", t.KeepFiring, w.Duration)
 	jsonout.Nullable(w, "repeat", t.Repeat, w.Duration)
-	w.Revealing("url", t.URL)
+	w.TextOrNull("url", t.URL)
 }
 
 // setIn is where a rule follows from, if it was not made by itself.

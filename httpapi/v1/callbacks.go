@@ -34,13 +34,9 @@ func writeCallbacks(w *jsonout.Writer, d *job.CallbacksDraft) {
 	for _, e := range job.CallbackEvents {
 		if c := d.On[e]; c != nil {
 			w.In(string(e), func() {
-				w.URL("url", string(*c.Destination))
+				w.Text("url", string(*c.Destination))
 				jsonout.IfGiven("method", c.Method, w.Text)
-				switch {
-				case len(c.Headers) == 0:
-				case w.Mask != nil:
-					w.Null("headers")
-				default:
+				if len(c.Headers) > 0 {
 					w.Member("headers", c.Headers)
 				}
 			})

@@ -97,7 +97,7 @@ func writeGroup(w *jsonout.Writer, g *groups.Group) {
 
 func writeMember(w *jsonout.Writer, m *groups.Member) {
 	w.Text("name", m.Name)
-	w.URL("url", string(m.URL))
-	w.SecretHeaders("headers", m.Headers)
+	w.Text("url", string(m.URL))
+	w.Headers("headers", m.Headers)
 	w.TextOrNull("filter_label", m.FilterLabel)
 }

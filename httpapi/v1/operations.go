@@ -148,7 +148,7 @@ func writeOperation(w *jsonout.Writer, o *operations.Operation) {
 		topic, id, _ := strings.Cut(e.Job, "/") // which no topic has
 		w.Text("topic", topic)
 		w.Text("id", id)
-		w.URL("message", e.Message)
+		w.Text("message", e.Message)
 	})
 	w.Instant("created_at", o.StartedAt)
 	w.Instant("updated_at", o.UpdatedAt)

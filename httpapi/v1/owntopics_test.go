@@ -1,7 +1,9 @@
 package v1
 
 import (
+	"encoding/base64"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -190,5 +192,41 @@ func TestCreateRestrictedKey(t *testing.T) {
 	a.wantProblem(httpapi.CodeForbidden, "POST", "/v1/jobs", `{"topic":"orders","url":"https://shop.example/hook"}`, as...)
 	for _, bad := range []string{`[]`, `["*"]`, `["a b"]`, `[1]`, `"a"`} {
 		a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/keys", `{"scope":"write","topics":`+bad+`}`)
+	}
+}
+
+// The cursors of a restricted key reveal no names of others, and lead to all of its own entries.
+func TestCursorsOfRestrictedKeysRevealNothing(t *testing.T) {
+	a, token := restricted(t)
+	for i := range 3 {
+		name := strconv.Itoa(i)
+		a.want(201, "PUT", "/v1/schedules/"+foreign+name, `{"every":"1h","job":{"topic":"`+foreign+`","pull":true}}`)
+		a.want(201, "PUT", "/v1/schedules/own"+name, `{"every":"1h","job":{"topic":"mine","pull":true}}`)
+		a.want(201, "PUT", "/v1/topics/"+foreign+name, `{"weight":2}`)
+		a.want(201, "PUT", "/v1/topics/own-"+name, `{"weight":2}`)
+		a.want(201, "POST", "/v1/jobs", `{"topic":"`+foreign+name+`","url":"https://`+foreign+`.example/","delay":"1h"}`)
+		a.want(201, "POST", "/v1/jobs", `{"topic":"own-`+name+`","url":"https://shop.example/","delay":"1h"}`)
+	}
+	for path, want := range map[string]int{"/v1/schedules?": 4, "/v1/topics?": 4, "/v1/jobs?": 6, "/v1/jobs?order=due&state=waiting&": 4, "/v1/dead?": 1, "/v1/operations?": 1} {
+		seen, plain, cursor := 0, "", ""
+		for cursor = ""; ; {
+			got := a.want(200, "GET", path+"limit=1"+cursor, "", "Authorization", token)
+			seen += len(got["data"].([]any))
+			next, more := got["next_cursor"].(string)
+			if !more {
+				break
+			}
+			text, err := base64.RawURLEncoding.DecodeString(next)
+			if err != nil || strings.Contains(string(text), foreign) || strings.Contains(next, foreign) {
+				t.Errorf("GET %s: the cursor %q is %q, %v", path, next, text, err)
+			}
+			cursor = "&cursor=" + next
+		}
+		if seen < want {
+			t.Errorf("GET %s lists %d entries of its topics, want %d", path, seen, want)
+		}
+		if plain, _ = a.want(200, "GET", path+"limit=1", "")["next_cursor"].(string); plain != "" {
+			a.wantProblem(httpapi.CodeInvalidRequest, "GET", path+"limit=1&cursor="+plain, "", "Authorization", token)
+		}
 	}
 }

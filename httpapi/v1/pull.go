@@ -128,7 +128,6 @@ func (s *API) pull(r *request, d *pullDraft) (jsonout.View, error) {
 		return nil, err
 	}
 	return func(w *jsonout.Writer) {
-		w.Mask = nil // consumers need all of a job
 		jsonout.List(w, "jobs", jobs, s.writeLeased)
 	}, nil
 }

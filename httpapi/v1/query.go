@@ -97,7 +97,6 @@ var (
 	endpointParam = filterParam("endpoint")
 	limitParam    = single("limit", func(q *params, e *wire.Errors, at, v string) { q.Limit = asLimit(e, at, v) })
 	cursorParam   = single("cursor", func(q *params, e *wire.Errors, at, v string) { q.Cursor = asCursor(e, at, v) })
-	afterParam    = single("cursor", func(q *params, e *wire.Errors, at, v string) { q.Cursor = asName(e, at, v) }) // a name
 )
 
 // dryRunQuery are the parameters of calls that can only be tried.
@@ -118,8 +117,8 @@ var (
 		limitParam, cursorParam,
 	)
 	deadQuery      = []parameter{topicParam, limitParam, cursorParam}
-	groupQuery     = []parameter{limitParam, afterParam}
-	operationQuery = []parameter{limitParam, afterParam}
+	groupQuery     = []parameter{limitParam, cursorParam}
+	operationQuery = []parameter{limitParam, cursorParam}
 	topicQuery     = []parameter{
 		single("q", func(q *params, e *wire.Errors, at, v string) { q.part = asName(e, at, v) }),
 		single("order", func(q *params, e *wire.Errors, at, v string) {
@@ -143,7 +142,7 @@ var (
 	}
 	scheduleQuery = []parameter{
 		stateParam(schedules.States, func(q *params) *[]schedules.State { return &q.scheduleStates }),
-		topicParam, endpointParam, limitParam, afterParam,
+		topicParam, endpointParam, limitParam, cursorParam,
 	}
 	alertQuery = []parameter{
 		stateParam(alerts.States, func(q *params) *[]alerts.State { return &q.alertStates }),

@@ -59,7 +59,7 @@ func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 	jsonout.Part(w, "last_error", s.LastError, func(w *jsonout.Writer, e *schedules.LastError) {
 		w.Instant("at", e.At)
 		w.Text("reason", e.Reason)
-		w.URL("message", e.Message)
+		w.Text("message", e.Message)
 	})
 }
 

@@ -163,7 +163,7 @@ func writeSettings(w *jsonout.Writer, s *topics.Settings) {
 	jsonout.Nullable(w, "weight", orNull(&s.Weight), w.Integer)
 	w.TextOrNull("on_dead", string(s.OnDead))
 	if d.Destination != "" {
-		w.Revealing("url", string(d.Destination))
+		w.TextOrNull("url", string(d.Destination))
 	}
 	jsonout.Part(w, "retry", d.Retry, func(w *jsonout.Writer, r *job.Retry) {
 		w.Member("steps", steps(r.Steps))
@@ -171,7 +171,7 @@ func writeSettings(w *jsonout.Writer, s *topics.Settings) {
 	})
 	jsonout.Nullable(w, "timeout", orNull(&d.Timeout), w.Duration)
 	jsonout.Nullable(w, "ttl", orNull(&d.TTL), w.Duration)
-	w.SecretHeaders("headers", d.Headers)
+	w.Headers("headers", d.Headers)
 	if d.Priority == 0 {
 		w.Null("priority")
 	} else {

@@ -22,7 +22,7 @@ func (s *API) writeDetails(w *jsonout.Writer, j *job.Job) {
 	jsonout.Nullable(w, "ttl", orNull(&spec.TTL), w.Duration)
 	jsonout.Part(w, "expect", orNull(&spec.ExpectBody), func(w *jsonout.Writer, body *string) { w.Text("body", *body) })
 	w.TextOrNull("content_type", spec.ContentType)
-	w.SecretHeaders("headers", spec.Headers)
+	w.Headers("headers", spec.Headers)
 	w.Boolean("again_body", spec.AgainBody)
 	jsonout.Part(w, "callbacks", spec.Callbacks.Draft(), writeCallbacks)
 }

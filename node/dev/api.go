@@ -59,9 +59,10 @@ func (d *Dev) Dialect() httpapi.Dialect {
 		{Method: http.MethodGet, Path: clockPath, Scope: access.Read, Handle: d.getClock},
 		// A call may work for MostWork.
 		{Method: http.MethodPost, Path: clockPath, Scope: access.Write, Stream: true, Handle: d.postClock},
-		{Method: http.MethodGet, Path: sinksPath, Scope: access.Read, Handle: d.listSinks},
+		// What a sink received has bodies and headers.
+		{Method: http.MethodGet, Path: sinksPath, Scope: access.Write, Handle: d.listSinks},
 		{Method: http.MethodPut, Path: sinkPath, Scope: access.Write, Handle: d.putSink},
-		{Method: http.MethodGet, Path: sinkPath, Scope: access.Read, Handle: d.getSink},
+		{Method: http.MethodGet, Path: sinkPath, Scope: access.Write, Handle: d.getSink},
 		{Method: http.MethodDelete, Path: sinkPath, Scope: access.Write, Handle: d.deleteSink},
 		{Method: http.MethodGet, Path: "/v1/dev/openapi.json", Scope: access.Read, Handle: func(c *httpapi.Call) error {
 			document, err := OpenAPI()

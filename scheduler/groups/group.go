@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 )
 
@@ -34,6 +35,14 @@ type Member struct {
 	Headers []job.Header `json:"headers,omitempty"`
 	// FilterLabel selects the member in registrations with this label; empty: none does.
 	FilterLabel string `json:"filter_label,omitempty"`
+}
+
+// show leaves what a caller may see. The members are the group's own.
+func (g *Group) show(to access.Sight) {
+	for i := range g.Members {
+		m := &g.Members[i]
+		m.URL, m.Headers = to.URL(m.URL), to.Headers(m.Headers)
+	}
 }
 
 // Find returns the members that have a text in their name, endpoint or filter label. Other parts of

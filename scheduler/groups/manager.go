@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -41,10 +42,11 @@ func New(s store.Documents, check Check, clock job.Clock) *Manager {
 	})}
 }
 
-// Get reads a group from the store. Errors of this and the following calls: ErrNotFound,
+// Get reads a group from the store, as the caller may see it. Errors of this and the following calls: ErrNotFound,
 // store.ErrNewer, and the store's.
 func (m *Manager) Get(ctx context.Context, name string) (Group, error) {
 	d, err := m.docs.Get(ctx, name)
+	d.Value.show(access.SightOf(ctx))
 	return d.Value, err
 }
 
@@ -75,5 +77,12 @@ func (m *Manager) Delete(ctx context.Context, name string, allow ...documents.Al
 // follow. It ends early at store.PageBytes, and leaves out groups that only a newer version
 // can read.
 func (m *Manager) List(ctx context.Context, after string, limit int) (page []Group, next string, err error) {
-	return m.docs.Page(ctx, after, limit)
+	err = access.Paged(ctx, after, func(after string) (*string, error) {
+		page, next, err = m.docs.Page(ctx, after, limit)
+		return &next, err
+	})
+	for i := range page {
+		page[i].show(access.SightOf(ctx))
+	}
+	return page, next, err
 }

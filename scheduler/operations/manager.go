@@ -20,6 +20,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
@@ -139,6 +140,15 @@ func (m *Manager) start(ctx context.Context, o *Operation) (Operation, error) {
 func operationOf(d *stored) Operation {
 	o := d.Value
 	o.Version = d.Version
+	return o
+}
+
+// shown is an operation as a caller may see it.
+func shown(ctx context.Context, o Operation) Operation {
+	o.Errors = slices.Clone(o.Errors)
+	for i := range o.Errors {
+		o.Errors[i].Message = access.SightOf(ctx).Text(o.Errors[i].Message)
+	}
 	return o
 }
 
@@ -273,11 +283,22 @@ type Page struct {
 // List returns up to limit operations, the newest first, after the one that the cursor
 // names. The error is the store's.
 func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, error) {
+	var page Page
+	err := access.Paged(ctx, cursor, func(cursor string) (_ *string, err error) {
+		page, err = m.list(ctx, limit, cursor)
+		return &page.Next, err
+	})
+	return page, err
+}
+
+func (m *Manager) list(ctx context.Context, limit int, cursor string) (page Page, err error) {
+	if err := documents.CheckCursor(cursor); err != nil {
+		return Page{}, err
+	}
 	docs, err := m.docs.List(ctx)
 	if err != nil {
 		return Page{}, err
 	}
-	var page Page
 	for _, raw := range slices.Backward(docs) { // they come by name
 		if cursor != "" && raw.Name >= cursor {
 			continue
@@ -291,7 +312,7 @@ func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, err
 			m.log.Error("an operation cannot be read; it is left to newer nodes", "error", d.Err)
 			continue
 		}
-		page.Operations = append(page.Operations, operationOf(&d))
+		page.Operations = append(page.Operations, shown(ctx, operationOf(&d)))
 	}
 	return page, nil
 }
@@ -299,7 +320,7 @@ func (m *Manager) List(ctx context.Context, limit int, cursor string) (Page, err
 // Get returns one operation. Errors: ErrNotFound, or the store's.
 func (m *Manager) Get(ctx context.Context, id string) (Operation, error) {
 	d, err := m.docs.Get(ctx, id)
-	return operationOf(&d), err
+	return shown(ctx, operationOf(&d)), err
 }
 
 // Stop ends the work on an operation, within two seconds or so. It can be

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/store"
@@ -49,6 +50,11 @@ func (m *Manager) view(ctx context.Context, d *document, now job.Instant, compil
 	rules, err := compile(ctx, d.Name, r)
 	if rules == nil {
 		return Schedule{}, err
+	}
+	sight := access.SightOf(ctx)
+	sight.Draft(&r.Def.Job)
+	if e := r.LastError; e != nil {
+		r.LastError = &LastError{e.At, e.Reason, sight.Text(e.Message)}
 	}
 	s := Schedule{record: *r, Name: d.Name, State: Active, Rules: rules, Now: now, Unreadable: err}
 	if err != nil {
@@ -131,6 +137,15 @@ func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
 		return Page{}, err
 	}
 	var page Page
+	err = access.Paged(ctx, q.Cursor, func(cursor string) (_ *string, err error) {
+		q.Cursor = cursor
+		page, err = m.list(ctx, &q, now)
+		return &page.Next, err
+	})
+	return page, err
+}
+
+func (m *Manager) list(ctx context.Context, q *Query, now job.Instant) (page Page, err error) {
 	compile := m.compiling()
 	for raw, err := range m.docs.From(ctx, q.Cursor, listAtOnce) {
 		if err != nil {

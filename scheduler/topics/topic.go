@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -73,6 +74,17 @@ func (s *Settings) Empty() bool {
 	d := &s.Defaults
 	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Weight == 0 && s.OnDead == "" && s.Alerts == nil &&
 		d.Destination == "" && d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0 && d.Spread == 0 && d.Callbacks == nil
+}
+
+// Shown is what a caller may see of the settings.
+func (s Settings) Shown(to access.Sight) Settings {
+	to.Defaults(&s.Defaults)
+	if s.Alerts != nil {
+		shown := *s.Alerts
+		shown.URL = string(to.URL(job.Destination(shown.URL)))
+		s.Alerts = &shown
+	}
+	return s
 }
 
 // Check returns nil or a *job.ValidationError.

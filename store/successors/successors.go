@@ -18,7 +18,7 @@ func Of(uid string, all []job.Successor) []store.Registration {
 		n := &all[i]
 		regs[i] = store.Registration{Key: n.Key, UID: store.OrderUID(store.SuccessorUID(uid, n.Key), n.Key.Topic, n.Spec.OrderKey), Spec: n.Spec}
 		if n.Report != nil {
-			regs[i].Spec.Body = encoding.AppendReport(make([]byte, 0, 512+store.SizeOf(&n.Report.Job)), n.Report)
+			SetReport(&regs[i].Spec, n.Report)
 		}
 	}
 	return regs
@@ -45,6 +45,11 @@ func Jobs(regs []store.Registration, old *job.Job, now job.Instant) []job.Job {
 		}
 	}
 	return jobs
+}
+
+// SetReport makes a report the content of a callback.
+func SetReport(callback *job.Spec, r *job.Report) {
+	callback.Body = encoding.AppendReport(make([]byte, 0, 512+store.SizeOf(&r.Job)), r)
 }
 
 // Report returns the report of a callback.

@@ -66,6 +66,10 @@ func (c *core) List(ctx context.Context) ([]store.Document, error) {
 // decoding them. It ends with an error.
 func (c *core) From(ctx context.Context, after string, size int) iter.Seq2[store.Document, error] {
 	return func(yield func(store.Document, error) bool) {
+		if err := CheckCursor(after); err != nil {
+			yield(store.Document{}, err)
+			return
+		}
 		for {
 			raws, err := c.page(ctx, after, size)
 			if err != nil {
@@ -83,6 +87,15 @@ func (c *core) From(ctx context.Context, after string, size int) iter.Seq2[store
 			after = raws[len(raws)-1].Name
 		}
 	}
+}
+
+// CheckCursor checks the name behind which a page begins; empty is the first page. The error wraps
+// store.ErrBadCursor.
+func CheckCursor(after string) error {
+	if err := job.CheckName(after); err != nil && after != "" {
+		return fmt.Errorf("%w: it %w", store.ErrBadCursor, err)
+	}
+	return nil
 }
 
 func (c *core) page(ctx context.Context, after string, limit int) ([]store.Document, error) {

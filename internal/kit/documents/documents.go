@@ -159,7 +159,7 @@ func (c *Collection[T]) All(ctx context.Context) ([]Document[T], error) {
 	return all, nil
 }
 
-// Page returns up to limit values behind the name after, and the name of the last if others
+// Page returns up to limit values behind the name after, for which CheckCursor holds, and the name of the last if others
 // follow. It ends early at store.PageBytes, and leaves out unreadable documents.
 func (c *Collection[T]) Page(ctx context.Context, after string, limit int) (page []T, next string, err error) {
 	size, last := 0, ""

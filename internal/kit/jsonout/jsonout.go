@@ -26,11 +26,9 @@ const TypicalItem = 512
 // Writer writes JSON.
 type Writer struct {
 	B []byte // what was written
-	// Mask replaces what may be secret in a text. Nil: the reader may see all.
-	Mask func(text string) string
 }
 
-// AppendObject appends the object of a view, with secrets.
+// AppendObject appends the object of a view.
 func AppendObject(b []byte, v View) []byte { return (&Writer{B: b}).Object(v) }
 
 // Object writes the object of a view.
@@ -110,31 +108,6 @@ func (w *Writer) TextIfAny(name, s string) {
 	if s != "" {
 		w.Text(name, s)
 	}
-}
-
-// Revealing writes a text that may contain secrets, such as a URL with its query. Empty is null.
-func (w *Writer) Revealing(name, s string) {
-	if w.Mask != nil {
-		s = w.Mask(s)
-	}
-	w.TextOrNull(name, s)
-}
-
-// URL writes a URL, the query of which may be secret.
-func (w *Writer) URL(name, url string) {
-	if w.Mask != nil {
-		url = w.Mask(url)
-	}
-	w.Text(name, url)
-}
-
-// SecretHeaders writes headers of requests, which may be secret: null if the writer masks them.
-func (w *Writer) SecretHeaders(name string, list []job.Header) {
-	if w.Mask != nil {
-		w.Null(name)
-		return
-	}
-	w.Headers(name, list)
 }
 
 // Integer writes a number.
@@ -239,9 +212,6 @@ func (w *Writer) Labels(name string, list []job.Label) {
 func (w *Writer) Headers(name string, list []job.Header) {
 	w.In(name, func() {
 		for _, h := range list {
-			if w.Mask != nil {
-				h.Value = w.Mask(h.Value)
-			}
 			w.Pair(h.Name, h.Value)
 		}
 	})

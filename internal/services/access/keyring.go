@@ -29,6 +29,8 @@ type Keyring struct {
 	docs   *documents.Collection[Key]
 	fixed  map[string]*entry // of the settings, which take precedence
 	stored *documents.Mirror[Key, *entry]
+
+	cursors *cursors
 	// equal compares digests. A test replaces it to count comparisons.
 	equal func(x, y []byte) int
 }
@@ -50,7 +52,7 @@ func New(o Options) (*Keyring, error) {
 	}
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	k := &Keyring{opts: o, docs: collection(o.Store, o.Clock, len(o.Keys)), fixed: map[string]*entry{}, equal: subtle.ConstantTimeCompare}
+	k := &Keyring{opts: o, docs: collection(o.Store, o.Clock, len(o.Keys)), fixed: map[string]*entry{}, cursors: newCursors(o.Store, o.Clock), equal: subtle.ConstantTimeCompare}
 	for _, key := range o.Keys {
 		if k.fixed[key.ID] != nil {
 			return nil, fmt.Errorf("access: Options.Keys holds the id %s twice", key.ID)

@@ -16,6 +16,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/metered"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
@@ -108,6 +109,9 @@ func (m *Manager) Rules(ctx context.Context) ([]Rule, error) {
 		rules = append(rules, m.ofTopics(ctx, thresholds)...)
 	}
 	rules = slices.DeleteFunc(rules, func(r Rule) bool { return r.Newer })
+	for i := range rules {
+		rules[i].show(ctx)
+	}
 	sort.Slice(rules, func(i, j int) bool { return rules[i].Name < rules[j].Name })
 	return rules, nil
 }
@@ -164,7 +168,13 @@ func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
 		return Rule{}, err
 	}
 	d, err := m.rules.Get(ctx, name)
+	d.Value.show(ctx)
 	return d.Value, err
+}
+
+// show leaves what the caller may see of a rule.
+func (r *Rule) show(ctx context.Context) {
+	r.URL = string(access.SightOf(ctx).URL(job.Destination(r.URL)))
 }
 
 // Put creates or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, those of

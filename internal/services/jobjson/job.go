@@ -19,7 +19,7 @@ func WriteDestination(w *jsonout.Writer, s *job.Spec) {
 		w.Boolean("pull", true)
 		return
 	}
-	w.URL("url", string(s.Destination))
+	w.Text("url", string(s.Destination))
 	w.Text("method", s.HTTPMethod())
 }
 
@@ -94,7 +94,7 @@ func WriteAttempt(w *jsonout.Writer, a *job.Attempt, uid string) {
 	w.Boolean("connection_reused", t.Reused)
 	w.NumberOrNull("status", int64(a.Status))
 	w.TextOrNull("error", a.Error)
-	w.Revealing("response_body", a.ResponseBody)
+	w.TextOrNull("response_body", a.ResponseBody)
 	w.Headers("response_headers", a.ResponseHeaders)
 	w.Instant("next_at", a.NextAt)
 	w.TextOrNull("reason", a.Reason)

@@ -4,7 +4,6 @@ package fronts
 
 import (
 	"io"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -45,6 +44,12 @@ type Delivery struct {
 // Start starts a node with a dialect; topics restrict one of the keys.
 func Start(t *testing.T, dialect, topics string, flags ...string) *Server {
 	t.Helper()
+	return StartLogging(t, io.Discard, dialect, topics, flags...)
+}
+
+// StartLogging is Start for a node that logs to a writer.
+func StartLogging(t *testing.T, log io.Writer, dialect, topics string, flags ...string) *Server {
+	t.Helper()
 	s := &Server{T: t, Deliveries: make(chan Delivery, 100)}
 	end := make(chan struct{})
 	s.Receiver = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +84,7 @@ func Start(t *testing.T, dialect, topics string, flags ...string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, stop, err := node.Start(t.Context(), node.Options{Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test"})
+	base, stop, err := node.Start(t.Context(), node.Options{Config: c, Logger: node.NewLogger(c, log), Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
