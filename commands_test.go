@@ -447,7 +447,7 @@ func TestDoctor(t *testing.T) {
 	u.run(cli.ExitOK, "doctor --addr=127.0.0.1:0 --data-dir "+filepath.Join(t.TempDir(), "d"), "ok", "free space")
 	u.run(cli.ExitRefused, "doctor --workers=100000", "problem", "LimitNOFILE")
 	u.run(cli.ExitUsage, "doctor --lease=1s", "--lease")
-	out := u.run(cli.ExitUnavailable, "doctor --json --redis-url=redis://127.0.0.1:1", "1 servers cannot be reached")
+	out := u.run(cli.ExitUnavailable, "doctor --json --redis-url=redis://127.0.0.1:1", "1 checks could not be made")
 	for line := range strings.Lines(out) {
 		var f struct{ Check, Status, Message string }
 		if err := json.Unmarshal([]byte(line), &f); err != nil || f.Check == "" || f.Status == "" || f.Message == "" {

@@ -275,9 +275,9 @@ func showConfig(environ []string, stdout io.Writer) *cobra.Command {
 
 // doctor prints what Doctor found.
 func doctor(environ []string, stdout io.Writer) *cobra.Command {
-	var asJSON bool
+	var asJSON, deep bool
 	cmd := settled("Check what a server with these settings needs, and say what to do", environ, stdout, func(cmd *cobra.Command, c *config.Config) error {
-		findings := node.Doctor(cmd.Context(), c, job.SystemClock())
+		findings := node.Doctor(cmd.Context(), c, job.SystemClock(), deep)
 		count := map[string]int{}
 		lines := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
 		for _, f := range findings {
@@ -295,16 +295,17 @@ func doctor(environ []string, stdout io.Writer) *cobra.Command {
 		}
 		switch wrong, missing := count[node.FoundProblem], count[node.FoundUnreachable]; {
 		case missing > 0:
-			return &cli.UncheckedError{Cause: fmt.Errorf("%d servers cannot be reached, and %d problems were found", missing, wrong)}
+			return &cli.UncheckedError{Cause: fmt.Errorf("%d checks could not be made, and %d problems were found", missing, wrong)}
 		case wrong > 0:
 			return fmt.Errorf("%d problems were found", wrong)
 		}
 		return nil
 	})
-	cmd.Use = "doctor [--json] [flags]"
+	cmd.Use = "doctor [--deep] [--json] [flags]"
 	cmd.Long = "It changes nothing. With --json, each finding is one line of JSON. The exit code is 0 without problems,\n" +
-		"1 with problems, 2 with invalid settings, and 4 if Redis cannot be reached.\n\n"
+		"1 with problems, 2 with invalid settings, and 4 if Redis cannot be reached or the jobs cannot be read.\n\n"
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each finding as JSON, one a line")
+	cmd.Flags().BoolVar(&deep, "deep", false, "read all jobs of the data directory; its node must be stopped")
 	return cmd
 }
 

@@ -94,6 +94,9 @@ func emptyDir(dir string) (string, error) {
 	case len(entries) > 0:
 		return "", fmt.Errorf("%s is not empty; name a new directory", dir)
 	}
+	if err := diskstore.Restrict(dir); err != nil { // before there is anything in it
+		return "", fmt.Errorf("close the directory of the backup to other users: %w", err)
+	}
 	return dir, nil
 }
 
@@ -151,6 +154,9 @@ func (n *node) listenControl(ctx context.Context) net.Listener {
 	}
 	var listen net.ListenConfig
 	ln, err := listen.Listen(ctx, "unix", path)
+	if err == nil && os.Chmod(path, 0o600) != nil {
+		err = errors.Join(errors.New("the socket is open to other users"), ln.Close())
+	}
 	if err != nil {
 		n.Logger.Warn("duehook backup cannot ask this node while it runs", "error", err)
 		return nil

@@ -61,12 +61,13 @@ type doctor struct {
 }
 
 // Doctor examines what a node with these settings needs. It starts no node, and changes nothing
-// that is kept.
-func Doctor(ctx context.Context, c *config.Config, clock job.Clock) []Finding {
+// that is kept. If deep is true, it reads all that a data directory has.
+func Doctor(ctx context.Context, c *config.Config, clock job.Clock, deep bool) []Finding {
 	d := &doctor{c: c, clock: clock}
 	d.settings()
 	d.files()
 	d.dataDir()
+	d.jobs(ctx, deep)
 	d.masterKey()
 	d.certificate()
 	d.address(ctx)
@@ -163,6 +164,46 @@ func (d *doctor) space(check, dir string) {
 	default:
 		d.found(check, FoundOK, "%s has %s of free space", dir, free)
 	}
+}
+
+// jobs opens the jobs of the data directory as a node does, for reading.
+func (d *doctor) jobs(ctx context.Context, deep bool) {
+	const check = "jobs"
+	n := d.nodeOf(slog.New(slog.DiscardHandler))
+	r, err := n.openDiskReader()
+	switch {
+	case errors.Is(err, diskstore.ErrNothing):
+		return
+	case errors.Is(err, diskstore.ErrInUse) && deep:
+		d.found(check, FoundUnreachable, "a running duehook has %s open: stop it, or examine a backup of it", d.c.DataDir)
+		return
+	case errors.Is(err, diskstore.ErrInUse):
+		d.found(check, FoundOK, "a running duehook has them open")
+		return
+	case err != nil:
+		d.found(check, FoundProblem, "%v", err)
+		return
+	}
+	defer func() { _ = r.Close() }() // it wrote nothing
+	if !d.c.Embedded() {
+		if err := strandedJobs(d.c.DataDir, r); err != nil {
+			d.found(check, FoundProblem, "%v", err)
+		}
+	}
+	if d.c.Embedded() && d.c.Signed() {
+		d.secrets(ctx, r)
+	}
+	has := r.Contents()
+	if !deep {
+		d.found(check, FoundOK, "%d unfinished, %d dead letters; duehook doctor --deep reads all of them", has.Unfinished, has.Dead)
+		return
+	}
+	rows, err := r.ReadAll(ctx)
+	if err != nil {
+		d.found(check, FoundProblem, "%v", err)
+		return
+	}
+	d.found(check, FoundOK, "%d unfinished, %d dead letters; all %d rows were read", has.Unfinished, has.Dead, rows)
 }
 
 // nodeOf is a node that is not started.

@@ -2,12 +2,16 @@ package node
 
 import (
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/services/signing"
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store/redisstore"
@@ -16,7 +20,7 @@ import (
 // finds runs Doctor, and wants a finding with each status and part of a message.
 func finds(t *testing.T, flags []string, want ...[3]string) {
 	t.Helper()
-	findings := Doctor(t.Context(), load(t, append(flags, "--addr=127.0.0.1:0")...), job.SystemClock())
+	findings := Doctor(t.Context(), load(t, append(flags, "--addr=127.0.0.1:0")...), job.SystemClock(), false)
 	for _, w := range want {
 		found := false
 		for _, f := range findings {
@@ -49,6 +53,66 @@ func TestDoctorOfAnEmbeddedNode(t *testing.T) {
 	finds(t, []string{"--data-dir", filepath.Join(open, masterKeyFile)}, [3]string{"data directory", FoundProblem, "not a directory"})
 	finds(t, []string{"--tls-cert=none.pem", "--tls-key=none.pem", "--signing=off"},
 		[3]string{"certificate", FoundProblem, "none.pem"}, [3]string{"master key", FoundNote, "--signing is off"})
+}
+
+// The doctor finds what a start refuses, without a change, and with deep what a start does not read.
+func TestDoctorOpensTheJobs(t *testing.T) {
+	dir := t.TempDir()
+	data := []string{"--data-dir", dir}
+	n := start(t, embedded(t, dir))
+	for _, job := range []string{`{"topic":"t","id":"a","url":"http://a.example/","delay":"1h"}`, `{"topic":"t","id":"b","url":"http://a.example/","delay":"1h"}`} {
+		if status, _, answer := n.call(http.MethodPost, "/v1/jobs", job); status != http.StatusCreated {
+			t.Fatalf("%d %s", status, answer)
+		}
+	}
+	finds(t, data, [3]string{"jobs", FoundOK, "a running duehook has them open"})
+	must.OK(t, n.shutdown())
+	finds(t, data, [3]string{"jobs", FoundOK, "2 unfinished, 0 dead letters"}, [3]string{"master key", FoundOK, "in "})
+	deep := Doctor(t.Context(), load(t, append(data, "--addr=127.0.0.1:0")...), job.SystemClock(), true)
+	if !slices.ContainsFunc(deep, func(f Finding) bool { return f.Check == "jobs" && strings.Contains(f.Message, "rows were read") }) {
+		t.Errorf("deep: %v", deep)
+	}
+	finds(t, append(data, "--redis-url=redis://127.0.0.1:1"), [3]string{"jobs", FoundProblem, "export and import"}, [3]string{"jobs", FoundProblem, "--data-dir"})
+
+	must.OK(t, os.WriteFile(filepath.Join(dir, masterKeyFile), []byte(signing.GenerateMasterKey()), 0o600))
+	finds(t, append(data, "--signing=on"), [3]string{"signing secrets", FoundProblem, "cannot be decrypted"})
+
+	manifests, err := filepath.Glob(filepath.Join(dir, "jobs", "MANIFEST-*"))
+	must.OK(t, err)
+	for _, manifest := range manifests {
+		text, err := os.ReadFile(manifest)
+		must.OK(t, err)
+		text[len(text)-2] ^= 1
+		must.OK(t, os.WriteFile(manifest, text, 0o600))
+	}
+	finds(t, data, [3]string{"jobs", FoundProblem, "MANIFEST-"}, [3]string{"jobs", FoundProblem, "restore a backup"})
+	if err := Run(t.Context(), Options{Config: embedded(t, dir), Logger: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "MANIFEST-") {
+		t.Errorf("a start says %v", err)
+	}
+}
+
+// A node on Redis does not leave the jobs of a data directory behind, and takes one whose jobs have ended.
+func TestStrandedJobs(t *testing.T) {
+	redis, dir := testenv.StartRedis(t), t.TempDir()
+	on := load(t, "--addr=127.0.0.1:0", "--data-dir", dir, "--redis-url", redis.URL())
+	n := start(t, embedded(t, dir))
+	if status, _, answer := n.call(http.MethodPost, "/v1/jobs", `{"topic":"t","id":"a","url":"http://a.example/","delay":"1h"}`); status != http.StatusCreated {
+		t.Fatalf("%d %s", status, answer)
+	}
+	must.OK(t, n.shutdown())
+	err := Run(t.Context(), Options{Config: on, Logger: slog.New(slog.DiscardHandler)})
+	for _, word := range []string{"1 unfinished job", "export and import", "another directory with --data-dir"} {
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("without %q: %v", word, err)
+		}
+	}
+	n = start(t, embedded(t, dir))
+	if status, _, answer := n.call(http.MethodDelete, "/v1/jobs/t/a", ""); status != http.StatusOK {
+		t.Fatalf("%d %s", status, answer)
+	}
+	must.OK(t, n.shutdown())
+	n = start(t, on)
+	must.OK(t, n.shutdown())
 }
 
 func TestDoctorOfANodeOnRedis(t *testing.T) {

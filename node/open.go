@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -54,10 +56,14 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 // openInner does not wait for Redis: until it answers, duehook is not ready. A Redis that
 // is too old or has another layout is an error.
 func (n *node) openInner(ctx context.Context) (store.Store, error) {
+	n.restrictDataDir()
 	if n.Config.Embedded() {
 		s, err := diskstore.Open(diskstore.Options{Dir: n.Config.DataDir, Clock: n.clock, Retention: n.Config.Retention, Logger: n.Logger})
 		n.disk = s
 		return s, err
+	}
+	if err := n.checkStranded(); err != nil {
+		return nil, err
 	}
 	s, err := redisstore.Open(ctx, redisstore.Options{
 		URL: n.Config.RedisURL, Namespace: n.Config.Namespace, Shards: n.Config.Shards,
@@ -79,6 +85,48 @@ func (n *node) openInner(ctx context.Context) (store.Store, error) {
 		return nil, errors.Join(otherwise, s.Close())
 	}
 	return s, nil
+}
+
+// restrictDataDir closes a data directory to other users: it may be a copy that was made with other modes.
+func (n *node) restrictDataDir() {
+	if n.Config.DataDir == "" {
+		return
+	}
+	err := diskstore.Restrict(n.Config.DataDir, masterKeyFile, signingSecretFile, controlSocket)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.Logger.Warn("other users can read the data directory: change its owner or its modes", "error", err)
+	}
+}
+
+// openDiskReader opens the jobs in the data directory for reading.
+func (n *node) openDiskReader() (diskstore.Reader, error) {
+	if n.Config.DataDir == "" {
+		return nil, diskstore.ErrNothing
+	}
+	return diskstore.OpenReader(diskstore.Options{Dir: n.Config.DataDir, Clock: n.clock, Logger: n.Logger})
+}
+
+// checkStranded refuses a node on Redis whose data directory has jobs that it would never deliver. A directory that
+// another node has open is that one's concern.
+func (n *node) checkStranded() error {
+	r, err := n.openDiskReader()
+	switch {
+	case errors.Is(err, diskstore.ErrNothing), errors.Is(err, diskstore.ErrInUse):
+		return nil
+	case err != nil:
+		return fmt.Errorf("the data directory may have jobs that a node on Redis would never deliver: %w", err)
+	}
+	return errors.Join(strandedJobs(n.Config.DataDir, r), r.Close())
+}
+
+// strandedJobs is an error if there are unfinished jobs. Both ways out keep the master key and the secrets.
+func strandedJobs(dir string, r diskstore.Reader) error {
+	has := r.Contents()
+	if has.Unfinished == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s has %d unfinished jobs, which a node on Redis would never deliver: either start a node on it without --redis-url, move its jobs with duehook export and import, and then remove %s/jobs and %s/jobs.*; or name another directory with --data-dir, with copies of %s and %s",
+		dir, has.Unfinished, dir, dir, masterKeyFile, signingSecretFile)
 }
 
 // redisLook is how long the start waits for Redis.

@@ -52,6 +52,9 @@ type Options struct {
 // Store is a store.Store on an engine of its own. It has one shard.
 type Store struct {
 	db        *pebble.DB
+	files     *witnessFS   // nil in memory
+	dirLock   *pebble.Lock // nil in memory
+	readOnly  bool         // see OpenReader
 	clock     job.Clock
 	logger    *slog.Logger
 	retention time.Duration
@@ -112,6 +115,14 @@ type Embedded interface {
 // It returns an interface: the compiler makes a copy of the generic code of Pebble and of btree in each
 // package that sees *Store.
 func Open(o Options) (Embedded, error) {
+	s, err := open(o, false)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func open(o Options, readOnly bool) (*Store, error) {
 	if o.Clock == nil {
 		o.Clock = job.SystemClock()
 	}
@@ -126,6 +137,7 @@ func Open(o Options) (Embedded, error) {
 	disk := &patientFS{FS: o.FS}
 	o.FS = disk
 	s := &Store{
+		readOnly:  readOnly,
 		clock:     o.Clock,
 		logger:    o.Logger,
 		retention: o.Retention,
@@ -141,14 +153,36 @@ func Open(o Options) (Embedded, error) {
 		pulls:     map[string]job.Instant{},
 		inboxes:   map[*inbox]struct{}{},
 	}
-	var err error
-	if s.db, err = openEngine(&o, s.engineFailed); err != nil {
-		return nil, err
+	if o.Dir != "" {
+		s.files = &witnessFS{patientFS: disk, data: o.Dir, dir: engineDir(&o), gone: map[string]bool{}, perms: permsOf(disk, o.Dir), synced: syncedLog{clock: o.Clock}}
+		o.FS = s.files
 	}
-	if err := s.recover(); err != nil {
-		return nil, errors.Join(explain(engineDir(&o), err), s.db.Close())
+	err := s.openEngine(&o)
+	if err == nil {
+		err = s.recover()
+	}
+	if err == nil && s.files != nil && !readOnly {
+		err = s.files.opened()
+	}
+	if err != nil {
+		return nil, errors.Join(explain(engineDir(&o), err), s.closeEngine())
 	}
 	return s, nil
+}
+
+// closeEngine closes what is open of the engine.
+func (s *Store) closeEngine() error {
+	var errs []error
+	if s.db != nil {
+		errs = append(errs, s.db.Close())
+	}
+	if s.files != nil {
+		errs = append(errs, s.files.end())
+	}
+	if s.dirLock != nil {
+		errs = append(errs, s.dirLock.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // errClosed is the error of calls after Close.
@@ -158,6 +192,14 @@ var errClosed = fmt.Errorf("%w: the store is closed", store.ErrUnavailable)
 func (s *Store) engineFailed(err error) {
 	if s.fail(err) {
 		s.logger.Error("the storage engine stopped: free space on the disk or repair it, then restart", "error", err)
+	}
+}
+
+// damaged fails the store when the engine has read a damaged file.
+func (s *Store) damaged(info pebble.DataCorruptionInfo) {
+	err := fmt.Errorf("%w: %w", &DamageError{info.Path, "is damaged"}, info.Details)
+	if s.fail(err) {
+		s.logger.Error("a file of the jobs is damaged: restore a backup, or see docs/storage.md", "file", info.Path, "error", info.Details)
 	}
 }
 
@@ -252,7 +294,7 @@ func (s *Store) Close() error {
 	if s.stuck {
 		return s.Failure()
 	}
-	if err := s.db.Close(); err != nil {
+	if err := s.closeEngine(); err != nil {
 		return fmt.Errorf("close the storage engine: %w", err)
 	}
 	return nil

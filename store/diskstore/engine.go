@@ -25,22 +25,60 @@ const (
 // legacyFile is the database of versions that kept jobs in SQLite.
 const legacyFile = "duehook.db"
 
-// openEngine opens the engine, and makes its directory if necessary.
-func openEngine(o *Options, fatal func(error)) (*pebble.DB, error) {
+var errLegacy = errors.New("the database of an earlier version, which this version cannot read: deliver its jobs with that version, or name another directory")
+
+// openEngine opens the engine, and makes its directory if necessary. Before the engine may change anything, its files are compared
+// with the inventory.
+func (s *Store) openEngine(o *Options) error {
 	if _, err := o.FS.Stat(o.FS.PathJoin(o.Dir, legacyFile)); err == nil {
-		return nil, fmt.Errorf("%s holds %s, the database of an earlier version, which this version cannot read: deliver its jobs with that version, or name another directory", o.Dir, legacyFile)
+		return fmt.Errorf("%s holds %s, %w", o.Dir, legacyFile, errLegacy)
 	}
 	dir := engineDir(o)
-	if err := makeDir(o.FS, dir); err != nil {
-		return nil, err
+	if o.Dir != "" {
+		if err := s.lockFiles(dir); err != nil {
+			return err
+		}
 	}
 	cache := pebble.NewCache(cmp.Or(o.Cache, defaultCache))
 	defer cache.Unref() // the engine holds it
-	db, err := pebble.Open(dir, engineOptions(o, cache, fatal))
+	p := engineOptions(o, cache, s)
+	p.Lock, p.ReadOnly = s.dirLock, s.readOnly
+	var err error
+	s.db, err = pebble.Open(dir, p)
+	return err
+}
+
+// lockFiles makes the directory, locks it and checks what is there.
+func (s *Store) lockFiles(dir string) error {
+	files := s.files
+	inv, err := readInventory(files.patientFS, files.PathJoin(files.data, inventoryFile))
 	if err != nil {
-		return nil, explain(dir, err)
+		return err
 	}
-	return db, nil
+	_, err = files.Stat(dir)
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case missing && inv != nil && inv.form != "":
+		return &DamageError{dir, "is missing"}
+	case missing && s.readOnly:
+		return ErrNothing
+	}
+	if err := makeDir(files.patientFS, dir); err != nil {
+		return err
+	}
+	if s.dirLock, err = pebble.LockDirectory(dir, files.patientFS); err != nil {
+		return fmt.Errorf("%w: %w", ErrInUse, err)
+	}
+	if err := files.check(); err != nil {
+		return err
+	}
+	if s.readOnly {
+		if len(files.inv.files) == 0 {
+			return ErrNothing
+		}
+		return nil
+	}
+	_ = files.perms.close(files.PathJoin(dir, "LOCK")) // it is empty, and may be another user's
+	return files.begin()
 }
 
 // makeDir makes a directory and those above it, so that they survive a loss of power.
@@ -74,14 +112,14 @@ func syncDir(disk vfs.FS, dir string) error {
 // engineDir is the directory of the engine's files.
 func engineDir(o *Options) string { return o.FS.PathJoin(o.Dir, "jobs") }
 
-func engineOptions(o *Options, cache *pebble.Cache, fatal func(error)) *pebble.Options {
+func engineOptions(o *Options, cache *pebble.Cache, s *Store) *pebble.Options {
 	p := &pebble.Options{
-		FS: o.FS, Cache: cache, Logger: logger{o.Logger, fatal},
+		FS: o.FS, Cache: cache, Logger: logger{o.Logger, s.engineFailed},
 		FormatMajorVersion: pebble.FormatValueSeparation,
 		MemTableSize:       memTable, MemTableStopWritesThreshold: 4,
 		L0CompactionThreshold: 4, L0StopWritesThreshold: 24,
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
-		EventListener:              &pebble.EventListener{}, // the default one logs
+		EventListener:              &pebble.EventListener{DataCorruption: s.damaged}, // the default one logs
 	}
 	if o.Dir == "" {
 		// In memory, and in virtual time, a tick every 100 ms costs more than it helps.
@@ -94,17 +132,25 @@ func engineOptions(o *Options, cache *pebble.Cache, fatal func(error)) *pebble.O
 	return p
 }
 
+// ErrInUse means that another process has the directory open.
+var ErrInUse = errors.New("another duehook uses the directory")
+
 // explain says what to do about an error of opening.
 func explain(dir string, err error) error {
+	if info := pebble.ExtractDataCorruptionInfo(err); info != nil {
+		err = &DamageError{info.Path, fmt.Sprintf("is damaged: %v", info.Details)}
+	}
 	switch {
-	case pebble.IsCorruptionError(err):
+	case errors.As(err, new(*DamageError)), errors.Is(err, errLost), pebble.IsCorruptionError(err), errors.Is(err, fs.ErrNotExist), errors.Is(err, pebble.ErrDBNotPristine):
 		return fmt.Errorf("the data in %s is damaged, and was left as it is: restore a backup, or start with another directory: %w", dir, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s must be writable by this user: %w", dir, err)
-	case errors.Is(err, errNewer):
+	case errors.Is(err, errNewer), errors.Is(err, ErrNothing), errors.Is(err, errLegacy):
 		return err
+	case errors.Is(err, ErrInUse):
+		return fmt.Errorf("open the data in %s: %w; give this one another directory (--data-dir)", dir, err)
 	}
-	return fmt.Errorf("open the data in %s: %w; if another duehook uses it, give this one another directory (--data-dir)", dir, err)
+	return fmt.Errorf("open the data in %s: %w", dir, err)
 }
 
 // logger passes the engine's messages on.

@@ -10,8 +10,11 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// form is the form of the rows.
-const form = "duehook 3"
+// form is the form of the rows. With olderForm they are the same, but their files have no inventory.
+const (
+	form      = "duehook 4"
+	olderForm = "duehook 3"
+)
 
 // errNewer is the error for rows of another form.
 var errNewer = errors.New("the data was written by another version of duehook, and was left as it is: start that version, or name another directory")
@@ -36,17 +39,31 @@ func (s *Store) recover() error {
 	return t.err
 }
 
+// checkForm refuses rows of another form, and writes the form into a new store. Only an empty one is new.
 func (s *Store) checkForm() error {
 	stored, err := get(s.db, rowForm)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case stored == nil:
-		return s.db.Set(rowForm, []byte(form), pebble.Sync)
-	case string(stored) != form:
+	}
+	if stored == nil {
+		empty := s.files == nil || s.files.inv.form == ""
+		err := scan(s.db, nil, nil, func(_, _ []byte) bool { empty = false; return false })
+		if err != nil || !empty {
+			return errors.Join(err, errLost)
+		}
+	} else if string(stored) != form && string(stored) != olderForm {
 		return fmt.Errorf("%w (its form is %q)", errNewer, stored)
 	}
-	return nil
+	if s.readOnly {
+		return nil
+	}
+	if string(stored) != form {
+		err = s.db.Set(rowForm, []byte(form), pebble.Sync)
+	}
+	if err == nil && s.files != nil && s.files.inv.form != form {
+		err = s.files.alter(func() { s.files.inv.form = form })
+	}
+	return err
 }
 
 // recoverMeta reads the figures, and takes new places.
@@ -55,8 +72,10 @@ func (s *Store) recoverMeta(t *txn) error {
 	s.meta.seq = in.uint() + seqStep
 	var w writer
 	w.uint(s.meta.seq)
-	if err := s.db.Set(rowSeq, w.b, pebble.Sync); err != nil {
-		return err
+	if !s.readOnly {
+		if err := s.db.Set(rowSeq, w.b, pebble.Sync); err != nil {
+			return err
+		}
 	}
 	if turns := t.get(rowTurn); turns != nil {
 		in := reader{b: turns}
@@ -134,6 +153,9 @@ func (s *Store) recoverClaims(t *txn) error {
 			return err
 		}
 		if known.withConsumer() && !rec.CancelRequested {
+			if s.readOnly {
+				continue
+			}
 			if err := s.db.Delete(key, pebble.NoSync); err != nil {
 				return err
 			}
