@@ -79,17 +79,7 @@ type running struct {
 	calls       int
 }
 
-func startPostgres(t *testing.T) (url string) {
-	t.Helper()
-	server, err := testenv.StartPostgres(false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() }) // nothing depends on it any more
-	return server.URL("postgres")
-}
-
-// startNode runs a node on Redis with a ledger, which every example needs, until the test ends.
+// startNode runs a node on Redis until the test ends.
 func startNode(t *testing.T) *running {
 	t.Helper()
 	token, key, err := access.Draft{Scope: "admin"}.Key(access.DefaultNamespace, 0)
@@ -98,7 +88,7 @@ func startNode(t *testing.T) *running {
 	}
 	c, err := config.Load([]string{
 		"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--api-keys", key.Line(), "--allow-cidrs=127.0.0.0/8",
-		"--redis-url", testenv.StartRedis(t).URL(), "--ledger-url", startPostgres(t),
+		"--redis-url", testenv.StartRedis(t).URL(),
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

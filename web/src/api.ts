@@ -346,9 +346,6 @@ const job = (a: JobName, ...rest: string[]): string => address(['v1', 'jobs', a.
 
 const schedule = (name: string, ...rest: string[]): string => address(['v1', 'schedules', name, ...rest]);
 
-/** Set once the server has answered that it has no ledger, which only a restart changes. */
-let withoutLedger = false;
-
 const sink = (name: string): string => address(['v1', 'dev', 'sinks', name]);
 
 export const api = {
@@ -441,17 +438,6 @@ export const api = {
   activity: (of: Query, abort: AbortSignal) => json<Activity>('GET', address(['v1', 'activity'], of), undefined, abort),
   nodes: async (abort: AbortSignal) => (await json<Schemas['NodePage']>('GET', '/v1/nodes?limit=1000', undefined, abort)).data,
   overview: (abort: AbortSignal) => json<Overview>('GET', '/v1/overview', undefined, abort),
-  /** The number of lost jobs that the store has no room for. */
-  noRoom: async (abort: AbortSignal): Promise<number> => {
-    if (withoutLedger) return 0;
-    try {
-      return (await json<Schemas['RestoreStatus']>('GET', '/v1/restore', undefined, abort)).last_reconcile.no_room;
-    } catch (error) {
-      withoutLedger = error instanceof ApiError && error.problem.code === 'ledger_missing';
-      if (withoutLedger) return 0;
-      throw error;
-    }
-  },
   endpoints: (query: Query, abort: AbortSignal) =>
     json<EndpointPage>('GET', address(['v1', 'endpoints'], query), undefined, abort),
   tryEndpoint: (endpoint: string) => json<Endpoint>('POST', '/v1/endpoints/try', { endpoint }),

@@ -316,7 +316,7 @@ test('the nodes, and what is wrong with them', async () => {
   await page.getByRole('row').filter({ hasText: 'embedded' }).getByText('Running').waitFor();
   const { data } = await node.call('GET', '/v1/nodes');
   const others = [
-    { ...data[0], id: 'old', version: '0.0.9', state: 'silent', ledger: 'postgres' },
+    { ...data[0], id: 'old', version: '0.0.9', state: 'silent' },
     { ...data[0], id: 'wrong', clock_ahead_ms: -4000 },
   ];
   await page.route('**/v1/nodes?*', (route) => route.fulfill({ json: { data: [...data, ...others], next_cursor: null } }));

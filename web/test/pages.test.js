@@ -122,41 +122,6 @@ test('what there are no words for is shown as the API says it', async () => {
   await close();
 });
 
-test('lost jobs without room in the store are reported', async () => {
-  const { page, go, close } = await openPage(browser, node.base);
-  let noRoom = 1234;
-  await page.route('**/v1/restore', (route) => route.fulfill({ json: { last_reconcile: { no_room: noRoom } } }));
-  await go('/');
-  const alert = page.getByRole('alert').filter({ hasText: '1,234 lost jobs wait in the ledger' });
-  await alert.waitFor();
-  await accessible(page, 'a full store');
-  noRoom = 0;
-  await page.reload();
-  await page.getByText('Due in the next 24 hours').first().waitFor();
-  await alert.waitFor({ state: 'detached' });
-  await close();
-});
-
-test('a server without a ledger is asked for lost jobs once', async () => {
-  const { page, go, close } = await openPage(browser, node.base);
-  let asked = 0;
-  await page.route('**/v1/restore', (route) => {
-    asked++;
-    const problem = { title: 'No ledger', status: 409, detail: '', code: 'ledger_missing' };
-    return route.fulfill({ status: 409, contentType: 'application/problem+json', json: problem });
-  });
-  await go('/');
-  await page.getByText('Due in the next 24 hours').first().waitFor();
-  for (const [link, heading] of [['Jobs', 'Jobs'], ['Overview', 'Overview']]) {
-    await page.getByRole('navigation').getByRole('link', { name: link, exact: true }).click();
-    await page.getByRole('heading', { name: heading, level: 1 }).waitFor();
-  }
-  await page.getByText('Due in the next 24 hours').first().waitFor();
-  assert.equal(asked, 1);
-  assert.equal(await page.getByRole('alert').count(), 0);
-  await close();
-});
-
 test('theme and language are kept', async () => {
   const { page, choice, go, close } = await openPage(browser, node.base);
   await go('/topics');

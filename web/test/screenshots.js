@@ -48,7 +48,7 @@ function inADay() {
 const shop = [
   ...many(180, (i) => ({ topic: 'order-timeout', id: `order-${8800 + i}`, biz_key: String(8800 + i), url: 'http://shop.example/hooks/timeout', delay: between(20, 1800) })),
   ...many(900, (i) => ({ topic: 'trial-reminder', id: `trial-${2400 + i}`, url: 'http://mail.example/send', delay: inADay(), labels: { plan: 'team' } })),
-  ...many(1200, (i) => ({ topic: 'invoice-overdue', id: `inv-2026-${1100 + i}`, url: 'http://ledger.example/overdue', delay: inADay() })),
+  ...many(1200, (i) => ({ topic: 'invoice-overdue', id: `inv-2026-${1100 + i}`, url: 'http://books.example/overdue', delay: inADay() })),
   ...many(600, (i) => ({ topic: 'cart-abandoned', id: `cart-${51_000 + i}`, url: 'http://mail.example/send', delay: inADay() })),
   ...many(420, (i) => ({ topic: 'payment-notify', id: `pay-${70_100 + i}`, biz_key: String(8100 + i), url: 'http://shop.example/paid', body: { paid: true } })),
   ...many(260, (i) => ({ topic: 'crm-sync', id: `contact-${300 + i}`, url: 'http://crm.example/sync', delay: between(0, 8) })),

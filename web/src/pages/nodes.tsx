@@ -30,7 +30,6 @@ function Table({ nodes }: { nodes: Node[] }) {
             <th>{t('job.state')}</th>
             <th>{t('nodes.version')}</th>
             <th>{t('nodes.store')}</th>
-            <th>{t('nodes.ledger')}</th>
             <th>{t('nodes.started')}</th>
             <th>{t('nodes.seen')}</th>
             <th>{t('nodes.clock')}</th>
@@ -60,9 +59,6 @@ function Row({ node }: { node: Node }) {
       </td>
       <td data-label={t('nodes.version')}>{node.version}</td>
       <td data-label={t('nodes.store')}>{node.store}</td>
-      <td data-label={t('nodes.ledger')} class={node.ledger ? undefined : 'none'}>
-        {node.ledger ?? '–'}
-      </td>
       <td data-label={t('nodes.started')}>
         <When at={node.started_at} />
       </td>

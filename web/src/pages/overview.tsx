@@ -13,15 +13,9 @@ import { clock, count, percent, span, t, type Key } from '../text';
 export function OverviewPage() {
   const overview = useResource('overview', api.overview);
   const firing = useResource('firing', (abort) => api.alerts([['state', 'firing'], ['limit', '100']], abort)).data;
-  const noRoom = useResource('no room', api.noRoom).data;
   return (
     <>
       <h1>{t('nav.overview')}</h1>
-      {Boolean(noRoom) && (
-        <p class="problem" role="alert">
-          {t('overview.noRoom', { n: count(Number(noRoom)) })}
-        </p>
-      )}
       <Loaded of={overview}>{(view) => <Figures view={view} firing={firing} />}</Loaded>
     </>
   );
