@@ -80,8 +80,7 @@ $(cyclonedx):
 # First both builds of the product, while packages are installed: two go commands that compile the same at a
 # time share nothing. Then the real processes: they wait more than they work, and their faults and deadlines
 # take a machine that answers. What runs beside them is nice and has few servers. Always two parts at a time: a
-# third one saturates two cores for minutes, and then the SQL servers of tests miss the 4 s in which they must
-# answer. All parts run to their end, so that one run shows everything that is broken.
+# third one saturates two cores for minutes, and then tests miss their deadlines. All parts run to their end, so that one run shows everything that is broken.
 .PHONY: test
 test: $(testrun) ## all tests, models and the dashboard; installs what they need if it is missing
 	@rm -rf build/tests
@@ -129,13 +128,13 @@ test-races: $(testrun)
 
 .PHONY: test-concurrent
 test-concurrent: $(testrun)
-	@$(lazy) nice $(testrun) go concurrent $(race) $(quick) -run '^TestRace' -timeout 20m ./store/ledger ./store/redisstore ./store/diskstore ./httpapi/v1 .
+	@$(lazy) nice $(testrun) go concurrent $(race) $(quick) -run '^TestRace' -timeout 20m ./store/redisstore ./store/diskstore ./httpapi/v1 .
 
 # What has a bar of coverage is covered by its own tests: with others, the whole product would be compiled once
 # more. Three packages at a time, since they wait for servers.
 .PHONY: test-stores
 test-stores: $(testrun)
-	@$(plain) $(lazy) nice $(testrun) go stores $(quick) -skip '^TestSoak|^TestRace' -timeout 20m -p 3 -covermode set -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out ./store/ledger ./store/redisstore $$(go list $(covered))
+	@$(plain) $(lazy) nice $(testrun) go stores $(quick) -skip '^TestSoak|^TestRace' -timeout 20m -p 3 -covermode set -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out $$(go list $(covered))
 
 # With most simulated worlds, where one goroutine runs at a time.
 .PHONY: test-rest
@@ -238,6 +237,7 @@ soak-examples: $(testrun) $(npm_installed)
 
 .PHONY: soak-bench
 soak-bench: $(testrun)
+	@scripts/test-deps bench
 	@$(plain) $(testrun) go bench -C bench -timeout 60m -count 1 ./...
 
 .PHONY: soak-long-e2e
@@ -360,7 +360,8 @@ fuzz: ## each fuzz target for FUZZTIME
 	scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench
-bench: deps ## duehook beside other queues and the limit, into docs/benchmarks.md: 10 minutes; BENCH=long for more
+bench: ## duehook beside other queues and the limit, into docs/benchmarks.md: 10 minutes; BENCH=long for more
+	scripts/test-deps bench
 	cd bench && go run . -size $(BENCH) -docs ../docs $(if $(ONLY),-only $(ONLY)) $(if $(filter default,$(BENCH)),-budget 9m)
 
 .PHONY: bench-go

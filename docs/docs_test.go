@@ -231,7 +231,7 @@ var foreign = []string{
 	"--appendonly", "--appendfsync", "--maxmemory-policy", "--port", // redis-server
 	"--always", "--tags", // git
 	"--no-create-home", "--from-literal", "--now", "--set", "--shell", "--system", // useradd, systemctl
-	"--rdb", // redis-cli
+	"--rdb",                                                                                                                                                                        // redis-cli
 	"--add-host", "--build", "--build-arg", "--name", "--network", "--no-deps", "--platform", "--profile", "--push", "--restart", "--rm", "--scale", "--stop-timeout", "--volumes", // docker
 	"--frozen", "--expires", "--rate", "--scope", "--topics", // duehook dev and apikey new, in main.go
 }

@@ -261,18 +261,12 @@ func post(t *testing.T, method, url, body string) {
 	}
 }
 
-// start runs duehook on Redis with a ledger, where it has all metrics.
+// start runs duehook on Redis, where it has all metrics.
 func start(t *testing.T) (base string) {
 	t.Helper()
 	redis := testenv.StartRedis(t)
-	server, err := testenv.StartPostgres(false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Close() }) // nothing depends on it any more
 	c, err := config.Load([]string{
 		"--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--redis-url", redis.URL(),
-		"--ledger-url", server.URL("postgres"),
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
