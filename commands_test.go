@@ -119,6 +119,9 @@ func TestCommandsOnJobs(t *testing.T) {
 	u.run(cli.ExitOK, "count t/c", "2 of 2, fired")
 	u.run(cli.ExitOK, "send "+u.receiver+"/ok --id d --topic t --in 1h", "waiting, due in ")
 	u.run(cli.ExitOK, "run t/d", "t/d")
+	u.run(cli.ExitRefused, "send "+u.receiver+"/ok --id e --topic t --wait --limit 0 --expect success", "t/e is dead", "retry_limit")
+	u.run(cli.ExitOK, "send "+u.receiver+"/ok --id f --topic t --in PT90M --ttl 36h --timeout 1500ms", "waiting, due in 1h")
+	u.run(cli.ExitOK, "get t/f", "timeout    1s500ms", "ttl        1d12h")
 	u.run(cli.ExitOK, "topics", "t  ")
 }
 
@@ -185,6 +188,45 @@ func TestExitCodesOfCalls(t *testing.T) {
 	}
 }
 
+// TestTypos: a misspelt name is an error that suggests the right one, and changes nothing.
+func TestTypos(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	u.run(cli.ExitOK, "send "+u.receiver+"/ok --in 1h --topic order-timeout --id a")
+	for _, change := range []string{"pause", "drain", "resume", "set"} {
+		args := "topic " + change + " ordr-timeot"
+		if change == "set" {
+			args += " rate=5"
+		}
+		u.run(cli.ExitMissing, args, `there is no topic "ordr-timeot"; did you mean order-timeout?`)
+		u.run(cli.ExitMissing, args+" --json", `"code":"topic_not_found"`)
+	}
+	u.run(cli.ExitMissing, "topic drain payments", `there is no topic "payments"; --new is for`)
+	u.run(cli.ExitMissing, "endpoints try http://nowhere.example", "no job is for the endpoint http://nowhere.example", "duehook endpoints")
+	u.run(cli.ExitMissing, "endpoints try http://nowhere.example --json", `"code":"missing"`)
+	u.run(cli.ExitRefused, "endpoints try nowhere", "")
+	u.run(cli.ExitOK, "endpoints try "+u.receiver+"/any", "closed")
+	if out := u.run(cli.ExitOK, "topics"); strings.Contains(out, "ordr-timeot") || strings.Contains(out, "payments") {
+		t.Errorf("a typo made a topic:\n%s", out)
+	}
+	for args, want := range map[string]string{
+		"ls topic=order-timeout":           `"topic=order-timeout": write topic:order-timeout, with a colon`,
+		"ls staet=dead":                    "write state:dead, with a colon",
+		"op cancel id=order-":              "write id:order-, with a colon",
+		"ls topik:order-timeout":           "did you mean topic:order-timeout?",
+		"export bizkey:7":                  "did you mean biz_key:7?",
+		"exprt":                            "did you mean export?",
+		"topcs":                            "did you mean topics?",
+		"schedule paus x":                  "did you mean pause?",
+		"send --tpic x http://a":           "unknown flag: --tpic; did you mean --topic?",
+		"schedule ls --limt 3":             "did you mean --limit?",
+		"send http://a.example --in PT30X": "--in",
+	} {
+		u.run(cli.ExitUsage, args, want)
+	}
+	u.run(cli.ExitUsage, "exp", `unknown command "exp"`) // explain and export are as near
+}
+
 func TestCommandsPrintJSON(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
@@ -213,10 +255,15 @@ func TestCommandsPrintJSON(t *testing.T) {
 func TestCommandsOnTheRest(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
-	u.run(cli.ExitOK, "topic pause t --note deploy --until 1h", "paused since", "until", "deploy")
+	u.run(cli.ExitOK, "topic pause t --new --note deploy --until 1h", "paused since", "until", "deploy")
 	u.run(cli.ExitOK, "topic resume t", "active")
-	u.run(cli.ExitOK, "topic set t rate=50 retry.limit=3", "t  active")
+	u.run(cli.ExitOK, "topic set t --new rate=50 retry.limit=3", "t  active")
 	u.run(cli.ExitOK, "topic set t rate=")
+	u.run(cli.ExitOK, "topic drain t --note moves", "draining since", "moves")
+	u.run(cli.ExitOK, "topic resume t", "active")
+	u.run(cli.ExitOK, "topic set t retry.steps=15s,1m callbacks.dead.url=http://a.example callbacks.retry.steps=1m timeout=30500ms ttl=PT36H", "t  active")
+	u.run(cli.ExitOK, "topic get t", `"steps":["15s","1m"]`, `"timeout":"30s500ms"`, `"retry":{"steps":["1m"]}`, `"ttl":"1d12h"`)
+	u.run(cli.ExitRefused, "topic set t retry.steps=soon", "retry/steps")
 	if got := u.run(cli.ExitOK, "topic get t"); !strings.Contains(got, `"limit":3`) || strings.Contains(got, `"rate"`) {
 		t.Errorf("after set, the settings are %s", got)
 	}
@@ -246,7 +293,7 @@ func TestCommandsOnTheRest(t *testing.T) {
 	u.runWith(cli.ExitUsage, `{"member":[]}`, strings.Fields("group put g"), `unknown field "member"`)
 	u.runWith(cli.ExitUsage, `{"metric":"open_circuits","abve":1}`, strings.Fields("alert put down"), `unknown field "abve"`)
 	u.runWith(cli.ExitUsage, `{"every":"1h","job":{"url":"http://a.example","retyr":{}}}`, strings.Fields("schedule put f --file -"), `job: json: unknown field "retyr"`)
-	u.run(cli.ExitOK, "topic pause f")
+	u.run(cli.ExitOK, "topic pause f --new")
 	u.runWith(cli.ExitOK, `{"every":"1h","job":{"topic":"f","url":"http://a.example","body":{"n": 1.50}}}`, strings.Fields("schedule put f --file -"), "f  active")
 	u.run(cli.ExitOK, "schedule run f", "created")
 	if got := u.run(cli.ExitOK, "export topic:f"); !strings.Contains(got, `"body":{"n":1.50}`) {

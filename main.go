@@ -20,8 +20,10 @@ import (
 
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/duehook/duehook/internal/cli"
+	"github.com/duehook/duehook/internal/kit/nearest"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node"
@@ -122,7 +124,7 @@ func commands(environ []string, stdout, stderr io.Writer) *cobra.Command {
 	if completion, _, err := root.Find([]string{"completion"}); err == nil { // without this, it takes a wrong shell for a call for help
 		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &cli.UsageError{Message: err.Error()} })
+	root.SetFlagErrorFunc(unknownFlag)
 	refuseArguments(root)
 	return root
 }
@@ -155,8 +157,24 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	message := fmt.Sprintf("unknown command %q", args[0])
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		message += "; did you mean " + near[0] + "?"
+	return &cli.UsageError{Message: message + nearest.Hint(args[0], namesBelow(cmd), "")}
+}
+
+// namesBelow are the names of the commands of a command.
+func namesBelow(cmd *cobra.Command) (names []string) {
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	return names
+}
+
+// unknownFlag suggests the flag that was meant.
+func unknownFlag(cmd *cobra.Command, err error) error {
+	message := err.Error()
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		message += nearest.Hint(unknown.GetSpecifiedName(), names, "--")
 	}
 	return &cli.UsageError{Message: message}
 }
@@ -170,11 +188,9 @@ func refuseArguments(cmd *cobra.Command) {
 				return err
 			}
 			if cmd.HasSubCommands() {
-				var names []string
-				for _, sub := range cmd.Commands() {
-					names = append(names, sub.Name())
-				}
-				return &cli.UsageError{Message: fmt.Sprintf("unknown command %q: write %s and one of %s", args[0], cmd.CommandPath(), strings.Join(names, ", "))}
+				names := namesBelow(cmd)
+				return &cli.UsageError{Message: fmt.Sprintf("unknown command %q: write %s and one of %s%s",
+					args[0], cmd.CommandPath(), strings.Join(names, ", "), nearest.Hint(args[0], names, ""))}
 			}
 			return &cli.UsageError{Message: fmt.Sprintf("%v: the command is %s", err, cmd.UseLine())}
 		}

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -197,8 +199,13 @@ func TestDurations(t *testing.T) {
 			t.Errorf("%s is accepted", text)
 		}
 	}
-	if data, err := json.Marshal(client.Duration(90 * time.Minute)); err != nil || string(data) != `"5400000ms"` {
-		t.Errorf("got %s, %v", data, err)
+	for d, want := range map[time.Duration]string{
+		90 * time.Minute: "1h30m", 36 * time.Hour: "1d12h", 1500 * time.Millisecond: "1s500ms", 0: "0s", -time.Minute: "-1m", math.MinInt64: "-106751d23h47m16s854ms",
+		15*24*time.Hour + time.Microsecond: "15d",
+	} {
+		if data, err := json.Marshal(client.Duration(d)); err != nil || string(data) != strconv.Quote(want) {
+			t.Errorf("got %s for %d, %v", data, d, err)
+		}
 	}
 }
 

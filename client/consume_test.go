@@ -257,7 +257,7 @@ func TestConsumeAnswersForFailures(t *testing.T) {
 		}
 		want := []string{
 			"dead nack no such order ladder dead=true", "error nack no paper ladder dead=false",
-			"exit nack the handler ended without a result ladder dead=false", "later nack busy: not now 1m0s dead=false",
+			"exit nack the handler ended without a result ladder dead=false", "later nack busy: not now 1m dead=false",
 			"long nack " + strings.Repeat("x", 1024) + " ladder dead=false", "panic nack panic: oh ladder dead=false",
 		}
 		if !slices.Equal(q.answered(), want) {

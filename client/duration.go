@@ -9,16 +9,32 @@ import (
 )
 
 // Duration is a span of time with a resolution of one millisecond. In JSON it is a string such as
-// "1d12h" or "1500ms".
+// "1d12h" or "1s500ms".
 type Duration time.Duration
 
-// String is the duration as Go writes it, such as 36h0m0s.
-func (d Duration) String() string { return time.Duration(d).String() }
-
-// MarshalJSON writes whole milliseconds.
-func (d Duration) MarshalJSON() ([]byte, error) {
-	return strconv.AppendQuote(nil, strconv.FormatInt(time.Duration(d).Milliseconds(), 10)+"ms"), nil
+// String is the duration as the server writes it, truncated to whole milliseconds, such as 1d12h. ParseDuration
+// reads it back, unless it is negative.
+func (d Duration) String() string {
+	rest := time.Duration(d).Truncate(time.Millisecond)
+	if rest == 0 {
+		return "0s"
+	}
+	var text []byte
+	if rest < 0 {
+		text = append(text, '-')
+	}
+	for _, unit := range []string{"d", "h", "m", "s", "ms"} {
+		// Negate the quotient: the smallest Duration has no negative.
+		if n := int64(rest / units[unit]); n != 0 {
+			text = append(strconv.AppendInt(text, max(n, -n), 10), unit...)
+			rest %= units[unit]
+		}
+	}
+	return string(text)
 }
+
+// MarshalJSON writes the duration as String does.
+func (d Duration) MarshalJSON() ([]byte, error) { return strconv.AppendQuote(nil, d.String()), nil }
 
 // UnmarshalJSON reads what the server writes: numbers with the units w, d, h, m, s and ms, or a
 // number of seconds.

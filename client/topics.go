@@ -107,9 +107,14 @@ func (c *Client) PauseTopic(ctx context.Context, name string, p PauseOptions, op
 	return do[Topic](ctx, c, newCall(http.MethodPost, true, path("v1", "topics", name, "pause"), p, options))
 }
 
+// DrainOptions are what a drain may say.
+type DrainOptions struct {
+	Note string `json:"note,omitempty"`
+}
+
 // DrainTopic has a topic refuse new jobs and deliver the others.
-func (c *Client) DrainTopic(ctx context.Context, name string, options ...CallOption) (Topic, error) {
-	return do[Topic](ctx, c, newCall(http.MethodPost, true, path("v1", "topics", name, "drain"), nil, options))
+func (c *Client) DrainTopic(ctx context.Context, name string, d DrainOptions, options ...CallOption) (Topic, error) {
+	return do[Topic](ctx, c, newCall(http.MethodPost, true, path("v1", "topics", name, "drain"), d, options))
 }
 
 // ResumeTopic ends a pause or a drain.

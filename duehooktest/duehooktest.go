@@ -23,6 +23,7 @@ package duehooktest
 import (
 	"log/slog"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,8 +109,13 @@ type Sink struct {
 // Sink returns the sink of a name. It answers 200 until Answer sets something else.
 func (s *Server) Sink(name string) *Sink { return &Sink{name, s} }
 
-// URL is the URL for jobs; path may have a query.
-func (k *Sink) URL(path string) string { return "http://sink/" + url.PathEscape(k.name) + path }
+// URL is the URL for jobs; path may have a query, and need not begin with a slash.
+func (k *Sink) URL(path string) string {
+	if path != "" && !strings.ContainsAny(path[:1], "/?#") {
+		path = "/" + path
+	}
+	return "http://sink/" + url.PathEscape(k.name) + path
+}
 
 // Answer sets the answers to the next requests. The last one repeats.
 func (k *Sink) Answer(answers ...Answer) {

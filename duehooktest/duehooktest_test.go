@@ -48,6 +48,17 @@ func TestUnpaidOrderIsClosed(t *testing.T) {
 	}
 }
 
+func TestSinkURL(t *testing.T) {
+	shop := duehooktest.Start(t).Sink("my shop")
+	for path, want := range map[string]string{
+		"close": "/close", "/close": "/close", "a/b?c=/d": "/a/b?c=/d", "": "", "/": "/", "?a=b": "?a=b", "é": "/é",
+	} {
+		if got := shop.URL(path); got != "http://sink/my%20shop"+want {
+			t.Errorf("%q leads to %s", path, got)
+		}
+	}
+}
+
 // A receiver of the tested program verifies the signature, however far the clock has come.
 func TestReceiver(t *testing.T) {
 	s := duehooktest.Start(t)

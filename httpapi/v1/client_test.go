@@ -137,7 +137,9 @@ var clientCalls = []clientCall{
 	{"POST /v1/topics/{topic}/pause", func(ctx ctx, c *client.Client) (any, error) {
 		return one(c.PauseTopic(ctx, "t", client.PauseOptions{Note: "n"}))
 	}, nil, ""},
-	{"POST /v1/topics/{topic}/drain", func(ctx ctx, c *client.Client) (any, error) { return one(c.DrainTopic(ctx, "t")) }, nil, ""},
+	{"POST /v1/topics/{topic}/drain", func(ctx ctx, c *client.Client) (any, error) {
+		return one(c.DrainTopic(ctx, "t", client.DrainOptions{Note: "n"}))
+	}, nil, ""},
 	{"POST /v1/topics/{topic}/resume", func(ctx ctx, c *client.Client) (any, error) { return one(c.ResumeTopic(ctx, "t")) }, nil, ""},
 	{"DELETE /v1/topics/{topic}", func(ctx ctx, c *client.Client) (any, error) { return one(c.DeleteTopic(ctx, "t")) }, nil, ""},
 	{"GET /v1/endpoints", func(ctx ctx, c *client.Client) (any, error) { return firstOf(c.Endpoints(ctx, client.EndpointQuery{})) }, nil, ""},

@@ -83,6 +83,15 @@ type outcomeError struct{ message string }
 
 func (e *outcomeError) Error() string { return e.message }
 
+// missingError is something that a command names and the server does not have.
+type missingError struct {
+	message string
+	cause   error // the server's, if it says so
+}
+
+func (e *missingError) Error() string { return e.message }
+func (e *missingError) Unwrap() error { return e.cause }
+
 // brokenOffError is the end of a command that can be continued.
 type brokenOffError struct {
 	cause error
@@ -361,6 +370,8 @@ func ExitCode(err error, jsonOutput bool, w io.Writer) int {
 		exit = ExitUnavailable
 	case isRefusal && refused.Status == http.StatusNotFound:
 		exit = ExitMissing
+	case errors.As(err, new(*missingError)):
+		exit, code = ExitMissing, "missing"
 	}
 	if isBroken && broken.flags == "" {
 		message += fmt.Sprintf("\n%d jobs are done; run the command again to continue: nothing is registered twice", broken.done)
@@ -404,7 +415,7 @@ func (a *app) moment(ctx context.Context, text string) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at, nil
 	}
-	d, err := client.ParseDuration(text)
+	d, err := job.ParseDuration(text)
 	if err != nil {
 		return time.Time{}, usagef("%q is neither a time such as 2026-01-31T09:00:00Z nor a duration such as 30m", text)
 	}
@@ -413,5 +424,5 @@ func (a *app) moment(ctx context.Context, text string) (time.Time, error) {
 			return time.Time{}, err
 		}
 	}
-	return a.now().Add(time.Duration(d)), nil
+	return a.now().Add(d), nil
 }

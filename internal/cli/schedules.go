@@ -25,7 +25,7 @@ func (a *app) schedule() *cobra.Command {
 				if r.Error == "" && r.Status != 0 {
 					result = strconv.Itoa(r.Status)
 				}
-				took := time.Duration(r.DurationMS) * time.Millisecond
+				took := client.Duration(time.Duration(r.DurationMS) * time.Millisecond)
 				return []string{a.when(r.Time), string(r.Outcome), strconv.Itoa(r.Attempts), took.String(), result, r.Topic + "/" + r.ID}
 			})
 		}),

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/client"
+	"github.com/duehook/duehook/internal/kit/nearest"
 )
 
 // searchHelp lists the words of a search. They are the filters of the API and of the dashboard.
@@ -17,6 +18,12 @@ const searchHelp = `Words narrow the search; a job must match all of them:
   endpoint:URL or URL alone  labels:key:value  priority:7  reason:retry_limit
   schedule:NAME  group_id:ID  dialect:NAME  due_from:30m due_to:2h  created_from:-1d created_to:now
   (times are durations from now by the server's clock, or RFC 3339)`
+
+// searchNames are the names of the words, for suggestions.
+var searchNames = []string{
+	"topic", "state", "id", "uid", "biz_key", "order_key", "endpoint", "labels", "priority", "reason", "schedule", "group_id", "dialect",
+	"due_from", "due_to", "created_from", "created_to",
+}
 
 // webhookID is a uid, and in callbacks also the event.
 var webhookID = regexp.MustCompile(`(?i)^([0-7][0-9A-HJKMNP-TV-Z]{25})(\.[a-z_]+[.\d]*)?$`)
@@ -82,7 +89,13 @@ func (a *app) addWord(ctx context.Context, f *client.JobFilter, word string) (fi
 			return "", usagef("%q: a priority is a number from 1 to 9", word)
 		}
 		f.Priority = n
-	case strings.Contains(word, ":"):
+	case strings.Contains(word, "="): // no business key has one
+		name, value, _ = strings.Cut(word, "=")
+		return "", usagef("%q: write %s:%s, with a colon", word, firstOf(nearest.Name(name, searchNames), name), value)
+	case named:
+		if near := nearest.Name(name, searchNames); near != "" {
+			return "", usagef("%q is no word of a search; did you mean %s:%s?", word, near, value)
+		}
 		return "", usagef("%q is no word of a search; a business key with a colon is biz_key:%s\n\n%s", word, word, searchHelp)
 	default:
 		f.BizKey = word

@@ -23,6 +23,7 @@ type draft struct {
 	headers, labels []string
 	ttl, timeout    string
 	steps, onConfl  string
+	expect          string
 	limit           int
 	target          int
 	wait            bool
@@ -58,6 +59,7 @@ func (a *app) send() *cobra.Command {
 	f.StringVar(&d.timeout, "timeout", "", "of one attempt")
 	f.StringVar(&d.steps, "retry", "", "delays between attempts, such as 15s,3m,10m")
 	numberFlag(cmd, &d.limit, "limit", 0, "most retries; 0 means one attempt")
+	f.StringVar(&d.expect, "expect", "", "the body of an answer must match this to count as a delivery; see docs/api.md")
 	numberFlag(cmd, &d.target, "count", 1, "the job is due when its count reaches this")
 	f.StringVar(&d.onConfl, "on-conflict", "", "reject, ignore, replace, later, sooner, renew or once (default reject)")
 	f.BoolVar(&d.wait, "wait", false, "follow the job to its end; the exit code is 0 if it was delivered")
@@ -100,7 +102,7 @@ func (a *app) complete(d *draft) error {
 	}
 	if d.steps != "" || d.limit >= 0 {
 		r.Retry = &client.Retry{}
-		for step := range strings.FieldsFuncSeq(d.steps, func(c rune) bool { return c == ',' || c == ' ' }) {
+		for _, step := range ladder(d.steps) {
 			if err := duration("--retry", step, nil, &r.Retry.Steps); err != nil {
 				return err
 			}
@@ -108,6 +110,9 @@ func (a *app) complete(d *draft) error {
 		if d.limit >= 0 {
 			r.Retry.Limit = &d.limit
 		}
+	}
+	if d.expect != "" {
+		r.Expect = &client.Expect{Body: d.expect}
 	}
 	if d.target > 0 {
 		r.Count = &client.CountTarget{Target: int64(d.target)}
@@ -149,16 +154,21 @@ func duration(flag, text string, to *client.Duration, list *[]client.Duration) e
 	if text == "" {
 		return nil
 	}
-	d, err := client.ParseDuration(text)
+	d, err := job.ParseDuration(text)
 	switch {
 	case err != nil:
-		return usagef("%s: %v", flag, err)
+		return usagef("%s %q %v", flag, text, err)
 	case list != nil:
-		*list = append(*list, d)
+		*list = append(*list, client.Duration(d))
 	default:
-		*to = d
+		*to = client.Duration(d)
 	}
 	return nil
+}
+
+// ladder is the steps of a ladder, separated by commas or spaces.
+func ladder(text string) []string {
+	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' })
 }
 
 // pairs reads names and values. The first of the separators is the one to recommend.

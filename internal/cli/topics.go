@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/duehook/duehook/client"
+	"github.com/duehook/duehook/internal/kit/nearest"
 )
 
 func (a *app) topics() *cobra.Command {
@@ -62,12 +66,16 @@ func (a *app) deletion(short string, call func(*client.Client, context.Context, 
 }
 
 func (a *app) topic() *cobra.Command {
+	isNew := false
 	set := &cobra.Command{
 		Use: "set NAME FIELD=VALUE …", Short: "Change settings of a topic; an empty value removes one", Args: cobra.MinimumNArgs(2),
-		Example: "  duehook topic set order-timeout rate=50 concurrency=20 retry.limit=3\n  duehook topic set order-timeout rate=",
+		Example: "  duehook topic set order-timeout rate=50 concurrency=20 retry.steps=15s,1m\n  duehook topic set order-timeout rate=",
 		RunE: a.connected(func(ctx context.Context, args []string) error {
 			patch, err := patchOf(args[1:])
 			if err != nil {
+				return err
+			}
+			if err := a.topicExists(ctx, args[0], isNew); err != nil {
 				return err
 			}
 			return a.topicLine(a.client.PatchTopic(ctx, args[0], patch))
@@ -79,19 +87,32 @@ func (a *app) topic() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if err := a.topicExists(ctx, name, isNew); err != nil {
+			return err
+		}
 		return a.topicLine(a.client.PauseTopic(ctx, name, o))
 	})
 	pauseFlags(pause, &until, &note)
+	drain := a.named("drain", "Refuse new jobs and deliver the others", func(ctx context.Context, name string) error {
+		if err := a.topicExists(ctx, name, isNew); err != nil {
+			return err
+		}
+		return a.topicLine(a.client.DrainTopic(ctx, name, client.DrainOptions{Note: note}))
+	})
+	noteFlag(drain, &note)
+	for _, cmd := range []*cobra.Command{set, pause, drain} {
+		cmd.Flags().BoolVar(&isNew, "new", false, "also if the topic has no jobs and no settings yet")
+	}
 	return parent("topic", "Show, change, pause, drain and resume a topic",
 		a.named("get", "Show a topic", func(ctx context.Context, name string) error {
 			t, err := a.client.Topic(ctx, name)
 			return a.one(err, func() { a.topicDetails(&t) })
 		}),
-		set, pause,
-		a.named("drain", "Refuse new jobs and deliver the others", func(ctx context.Context, name string) error {
-			return a.topicLine(a.client.DrainTopic(ctx, name))
-		}),
+		set, pause, drain,
 		a.named("resume", "End a pause or a drain", func(ctx context.Context, name string) error {
+			if err := a.topicExists(ctx, name, false); err != nil {
+				return err
+			}
 			return a.topicLine(a.client.ResumeTopic(ctx, name))
 		}),
 		a.deletion("Delete the settings of a topic; its jobs stay", (*client.Client).DeleteTopic),
@@ -100,7 +121,36 @@ func (a *app) topic() *cobra.Command {
 
 func pauseFlags(cmd *cobra.Command, until, note *string) {
 	cmd.Flags().StringVar(until, "until", "", "resume at this time, or after this duration")
+	noteFlag(cmd, note)
+}
+
+func noteFlag(cmd *cobra.Command, note *string) {
 	cmd.Flags().StringVar(note, "note", "", "why, for others to read")
+}
+
+// maxSuggested is how many topics are compared with a misspelt name.
+const maxSuggested = 10_000
+
+// topicExists refuses a name that no topic has: the API would make a topic of a misspelt one.
+func (a *app) topicExists(ctx context.Context, name string, isNew bool) error {
+	if isNew {
+		return nil
+	}
+	_, err := a.client.Topic(ctx, name)
+	if !errors.Is(err, client.ErrTopicNotFound) {
+		return err
+	}
+	var names []string
+	for t, failed := range a.client.Topics(ctx, client.TopicQuery{Paging: client.Paging{Limit: 1000}}) {
+		if failed != nil || len(names) == maxSuggested {
+			break // a suggestion is worth no second error
+		}
+		names = append(names, t.Name)
+	}
+	if near := nearest.Name(name, names); near != "" {
+		return &missingError{fmt.Sprintf("there is no topic %q; did you mean %s?", name, near), err}
+	}
+	return &missingError{fmt.Sprintf("there is no topic %q; --new is for a topic that has no jobs and no settings yet", name), err}
 }
 
 func (a *app) pauseOptions(ctx context.Context, until, note string) (o client.PauseOptions, err error) {
@@ -112,7 +162,7 @@ func (a *app) pauseOptions(ctx context.Context, until, note string) (o client.Pa
 }
 
 func (a *app) topicLine(t client.Topic, err error) error {
-	return a.one(err, func() { a.printf("%s  %s%s\n", t.Name, t.State, pauseText(t.Paused)) })
+	return a.one(err, func() { a.printf("%s  %s%s\n", t.Name, t.State, pauseText(cmp.Or(t.Paused, t.Draining))) })
 }
 
 func pauseText(p *client.Pause) string {
@@ -133,7 +183,7 @@ func pauseText(p *client.Pause) string {
 }
 
 func (a *app) topicDetails(t *client.Topic) {
-	a.printf("%s  %s%s\n", t.Name, t.State, pauseText(t.Paused))
+	a.printf("%s  %s%s\n", t.Name, t.State, pauseText(cmp.Or(t.Paused, t.Draining)))
 	for _, s := range []client.State{
 		client.StateWaiting, client.StateReady, client.StateRunning, client.StateRetrying,
 		client.StateDelivered, client.StateDead, client.StateCancelled, client.StateExpired,
@@ -147,7 +197,7 @@ func (a *app) topicDetails(t *client.Topic) {
 }
 
 // patchOf reads FIELD=VALUE: a dot leads into an object, a value that is JSON is taken as such, an
-// empty one removes the field.
+// empty one removes the field. Steps of a ladder may be separated by commas.
 func patchOf(args []string) (client.Patch, error) {
 	patch := client.Patch{}
 	for _, arg := range args {
@@ -161,6 +211,9 @@ func patchOf(args []string) (client.Patch, error) {
 		}
 		at := map[string]any(patch)
 		path := strings.Split(name, ".")
+		if last := path[len(path)-1]; last == "steps" && text != "" && !strings.HasPrefix(text, "[") {
+			value = ladder(text)
+		}
 		for _, part := range path[:len(path)-1] {
 			inner, ok := at[part].(map[string]any)
 			if !ok {
@@ -198,8 +251,14 @@ func (a *app) endpoints() *cobra.Command {
 		&cobra.Command{
 			Use: "try URL", Short: "Half-open a circuit now", Args: cobra.ExactArgs(1),
 			RunE: a.connected(func(ctx context.Context, args []string) error {
-				e, err := a.client.TryEndpoint(ctx, args[0])
-				return a.one(err, func() { a.printf("%s  %s\n", e.Endpoint, e.State) })
+				for _, err := range a.client.Endpoints(ctx, client.EndpointQuery{Endpoint: args[0]}) {
+					if err != nil {
+						return err
+					}
+					e, err := a.client.TryEndpoint(ctx, args[0])
+					return a.one(err, func() { a.printf("%s  %s\n", e.Endpoint, e.State) })
+				}
+				return &missingError{message: fmt.Sprintf("no job is for the endpoint %s; duehook endpoints lists them", args[0])}
 			}),
 		},
 		a.testEndpoint(),
