@@ -3,10 +3,13 @@
 package languages_test
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,21 +61,27 @@ func TestLanguages(t *testing.T) {
 			shop := s.Sink("shop")
 			shop.Answer(duehooktest.Answer{Status: 503}, duehooktest.Answer{Status: 200})
 			command := strings.Split(strings.ReplaceAll(strings.Join(l.command, "\x00"), "{classes}", classes(t, l.command[0])), "\x00")
-			run := func(args ...string) string {
+			runAt := func(address, token string, args ...string) string {
 				t.Helper()
 				cmd := exec.CommandContext(t.Context(), command[0], append(command[1:], args...)...)
 				cmd.Dir = "testdata"
-				cmd.Env = append(os.Environ(), "DUEHOOK_URL="+s.URL, "SHOP_URL="+shop.URL("/close"), "PYTHONDONTWRITEBYTECODE=1")
+				cmd.Env = append(os.Environ(), "DUEHOOK_URL="+address, "SHOP_URL="+shop.URL("/close"), "PYTHONDONTWRITEBYTECODE=1")
+				if token != "" {
+					cmd.Env = append(cmd.Env, "DUEHOOK_TOKEN="+token)
+				}
 				out, err := cmd.CombinedOutput()
 				if err != nil {
 					t.Fatalf("%v: %v\n%s", args, err, out)
 				}
 				return strings.TrimSpace(string(out))
 			}
+			run := func(args ...string) string { return runAt(s.URL, "", args...) }
 			run("placed", "1")
 			run("placed", "1") // as after a lost answer
 			run("placed", "2")
-			run("paid", "2")
+			if got := run("paid", "2"); got != "true" {
+				t.Errorf("a job that was cancelled: %s", got)
+			}
 			s.Advance(time.Hour)
 			if got := shop.Requests(); len(got) != 2 || string(got[0].Body) != string(got[1].Body) || !strings.Contains(string(got[0].Body), "1") {
 				t.Errorf("the shop got %v, want order 1 and its retry", got)
@@ -90,13 +99,48 @@ func TestLanguages(t *testing.T) {
 				{"another id", "id2", now, signed, body, "false"},
 				{"too old", "id", "1700000000", sign("id", "1700000000", body), body, "false"},
 				{"no signature", "id", now, "", body, "false"},
+				{"no id", "", now, signed, body, "false"},
+				{"no time", "id", "", signed, body, "false"},
+				{"a time that is none", "id", "soon", signed, body, "false"},
+				{"a time out of range", "id", strings.Repeat("9", 30), signed, body, "false"},
+				{"a signature that is no ASCII", "id", now, "v1," + strings.Repeat("é", len(signed)-3), body, "false"},
+				{"signatures of all kinds", "id", now, "  v2,x v1 v1,= " + signed + " é", body, "true"},
 			} {
 				if got := run("verify", v.id, v.time, v.signature, v.body, duehooktest.Secret); got != v.want {
 					t.Errorf("%s: %s", v.name, got)
 				}
 			}
+			answers := fakeServer(t)
+			if got := runAt(answers.URL, "", "paid", "bestellung-é:1"); got != "false" {
+				t.Errorf("an attempt in flight: %s", got)
+			}
+			if want := "DELETE /v1/jobs/orders/bestellung-%C3%A9%3A1 none"; !strings.EqualFold(<-answers.got, want) {
+				t.Errorf("the server did not get %s", want)
+			}
+			if runAt(answers.URL, "dh_x", "placed", "é"); <-answers.got != "POST /v1/jobs Bearer dh_x" {
+				t.Error("the server did not get the token")
+			}
 		})
 	}
+}
+
+// fake answers 202 to everything, as if an attempt was in flight.
+type fake struct {
+	*httptest.Server
+	got chan string // method, path and credentials of each request
+}
+
+func fakeServer(t *testing.T) *fake {
+	t.Helper()
+	f := &fake{got: make(chan string, 1)}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.got <- fmt.Sprint(r.Method, " ", r.URL.EscapedPath(), " ", cmp.Or(r.Header.Get("Authorization"), "none"))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = w.Write([]byte(`{"result":"in_flight"}`))
+	}))
+	t.Cleanup(f.Close)
+	return f
 }
 
 // classes compiles the Java example once, since a virtual machine starts for each step.

@@ -4,5 +4,5 @@ require '../orders.php';
 if ($step === 'verify') {
     echo json_encode(verify($secret, ['webhook-id' => $id, 'webhook-timestamp' => $time, 'webhook-signature' => $signature], $body));
 } else {
-    $step((int) $id);
+    echo json_encode($step($id));
 }

@@ -9,4 +9,4 @@ if step == "verify":
     headers = {"webhook-id": id, "webhook-timestamp": time, "webhook-signature": signature}
     print(str(orders.verify(secret, headers, body.encode())).lower())
 else:
-    getattr(orders, step)(int(args[0]))
+    print(str(getattr(orders, step)(args[0])).lower())
