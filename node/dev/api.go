@@ -45,10 +45,12 @@ const (
 	farthest = 100 * 365 * 24 * time.Hour
 )
 
-// Dated has answers carry the time of the clock, by which commands count ages.
+// Dated has answers carry the time of the clock, by which commands count ages, and say that these calls are
+// there: the dashboard asks for them only then.
 func (d *Dev) Dated(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Date", d.Clock.Now().UTC().Format(http.TimeFormat))
+		w.Header().Set("Duehook-Dev", "true")
 		api.ServeHTTP(w, r)
 	})
 }

@@ -239,6 +239,9 @@ export interface DevClock {
   attempts?: number;
 }
 
+/** Whether the server is `duehook dev`, whose answers say so: others have no such calls. */
+export const isDev = signal(false);
+
 /** The server's turnable clock; undefined if it has none. */
 export const devClock = signal<DevClock | undefined>(undefined);
 
@@ -286,6 +289,7 @@ async function request(method: string, url: string, body?: unknown, abort?: Abor
     throw new ApiError({ title: '', status: 0, detail: String(cause), code: 'unreachable', errors: [] });
   }
   noteClock(answer);
+  isDev.value ||= answer.headers.has('Duehook-Dev');
   if (answer.ok) return answer;
   const error = new ApiError(await problemOf(answer, abort));
   // A late 401 for an earlier key says nothing about this one.

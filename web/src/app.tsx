@@ -1,12 +1,13 @@
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { api, ApiError, caller, devClock, key, keyWanted, restricted } from './api';
+import { api, ApiError, caller, devClock, isDev, key, keyWanted, restricted } from './api';
 import { KeyForm } from './components/key-form';
 import { Loading } from './components/marks';
 import { ProblemNote } from './components/problem';
 import { Shell } from './components/shell';
 import { readClock } from './dev';
+import { wantsSearch } from './keyboard';
 import { lazy } from './lazy';
 import { AlertsPage } from './pages/alerts';
 import { DeadPage } from './pages/dead';
@@ -107,7 +108,7 @@ const learned = signal(false);
 async function learn(): Promise<void> {
   try {
     caller.value = await api.whoAmI();
-    if (caller.value.key === null) await readClock(); // `duehook dev` has no keys
+    if (isDev.value) await readClock();
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     caller.value = undefined;
@@ -126,7 +127,9 @@ export function App() {
   });
   // Screen readers and keyboards continue at the new page.
   useEffect(() => {
-    if (!first.current) main.current?.focus({ preventScroll: true });
+    const box = wantsSearch() && main.current?.querySelector<HTMLElement>('input[type=search]');
+    if (box) box.focus();
+    else if (!first.current) main.current?.focus({ preventScroll: true });
     first.current = false;
   }, [path, making]);
   return (

@@ -1,6 +1,7 @@
 import { render } from 'preact';
 import { App } from './app';
 import { start as startDev } from './dev';
+import { start as startKeyboard } from './keyboard';
 import { start as startLive } from './live';
 import { start as startRouter } from './router';
 import { start as startSettings } from './settings';
@@ -13,5 +14,6 @@ startSettings();
 startRouter();
 startLive();
 startDev();
+startKeyboard();
 await startTexts();
 render(<App />, document.body);

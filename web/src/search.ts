@@ -1,6 +1,6 @@
 /** The search box of the jobs page: words such as state:dead, and their parameters. */
 import { address, type Query } from './address';
-import type { BulkFilter } from './api';
+import { api, ApiError, serverNow, type BulkFilter } from './api';
 import { figure } from './components/form';
 import { navigate } from './router';
 import { spanMs, t } from './text';
@@ -116,10 +116,12 @@ const splitValues = (text: string): string[] => (text.match(/(\\[\\,]|[^,])+/g) 
 
 /**
  * Opens the result of a search: topic/id opens the job, anything else the list. A bare URL searches its endpoint, a webhook-id
- * its job (that of a callback the job that it reports), any other bare word a business key. Returns what is wrong with the search.
+ * its job (that of a callback the job that it reports), any other bare word a business key, or if no job has that, the beginning
+ * of an id. Returns what is wrong with the search.
  */
-export function search(typed: string): string | undefined {
+export async function search(typed: string): Promise<string | undefined> {
   const filter: [string, string][] = [];
+  let isBare = false;
   for (const word of typed.split(/\s+/).filter(Boolean)) {
     const [, uid] = webhookId.exec(word) ?? [];
     const [, topic, id] = /^([^/]+)\/([^/]+)$/.exec(word) ?? [];
@@ -131,13 +133,33 @@ export function search(typed: string): string | undefined {
       navigate(address(['jobs', topic, id]));
       return undefined;
     } else if (name) return t('search.unknown', { name, word });
-    else filter.push(['biz_key', word]);
+    else {
+      filter.push(['biz_key', word]);
+      isBare = true;
+    }
   }
   const bare = filter.filter(([name]) => name === 'biz_key').map(([, value]) => value);
   if (bare.length > 1) return t('search.severalWords', { words: bare.join(', ') });
   const fault = faultOf('/jobs', new URLSearchParams(filter));
-  if (!fault) navigate(address(['jobs'], filter));
-  return fault;
+  if (fault) return fault;
+  navigate(address(['jobs'], isBare && !filter.some(([name]) => name === 'id') ? await byKeyOrId(filter) : filter));
+  return undefined;
+}
+
+/** A filter by a business key, or by ids that begin so if there is no such job. */
+async function byKeyOrId(filter: Query): Promise<Query> {
+  const byId = filter.map(([name, value]) => [name === 'biz_key' ? 'id' : name, value] as const);
+  try {
+    return (await finds(filter)) || !(await finds(byId)) ? filter : byId;
+  } catch (error) {
+    if (error instanceof ApiError) return filter; // the page shows why
+    throw error;
+  }
+}
+
+async function finds(filter: Query): Promise<boolean> {
+  const { data, next_cursor: more } = await api.jobs([...asked(filter, serverNow()), ['limit', '1']], new AbortController().signal);
+  return data.length > 0 || more !== null;
 }
 
 /** The name and the value of a word such as state:dead; a word without a colon has no name. */

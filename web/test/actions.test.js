@@ -270,6 +270,27 @@ test('the jobs of a state are sorted', async () => {
   await page.getByRole('alert').waitFor({ state: 'detached' });
 });
 
+test('jobs that are tried again, and overdue ones, come first', async () => {
+  await register({ topic: 'need', id: 'tried', url: `${receiver.url}/answer/503`, retry: { steps: ['3h'] } });
+  await eventually('it is tried again', async () => (await node.call('GET', '/v1/jobs/need/tried')).state === 'retrying');
+  await node.call('POST', '/v1/topics/need/pause', {});
+  const later = Array.from({ length: 60 }, (_, n) => ({ topic: 'need', id: `later-${n}`, url: `${receiver.url}/ok`, delay: '1h' }));
+  await node.call('POST', '/v1/jobs/batch', { jobs: [...later, { topic: 'need', id: 'overdue', url: `${receiver.url}/ok` }] });
+  const names = () => page.locator('td.name a').allTextContents();
+  await go('/jobs?topic=need');
+  await field('Order').selectOption('Retrying and overdue first');
+  await page.waitForURL('**/jobs?topic=need&order=need');
+  await eventually('they are first', async () => (await names()).slice(0, 2).join() === 'tried,overdue');
+  const seen = await names();
+  assert.ok(seen.length > 40);
+  await link('Next page').click();
+  await eventually('the rest follows', async () => new Set([...seen, ...(await names())]).size === 62);
+  assert.ok(!(await names()).some((name) => seen.includes(name)), 'and nothing again');
+  await go('/jobs?topic=need&state=waiting');
+  await link('later-1').waitFor();
+  assert.equal(await field('Order').locator('option', { hasText: 'Retrying' }).count(), 0, 'which needs all states');
+});
+
 test('an overdue job has a badge with the reason', async () => {
   await node.call('PUT', '/v1/topics/held-up', {});
   await node.call('POST', '/v1/topics/held-up/pause', {});
@@ -283,6 +304,8 @@ test('an overdue job has a badge with the reason', async () => {
 test('search and filters are in the address', async () => {
   await register({ topic: 'find', id: 'a', biz_key: 'k1', labels: { region: 'eu' }, url: 'https://shop.example/a', delay: '1h' });
   await register({ topic: 'find', id: 'b', priority: 2, url: 'https://bank.example/b', delay: '3h' });
+  await register({ topic: 'by-id', id: 'order-8070', url: 'https://mill.example/c', delay: '3h' });
+  await register({ topic: 'by-id', id: 'order-8071', biz_key: '8070', url: 'https://mill.example/c', delay: '3h' });
   await go('/jobs');
   const box = field('Search jobs');
   for (const [typed, address, found] of [
@@ -293,6 +316,11 @@ test('search and filters are in the address', async () => {
     ['https://bank.example/b?x=1', '?endpoint=https%3A%2F%2Fbank.example%2Fb%3Fx%3D1', ['b']],
     ['labels:region:eu', '?labels=region%3Aeu', ['a']],
     ['topic:find created_from:-1h state:waiting,dead', '?topic=find&created_from=-1h&state=waiting%2Cdead', ['a', 'b']],
+    ['order-8070', '?id=order-8070', ['order-8070']],
+    ['topic:by-id order-80', '?topic=by-id&id=order-80', ['order-8070', 'order-8071']],
+    ['8070', '?biz_key=8070', ['order-8071']], // not an id that ends so
+    ['id:order-8071 8070', '?id=order-8071&biz_key=8070', ['order-8071']],
+    ['topic:find order-80', '?topic=find&biz_key=order-80', []],
     ['topic:find priority:2', '?topic=find&priority=2', ['b']],
     ['topic:find dialect:mykit', '?topic=find&dialect=mykit', []],
   ]) {
@@ -308,9 +336,6 @@ test('search and filters are in the address', async () => {
   assert.equal(await page.getByText('Priority 5').count(), 0, 'which most have');
   await page.getByRole('navigation', { name: 'State' }).getByText('Dead').click();
   await page.getByText('No jobs match.', { exact: true }).waitFor();
-  await box.fill('b');
-  await box.press('Enter');
-  await page.getByText('No jobs match. To find a job by its id, write topic/id.').waitFor();
   await register({ topic: 'find:more', id: 'c', url: 'https://bank.example/c', delay: '1h' });
   for (const [typed, id] of [
     ['find/b', 'b'],

@@ -74,7 +74,7 @@ test('an admin creates a key of some topics, and revokes it', async () => {
   const whoAmI = async () => (await fetch(`${node.base}/v1/whoami`, { headers })).status;
   assert.equal(await whoAmI(), 403, 'a consumer may fetch jobs only');
   const row = page.getByRole('row', { name: 'fetcher' });
-  for (const text of ['consume', 'orders-*, pay, ments', '5/1s']) await row.getByText(text).waitFor();
+  for (const text of ['consume: fetches jobs of pull queues', 'orders-*, pay, ments', '5/1s']) await row.getByText(text).waitFor();
   await row.getByRole('button', { name: 'Revoke' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
   await row.waitFor({ state: 'detached' });

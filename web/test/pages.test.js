@@ -122,6 +122,52 @@ test('what there are no words for is shown as the API says it', async () => {
   await close();
 });
 
+test('the key / goes to the search', async () => {
+  const { page, field, go, close } = await openPage(browser, node.base);
+  const box = field('Search jobs');
+  const focused = () => box.evaluate((one) => one === document.activeElement);
+  await go('/jobs');
+  await page.getByText('order-8812').first().waitFor();
+  await page.keyboard.press('/');
+  assert.ok(await focused());
+  await page.keyboard.type('topic:a/b');
+  assert.equal(await box.inputValue(), 'topic:a/b', 'in a field it is a letter');
+  await go('/endpoints'); // which has no search
+  await page.getByText('shop.example').first().waitFor();
+  await page.keyboard.press('/');
+  await page.waitForURL('**/jobs');
+  await box.waitFor();
+  await page.waitForFunction(() => document.activeElement?.matches('input[type=search]'));
+  await close();
+});
+
+test('one colour for what is paused, and a link to the documents', async () => {
+  const { page, go, close } = await openPage(browser, node.base);
+  const colours = [];
+  await node.call('POST', '/v1/topics/prints/pause', {});
+  for (const path of ['/schedules/poll', '/topics/prints']) {
+    await go(path);
+    colours.push(await page.locator('.state', { hasText: 'Paused' }).first().evaluate((mark) => getComputedStyle(mark).color));
+  }
+  await node.call('POST', '/v1/topics/prints/resume', {});
+  assert.equal(colours[0], colours[1]);
+  const documents = page.getByRole('link', { name: 'Documentation' });
+  assert.match(await documents.getAttribute('href'), /^https:.*\/docs\/README\.md$/);
+  await close();
+});
+
+test('no page asks for what is not there', async () => {
+  const { page, go, close } = await openPage(browser, node.base);
+  const refused = [];
+  page.on('response', (answer) => answer.status() >= 400 && !answer.url().endsWith('/nosuchpage') && refused.push(`${answer.status()} ${answer.url()}`));
+  for (const [path, text] of [...pages, ['/jobs?topic=nobody', 'en:No jobs match']]) {
+    await go(path);
+    await page.getByText(text.replace(/^en:/, '')).first().waitFor();
+  }
+  assert.deepEqual(refused, []);
+  await close();
+});
+
 test('theme and language are kept', async () => {
   const { page, choice, go, close } = await openPage(browser, node.base);
   await go('/topics');

@@ -24,6 +24,7 @@ test('the dashboard leads to the API, which needs no key to be read', async () =
   const calls = Object.values(paths).flatMap((path) => Object.entries(path).filter(([method]) => method !== 'parameters'));
   assert.ok(calls.length > 60);
   const shown = await page.locator('nav section a').allTextContents();
+  assert.deepEqual(shown.slice(0, 2), ['POST Register a job', 'GET List jobs'], 'registering comes first');
   assert.deepEqual(shown.sort(), calls.map(([method, { summary }]) => `${method.toUpperCase()} ${summary}`).sort());
   await close();
 });

@@ -24,6 +24,9 @@ const pages: [string, Key, IconName][] = [
   ['/sinks', 'nav.sinks', 'sinks'],
 ];
 
+/** The documents, as they are read on GitHub. */
+const documents = 'https://github.com/duehook/duehook/blob/main/docs/README.md';
+
 /** Pages of `duehook dev` only. */
 const ofDev = ['/sinks'];
 
@@ -69,6 +72,9 @@ export function Shell({ children }: { children: ComponentChildren }) {
           )}
           <a class="reference" href="/docs">
             {t('nav.reference')}
+          </a>
+          <a class="reference" href={documents} target="_blank" rel="noreferrer">
+            {t('nav.documents')}
           </a>
           <Preferences />
         </div>

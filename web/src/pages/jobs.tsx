@@ -1,12 +1,13 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { address, type Query } from '../address';
-import { api, ApiError, bulkActions, mayChange, orders, states, type Job, type JobPage, type State } from '../api';
+import { api, bulkActions, mayChange, orders, states, type Job, type JobPage, type State } from '../api';
 import { BulkDialog } from '../components/bulk-dialog';
 import { Icon } from '../components/icon';
 import { JobTable } from '../components/job-table';
 import { Empty } from '../components/marks';
 import { Loaded, Pager } from '../components/page';
 import { now, refresh, useResource } from '../live';
+import { choosable, jobsByNeed, needed } from '../need';
 import { navigate, place } from '../router';
 import { asked, filterOf, search, written } from '../search';
 import { count, t, type Key } from '../text';
@@ -18,10 +19,13 @@ export function JobsPage() {
   const filter = filterOf(query);
   const cursor = query.get('cursor');
   const order = query.get('order') ?? (indexed(filter) ? 'due' : '');
+  const byNeed = order === needed && choosable(filter);
   const sorted: Query = order ? [...filter, ['order', order]] : filter;
   const page = (next: string | null): Query => (next ? [...sorted, ['cursor', next]] : sorted);
   const name = address(['jobs'], page(cursor));
-  const jobs = useResource(name, (abort) => api.jobs([...asked(page(cursor), now.value), ['limit', perPage]], abort));
+  const jobs = useResource(name, (abort) =>
+    byNeed ? jobsByNeed(filter, cursor, Number(perPage), abort) : api.jobs([...asked(page(cursor), now.value), ['limit', perPage]], abort),
+  );
   return (
     <>
       <h1>{t('nav.jobs')}</h1>
@@ -38,7 +42,6 @@ export function JobsPage() {
           <Rows
             key={name}
             page={order ? found : { ...found, data: byTime(found.data) }}
-            byKey={filter.some(([parameter]) => parameter === 'biz_key')}
             first={cursor && address(['jobs'], sorted)}
             next={found.next_cursor && address(['jobs'], page(found.next_cursor))}
           />
@@ -66,7 +69,7 @@ function SearchBox({ filter }: { filter: Query }) {
         role="search"
         onSubmit={(event) => {
           event.preventDefault();
-          blame(search(typed));
+          void search(typed).then(blame);
         }}
       >
         <Icon name="search" />
@@ -124,6 +127,7 @@ function Order({ filter, order }: { filter: Query; order: string }) {
   return (
     <select aria-label={t('jobs.order')} value={order} onChange={(e) => sort(e.currentTarget.value)}>
       {!indexed(filter) && <option value="">{t('order.page')}</option>}
+      {choosable(filter) && <option value={needed}>{t('order.needed')}</option>}
       {refused && <option disabled>{t('order.needs')}</option>}
       {orders.map((one) => (
         <option key={one} value={one} disabled={refused}>
@@ -171,28 +175,22 @@ function StateTabs({ filter }: { filter: Query }) {
   );
 }
 
-/** Job counts by state, of a topic or of all; undefined if the topic does not exist. */
+/** Job counts by state, of a topic or of all; undefined if the topic is not found. A search, since a topic may not exist. */
 async function counts(topic: string | undefined, abort: AbortSignal): Promise<Record<State, number> | undefined> {
   if (topic === undefined) return (await api.overview(abort)).states;
-  try {
-    return (await api.topic(topic, abort)).states;
-  } catch (error) {
-    if (error instanceof ApiError && error.problem.status === 404) return undefined;
-    throw error;
-  }
+  const { data } = await api.topics([['q', topic], ['limit', '1000']], abort);
+  return data.find(({ name }) => name === topic)?.states;
 }
 
 interface RowsProps {
   page: JobPage;
-  /** The search has a business key, which any bare word is. */
-  byKey: boolean;
   /** Links to the first and the next page, if different. */
   first: string | null;
   next: string | null;
 }
 
 /** Rows keep their places while someone reads: their content changes, but new rows wait for a click. */
-function Rows({ page, byKey, first, next }: RowsProps) {
+function Rows({ page, first, next }: RowsProps) {
   const shown = useRef(page.data);
   const [, redraw] = useState(0);
   const latest = new Map(page.data.map((job) => [job.uid, job]));
@@ -212,13 +210,13 @@ function Rows({ page, byKey, first, next }: RowsProps) {
           {t('jobs.fresh', { n: count(fresh) })}
         </button>
       )}
-      <List jobs={shown.current} gone={gone} byKey={byKey} />
+      <List jobs={shown.current} gone={gone} />
       <Pager first={first} next={next} />
     </>
   );
 }
 
-function List({ jobs, gone, byKey }: { jobs: Job[]; gone: Set<string>; byKey: boolean }) {
-  if (jobs.length === 0) return <Empty text={byKey ? `${t('jobs.none')} ${t('jobs.byId')}` : t('jobs.none')} />;
+function List({ jobs, gone }: { jobs: Job[]; gone: Set<string> }) {
+  if (jobs.length === 0) return <Empty text={t('jobs.none')} />;
   return <JobTable jobs={jobs} gone={gone} />;
 }

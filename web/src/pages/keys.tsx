@@ -77,7 +77,7 @@ function List({ keys, revoke }: { keys: ApiKey[]; revoke: (one: ApiKey) => void 
               {one.name} <code class="mono muted">{one.id}</code>
             </td>
             <td data-label={t('apikey.scope')}>
-              {one.scope}
+              {one.scope && rights(one.scope)}
               {one.state !== 'active' && <span class="muted"> · {t(`apikey.${one.state}`)}</span>}
             </td>
             <td data-label={t('nav.topics')}>{one.topics?.join(', ') ?? t('apikey.allTopics')}</td>
@@ -102,6 +102,11 @@ function List({ keys, revoke }: { keys: ApiKey[]; revoke: (one: ApiKey) => void 
   );
 }
 
+type Scope = (typeof keyScopes)[number];
+
+/** The scope of a key as the API names it, and what it permits. */
+const rights = (scope: Scope): string => `${scope}: ${t(`scope.${scope}`)}`;
+
 const blank = { name: '', scope: 'write', topics: '', rate: '', expires_at: '' };
 
 function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (token: string) => void }) {
@@ -117,7 +122,7 @@ function NewKey({ onClose, onMade }: { onClose: () => void; onMade: (token: stri
     <Form title={t('apikey.new')} error={error} onSubmit={() => void ask(create)}>
       <Group title={t('apikey.key')} hint={t('apikey.explain')}>
         <Input {...field('name', '/name', t('setting.name'))} placeholder="billing" />
-        <Choice {...field('scope', '/scope', t('apikey.scope'))} options={keyScopes} show={(one) => `${one}: ${t(`scope.${one as (typeof keyScopes)[number]}`)}`} required />
+        <Choice {...field('scope', '/scope', t('apikey.scope'))} options={keyScopes} show={(one) => rights(one as Scope)} required />
         <Input {...field('topics', '/topics', t('nav.topics'))} placeholder="orders-*, payments" wide />
         <Input {...field('rate', '/rate', t('apikey.rate'))} placeholder="100/1s" />
         <Moment {...field('expires_at', '/expires_at', t('apikey.expires'))} />

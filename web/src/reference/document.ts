@@ -85,7 +85,7 @@ export function resolve<T extends { $ref?: string }>(of: T): T {
 
 /** All calls, with the parameters that the calls of a path share. */
 export function operations({ paths }: OpenAPI): Operation[] {
-  return Object.entries(paths).flatMap(([path, { parameters: shared = [], ...calls }]) =>
+  const all = Object.entries(paths).flatMap(([path, { parameters: shared = [], ...calls }]) =>
     Object.entries(calls).map(([method, call]) => ({
       ...call,
       parameters: [...shared, ...(call.parameters ?? [])],
@@ -93,7 +93,16 @@ export function operations({ paths }: OpenAPI): Operation[] {
       path,
     })),
   );
+  return all.toSorted((a, b) => Number(isAside(a)) - Number(isAside(b)) || compare(a.path, b.path) || methods.indexOf(a.method) - methods.indexOf(b.method));
 }
+
+/** The methods in the order in which a reader needs them: what makes something comes first. */
+const methods = ['POST', 'PUT', 'GET', 'PATCH', 'DELETE'];
+
+const compare = (a: string, b: string): number => (a < b ? -1 : Number(a > b));
+
+/** Whether a call is of another collection than that of its tag, as /v1/dead among the jobs. */
+const isAside = ({ path, tags }: Operation): boolean => path.split('/')[2] !== tags[0];
 
 /** A schema with its parts (allOf) as one. */
 export function merged(schema: Schema): Schema {
