@@ -110,7 +110,7 @@ func TestDockerignoreLeavesWhatIsBuilt(t *testing.T) {
 			t.Errorf("the build needs %s", name)
 		}
 	}
-	for _, suffix := range []string{".go", ".lua", ".sql", ".json", ".yaml", ".js.gz", ".zst"} {
+	for _, suffix := range []string{".go", ".lua", ".json", ".yaml", ".js.gz", ".zst"} {
 		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, suffix) }) {
 			t.Errorf("no %s among the sources: the list is wrong", suffix)
 		}
@@ -248,7 +248,7 @@ func TestCompose(t *testing.T) {
 	if !strings.Contains(read(t, ".gitignore"), "\n/.env\n") {
 		t.Error(".env, with its keys, is not in .gitignore")
 	}
-	for _, profile := range []string{"proxy", "receiver", "ledger", "monitoring"} {
+	for _, profile := range []string{"proxy", "receiver", "monitoring"} {
 		used := false
 		for _, s := range c.Services {
 			used = used || slices.Contains(s.Profiles, profile)

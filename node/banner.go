@@ -18,6 +18,9 @@ func Announce(c *config.Config, version, base string, w io.Writer, log *slog.Log
 	} else {
 		log.Info("duehook is serving", "version", version, "api", base, "jobs", jobsAre(c), "try", tryIt(c, base))
 	}
+	if !c.Deliver {
+		log.Warn("the node delivers nothing, fires no schedules and gives consumers no jobs; start it without --deliver=false to deliver")
+	}
 	if c.InsecureNoAPIKeys {
 		log.Warn("the API requires no keys: every client that reaches it can register, read and cancel jobs; "+
 			"protect it with a firewall or proxy, or replace --insecure-no-api-keys by --api-keys", "addr", c.Addr)
@@ -41,7 +44,9 @@ func Banner(c *config.Config, version, base string) string {
 	}
 	fmt.Fprintf(&b, "  Callers   %s\n", callersAre(c))
 	fmt.Fprintf(&b, "  Jobs      %s\n", jobsAre(c))
-	if len(c.AllowCIDRs) > 0 {
+	if !c.Deliver {
+		b.WriteString("  Delivers  nothing, because of --deliver=false\n")
+	} else if len(c.AllowCIDRs) > 0 {
 		fmt.Fprintf(&b, "  Delivers  to the internet and to %s\n", prefixList(c.AllowCIDRs))
 	} else {
 		b.WriteString("  Delivers  to the internet only; to reach receivers on this machine: --allow-cidrs 127.0.0.0/8\n")

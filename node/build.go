@@ -92,7 +92,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	fetch, err := pulls.New(pulls.Options{
-		Store: n.store, ID: n.id, Policy: n.policy, TopicLimits: c.TopicConcurrency, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics,
+		Store: n.store, ID: n.id, Idle: !c.Deliver, Policy: n.policy, TopicLimits: c.TopicConcurrency, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics,
 	})
 	if err != nil {
 		return nil, err
@@ -118,24 +118,24 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	working := []part{{"carrier", func(ctx context.Context) error {
+	working := []part{{"carrier", n.delivering(func(ctx context.Context) error {
 		if c.Embedded() { // Redis has the limits
 			topicSettings.Load(ctx)
 		}
 		return carry.Run(ctx)
-	}}, {"dispatcher", func(ctx context.Context) error {
+	})}, {"dispatcher", func(ctx context.Context) error {
 		if keyring != nil {
 			if err := n.ensureSecret(ctx, keyring); err != nil {
 				return err
 			}
 		}
-		return dispatch.Run(ctx)
+		return n.delivering(dispatch.Run)(ctx)
 	}}, {"api", func(ctx context.Context) error {
 		loads, cancel := context.WithTimeout(ctx, topicsWithin)
 		topicSettings.Load(loads) // a job that is registered before would not have the url and the defaults of its topic
 		cancel()
 		return api.Serve(ctx, ln)
-	}}, {"operations", bulk.Run}, {"schedules", recurring.Run}, {"alerts", watch.Run}}
+	}}, {"operations", bulk.Run}, {"schedules", n.delivering(recurring.Run)}, {"alerts", n.delivering(watch.Run)}}
 	if n.disk != nil {
 		working = append(working, part{"store", n.watchDisk})
 		if ln := n.listenControl(ctx); ln != nil {
@@ -147,6 +147,17 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		needed = append(needed, part{"secrets", keyring.Run})
 	}
 	return [][]part{working, needed}, nil
+}
+
+// delivering is a part that is idle with --deliver=false.
+func (n *node) delivering(run func(context.Context) error) func(context.Context) error {
+	if n.Config.Deliver {
+		return run
+	}
+	return func(ctx context.Context) error {
+		<-ctx.Done()
+		return nil
+	}
 }
 
 // topicsWithin is how long a node that starts reads its topics before it serves: without a store, it answers 503.

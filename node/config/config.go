@@ -50,6 +50,7 @@ type Config struct {
 	RetrySteps  []time.Duration
 	RetryJitter float64       // random variation of a step, as a share from 0 to 1
 	MaxRounds   int           // how often a receiver may arm a job again
+	Deliver     bool          // otherwise the node only answers calls
 	Workers     int           // concurrent attempts
 	Lease       time.Duration // of jobs without their own timeout
 	Visibility  time.Duration // until a carried, unclaimed job is due again

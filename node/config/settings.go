@@ -205,6 +205,11 @@ var settings = []setting{
 		at:   func(c *Config) any { return &c.Retention },
 	},
 	{
+		name: "deliver", group: groupDelivery, def: "true", yesNo: true,
+		help: "whether this node delivers jobs, fires schedules and alerts, and gives jobs to consumers; false to look at a restored copy first",
+		at:   func(c *Config) any { return &c.Deliver },
+	},
+	{
 		name: "allow-cidrs", group: groupDelivery, hint: "cidr,…", shown: "none", list: true,
 		help: "permitted destination ranges that are private, loopback or link-local",
 		at:   func(c *Config) any { return &c.AllowCIDRs },

@@ -47,6 +47,7 @@ type Store interface {
 type Options struct {
 	Store  Store
 	ID     string // of the node
+	Idle   bool   // lease nothing
 	Policy retrypolicy.Policy
 	// TopicLimits are those of store.CarryOptions.
 	TopicLimits map[string]int
@@ -106,7 +107,11 @@ type Leased struct {
 // Pull leases due jobs, and waits for the first if there are none. Without an error, none are
 // leased if none became due in time.
 func (m *Manager) Pull(ctx context.Context, r Request) ([]Leased, error) {
-	if r.Wait <= 0 {
+	switch {
+	case m.o.Idle:
+		_ = job.Sleep(ctx, job.SystemClock(), r.Wait) // or until the consumer has gone
+		return nil, nil
+	case r.Wait <= 0:
 		return m.look(ctx, r)
 	}
 	w := &waiter{by: r.By, topics: r.Topics, woken: make(chan struct{}, 1)}
