@@ -113,8 +113,6 @@ type Callbacks struct {
 	Expired       *Callback `json:"expired,omitempty"`
 	Cancelled     *Callback `json:"cancelled,omitempty"`
 	AttemptFailed *Callback `json:"attempt_failed,omitempty"`
-	// AllEnded is for registrations of a group: all of its jobs have ended.
-	AllEnded *Callback `json:"all_ended,omitempty"`
 	Retry    *Retry    `json:"retry,omitempty"`
 	// IncludeRequest adds the headers and the body of the job.
 	IncludeRequest bool `json:"include_request,omitempty"`

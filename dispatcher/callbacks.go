@@ -8,29 +8,24 @@ import (
 	"github.com/duehook/duehook/job/contract"
 )
 
-var errNoRenderer = errors.New("dispatcher: Options has no RenderCallback, or no AllEnded")
+var errNoRenderer = errors.New("dispatcher: Options has no RenderCallback")
 
 // rendered returns the job with the body of its request, which a callback does not have yet.
 func (s *sender) rendered(c *claim) (*job.Job, error) {
-	j, body := &c.Job, c.body
-	switch {
-	case j.Spec.Reports == "":
+	j := &c.Job
+	if j.Spec.Reports == "" {
 		return j, nil
-	case body != nil:
-	case j.Spec.Reports == job.CallbackAllEnded:
+	}
+	render := s.render
+	if own := s.contract(j).RenderCallback; own != nil {
+		render = own
+	}
+	if render == nil {
 		return j, errNoRenderer
-	default:
-		render := s.render
-		if own := s.contract(j).RenderCallback; own != nil {
-			render = own
-		}
-		if render == nil {
-			return j, errNoRenderer
-		}
-		var err error
-		if body, err = render(j); err != nil {
-			return j, err
-		}
+	}
+	body, err := render(j)
+	if err != nil {
+		return j, err
 	}
 	with := *j
 	with.Spec.Body = body

@@ -132,9 +132,6 @@ type Options struct {
 	Tracer oteltrace.Tracer
 	// RenderCallback makes the body of a callback from its report, in its form. Nil: callbacks fail.
 	RenderCallback func(callback *job.Job) ([]byte, error)
-	// AllEnded returns the body of a callback for the event job.CallbackAllEnded, or its outcome if
-	// it is not to be sent. Nil: such callbacks fail.
-	AllEnded func(ctx context.Context, callback *job.Job, now job.Instant) ([]byte, *job.Outcome)
 	// CallbackResponse is how much of an answer callbacks contain, in bytes. Zero:
 	// DefaultCallbackResponse; negative: nothing.
 	CallbackResponse int

@@ -34,7 +34,6 @@ type claim struct {
 	endpoint string
 	asked    time.Time // before the call: the lease began no earlier
 	got      time.Time // after the call: the node's time at Claimed.Now
-	body     []byte    // of a callback for the event job.CallbackAllEnded
 }
 
 func newClaim(c store.Claimed, asked, got time.Time) *claim {
@@ -294,12 +293,6 @@ func (p *pipeline) deliver(ph phases, c *claim) job.Outcome {
 	}
 	if p.tooLate(c, now) {
 		return job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonLeaseExpired}
-	}
-	if c.Job.Spec.Reports == job.CallbackAllEnded && p.opts.AllEnded != nil {
-		var o *job.Outcome
-		if c.body, o = p.opts.AllEnded(ph.work, &c.Job, c.instant(now)); o != nil {
-			return *o
-		}
 	}
 	if c.Job.Suspect() {
 		return p.sendAlone(ph, c)

@@ -18,14 +18,11 @@ const (
 	CallbackExpired       CallbackEvent = "expired"
 	CallbackCancelled     CallbackEvent = "cancelled"
 	CallbackAttemptFailed CallbackEvent = "attempt_failed"
-	// CallbackAllEnded: the last job of a registration for a group ended. Each of its jobs has
-	// this callback, and one of them is sent: see package scheduler.
-	CallbackAllEnded CallbackEvent = "all_ended"
 )
 
 // CallbackEvents lists the events in the order in which the API shows them.
 var CallbackEvents = []CallbackEvent{
-	CallbackDelivered, CallbackDead, CallbackExpired, CallbackCancelled, CallbackAttemptFailed, CallbackAllEnded,
+	CallbackDelivered, CallbackDead, CallbackExpired, CallbackCancelled, CallbackAttemptFailed,
 }
 
 // endEvents are the events of the final states.
@@ -48,9 +45,6 @@ type Callbacks struct {
 	IncludeRequest bool
 	// Replays counts the replays of the job, so that each round has callbacks of its own.
 	Replays int
-	// Ended is when the job first ended, if it was replayed or discarded since. Only for
-	// CallbackAllEnded.
-	Ended Instant
 }
 
 // On returns the callback of an event, or nil.
@@ -88,37 +82,13 @@ func (c *Callbacks) replayed() *Callbacks {
 	return &next
 }
 
-// FirstEnd is when the job first ended, and whether it has.
-func (j *Job) FirstEnd() (at Instant, ended bool) {
-	if c := j.Spec.Callbacks; c != nil && c.Ended != 0 {
-		return c.Ended, true
-	}
-	return j.EndedAt, j.State.Final()
-}
-
-// keepEnd notes the first end of a job that gets another one.
-func (j *Job) keepEnd() {
-	if c := j.Spec.Callbacks; c.On(CallbackAllEnded) != nil && c.Ended == 0 {
-		next := *c
-		next.Ended = j.EndedAt
-		j.Spec.Callbacks = &next
-	}
-}
-
-// reportsAllEnded reports whether an end of the job has the callback for the whole registration:
-// only its first end has.
-func (j *Job) reportsAllEnded() bool {
-	c := j.Spec.Callbacks
-	return j.Spec.Group != nil && c.On(CallbackAllEnded) != nil && c.Replays == 0 && c.Ended == 0
-}
-
 // unplayed are the callbacks of a job with a new uid.
 func (c *Callbacks) unplayed() *Callbacks {
-	if c == nil || c.Replays == 0 && c.Ended == 0 {
+	if c == nil || c.Replays == 0 {
 		return c
 	}
 	next := *c
-	next.Replays, next.Ended = 0, 0
+	next.Replays = 0
 	return &next
 }
 
@@ -134,14 +104,6 @@ type Report struct {
 	// Response is the body of the answer to the attempt that the event concludes. Nil: the event
 	// concludes none, or there was no answer.
 	Response *Response
-}
-
-// Ends are the outcomes of the jobs of a registration for a group.
-type Ends struct {
-	Jobs int
-	By   map[State]int
-	// Unknown are jobs of which the store has no record any more.
-	Unknown int
 }
 
 // Response is the body of an answer, or its beginning.
@@ -275,9 +237,6 @@ func (j *Job) CallbackKeys() (keys []Key) {
 	if c.On(e) != nil {
 		keys = append(keys, Key{Topic: j.Topic, ID: j.CallbackID(e, 0)})
 	}
-	if j.reportsAllEnded() && j.State.Final() {
-		keys = append(keys, Key{Topic: j.Topic, ID: j.CallbackID(CallbackAllEnded, 0)})
-	}
 	return keys
 }
 
@@ -299,9 +258,6 @@ func (j *Job) EarlierCallbackKeys(log []Attempt) (keys []Key) {
 	for replays := max(0, c.Replays-earlierRounds); replays < c.Replays; replays++ {
 		then := Job{UID: j.UID, Spec: Spec{Callbacks: &Callbacks{Replays: replays}}}
 		for _, e := range CallbackEvents {
-			if e == CallbackAllEnded && replays > 0 {
-				continue
-			}
 			of := 1
 			if e == CallbackAttemptFailed {
 				of = attempts
@@ -319,11 +275,7 @@ func (j *Job) Ended(from State, shed Shed) []Successor {
 	if from.Final() || !j.State.Final() || j.Spec.Callbacks == nil {
 		return nil
 	}
-	all := j.report(nil, endEvents[j.State], j.newReport(shed))
-	if j.reportsAllEnded() {
-		all = j.report(all, CallbackAllEnded, j.newReport(ShedContent))
-	}
-	return all
+	return j.report(nil, endEvents[j.State], j.newReport(shed))
 }
 
 // newReport returns a report of the job as it was before the event.
@@ -370,9 +322,6 @@ func (s *Settlement) Reported(c Change, shed Shed) []CallbackEvent {
 	}
 	if e, ended := endEvents[c.To]; ended {
 		add(e)
-		if s.Job.reportsAllEnded() && !s.rearms(c) {
-			all = append(all, CallbackAllEnded)
-		}
 	}
 	if s.Attempt != nil && s.Attempts > s.Job.Attempts && s.To != Delivered && !PutOff(c.Reason) {
 		add(CallbackAttemptFailed)
@@ -465,11 +414,7 @@ func (s *Settlement) Successors(c Change, version uint64, shed Shed) (all []Succ
 		all = append(all, Successor{Key: s.Key, Spec: s.nextRound(shed)})
 	}
 	for _, e := range s.Reported(c, shed) {
-		content := shed
-		if e == CallbackAllEnded {
-			content = ShedContent
-		}
-		all = s.Job.report(all, e, s.reportOf(c, version, content))
+		all = s.Job.report(all, e, s.reportOf(c, version, shed))
 		all[len(all)-1].Passing = s.passing(e, c)
 	}
 	return all

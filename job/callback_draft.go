@@ -32,9 +32,8 @@ func (c *Callbacks) Draft() *CallbacksDraft {
 	return d
 }
 
-// callbacks reads the callbacks of a draft; nil without any. group: they are for the jobs of a
-// group.
-func (f *Findings) callbacks(d *CallbacksDraft, group bool) *Callbacks {
+// callbacks reads the callbacks of a draft; nil without any.
+func (f *Findings) callbacks(d *CallbacksDraft) *Callbacks {
 	if d == nil || len(d.On) == 0 && d.Retry == nil && d.IncludeRequest == nil {
 		return nil
 	}
@@ -43,9 +42,6 @@ func (f *Findings) callbacks(d *CallbacksDraft, group bool) *Callbacks {
 	if len(d.On) == 0 {
 		f.Add("callbacks", "must name an event: "+enumerate(CallbackEvents))
 		return nil
-	}
-	if d.On[CallbackAllEnded] != nil && !group {
-		f.Add(Field("callbacks").In(string(CallbackAllEnded)), "is for registrations of a group: leave it out")
 	}
 	for _, e := range CallbackEvents {
 		if of := d.On[e]; of != nil {

@@ -31,7 +31,7 @@ func (d *Draft) Defaults(l Bounds) (Defaults, error) {
 		Headers:   f.headers(d.Headers),
 		Priority:  f.priority("priority", d.Priority),
 		Spread:    f.spread(d),
-		Callbacks: f.callbacks(d.Callbacks, false),
+		Callbacks: f.callbacks(d.Callbacks),
 	}
 	if d.Destination != nil && f.Check("url", d.Destination.Check()) {
 		v.Destination = *d.Destination

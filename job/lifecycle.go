@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -144,7 +145,6 @@ const (
 	ReasonRescheduled  = "rescheduled"         // the receiver set the time; the attempt counts
 	ReasonShutdown     = "shutdown"            // the node stopped; no attempt used
 	ReasonCircuitOpen  = "circuit_open"        // the endpoint's circuit is open; no attempt used
-	ReasonMembersGone  = "members_missing"     // the callback of a group waits for jobs that are not registered yet; no attempt used
 	ReasonQuarantined  = "quarantined"         // a suspect waits to be sent alone; no attempt used
 )
 
@@ -311,7 +311,6 @@ func (j *Job) ReplayAs(s Spec, w *When, now Instant) error {
 		return ErrStripped
 	}
 	j.Spec = s
-	j.keepEnd()
 	j.Spec.Callbacks = j.Spec.Callbacks.replayed()
 	j.State, j.Reason = Waiting, ""
 	j.Attempts, j.Snoozes, j.ExpiredLeases = 0, 0, 0
@@ -336,7 +335,6 @@ func (j *Job) Discard(now Instant) error {
 	if j.State != Dead {
 		return ErrNotDead
 	}
-	j.keepEnd()
 	j.State, j.Reason, j.EndedAt = Cancelled, ReasonDiscarded, max(now, j.EndedAt)
 	return nil
 }
@@ -452,8 +450,8 @@ func (c Change) Times(now, createdAt Instant) (next, ended Instant) {
 // the time of the claim before, 0 if unknown. Nil: make the request.
 func (j *Job) Before(from State, earlier, now Instant) *Outcome {
 	switch {
-	case j.CancelRequested:
-		return &Outcome{Kind: OutcomeCancelled}
+	case j.CancelRequested, j.Spec.Reports != "" && !slices.Contains(CallbackEvents, j.Spec.Reports):
+		return &Outcome{Kind: OutcomeCancelled} // or an event that this version does not report any more
 	case j.ExpiredLeases >= MaxExpiredLeases:
 		return &Outcome{Kind: OutcomeLeaseExpired}
 	case j.ExpiresAt != 0 && j.ExpiresAt <= now:

@@ -155,9 +155,9 @@ func (f *Findings) content(d *Draft, s *Spec, l Bounds) {
 		s.Dialect = f.dialect(d.Dialect)
 	}
 	if d.Callbacks != nil {
-		c := f.callbacks(d.Callbacks, d.Group != nil || s.Group != nil)
+		c := f.callbacks(d.Callbacks)
 		if c != nil && s.Callbacks != nil {
-			c.Replays, c.Ended = s.Callbacks.Replays, s.Callbacks.Ended // the number of the job's rounds stays
+			c.Replays = s.Callbacks.Replays // the number of the job's rounds stays
 		}
 		s.Callbacks = c
 	}

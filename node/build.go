@@ -31,7 +31,6 @@ import (
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/successors"
 )
 
 // build returns the parts, in the stages in which they stop: first the ones that accept,
@@ -190,27 +189,6 @@ func (n *node) newCarrier(mayPurge func() bool, waiting func(*store.Backlogs)) (
 	})
 }
 
-// allEndedPause is the pause before a callback of a group that could not be decided about.
-const allEndedPause = 5 * time.Second
-
-// allEnded decides about the callback of a group, see dispatcher.Options.
-func (n *node) allEnded(ctx context.Context, callback *job.Job, now job.Instant) ([]byte, *job.Outcome) {
-	report, err := successors.Report(callback)
-	if err != nil {
-		n.Logger.Error("the callback of a group cannot be read", "topic", callback.Topic, "id", callback.ID, "error", err)
-		return nil, &job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonAborted}
-	}
-	all, o, err := n.jobs.AllEnded(ctx, &report.Job, now)
-	switch {
-	case err != nil:
-		n.Logger.Warn("the callback of a group waits: its jobs cannot be read", "topic", callback.Topic, "id", callback.ID, "error", err)
-		return nil, &job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonMembersGone, After: allEndedPause}
-	case o != nil:
-		return nil, o
-	}
-	return jobjson.AllEndedBody(callback, &report.Job, all), nil
-}
-
 // newDispatcher returns the dispatcher; a nil keyring signs nothing.
 func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispatcher.Dispatcher, error) {
 	c := n.Config
@@ -220,7 +198,7 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispa
 		Policy: n.policy, Grace: c.DrainDelay + n.drainTime(), AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
 		Bounds: job.Bounds{MaxBody: c.MaxBody, MaxRounds: orOff(c.MaxRounds)}, CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
-		RenderCallback: jobjson.CallbackBody(n.policy), AllEnded: n.allEnded, CallbackResponse: orOff(c.CallbackResponse),
+		RenderCallback: jobjson.CallbackBody(n.policy), CallbackResponse: orOff(c.CallbackResponse),
 		// Also without --dialects: other nodes may have registered their jobs.
 		Contracts: map[string]*dispatcher.Contract{qstash.Name: {
 			Headers: qstash.Headers(keys), Judge: qstash.Judge, RenderCallback: qstash.RenderCallback,

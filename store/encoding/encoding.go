@@ -149,7 +149,6 @@ func (c *codec) callbacks(k *job.Callbacks) {
 	}
 	c.retry("retry", &k.Retry)
 	number(c, "replays", &k.Replays)
-	number(c, "ended", &k.Ended)
 	flag(c, "request", &k.IncludeRequest)
 }
 

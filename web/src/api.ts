@@ -17,8 +17,6 @@ export type Attempt = Schemas['Attempt'];
 
 export type CallbackEvent = Schemas['CallbackEvent'];
 export const callbackEvents = ['delivered', 'dead', 'expired', 'cancelled', 'attempt_failed'] as const satisfies readonly CallbackEvent[];
-/** The events of callbacks, with that of a group, which no form has. */
-export const reportedEvents = [...callbackEvents, 'all_ended'] as const satisfies readonly CallbackEvent[];
 
 export type Callbacks = Named<Schemas['Callbacks']>;
 

@@ -148,9 +148,7 @@ func (c *client) newJob() *owned {
 func callbacks(url string) map[string]any {
 	all := map[string]any{"retry": map[string]any{"steps": []string{"1s", "10s"}}}
 	for _, e := range job.CallbackEvents {
-		if e != job.CallbackAllEnded { // only a registration for a group has it
-			all[string(e)] = map[string]string{"url": url}
-		}
+		all[string(e)] = map[string]string{"url": url}
 	}
 	return all
 }

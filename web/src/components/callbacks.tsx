@@ -1,6 +1,6 @@
 /** Callbacks: fields of a form, and what a job has. */
 import { address } from '../address';
-import { callbackEvents, reportedEvents, type CallbackEvent, type Callbacks, type JobDetails } from '../api';
+import { callbackEvents, type CallbackEvent, type Callbacks, type JobDetails } from '../api';
 import { t, type Key } from '../text';
 import { Group, Input, retryOf, type FieldProps } from './form';
 import { Target } from './marks';
@@ -54,12 +54,12 @@ export const typedCallbacks = (stored: Callbacks | null | undefined): CallbackDr
   callback_limit: String(stored?.retry?.limit ?? ''),
 });
 
-const eventName = (event: CallbackEvent): string => t(event === 'attempt_failed' || event === 'all_ended' ? `callback.${event}` : `state.${event}`);
+const eventName = (event: CallbackEvent): string => t(event === 'attempt_failed' ? `callback.${event}` : `state.${event}`);
 
 /** The callbacks that a job asks for, the jobs made for them, and the job that a callback reports. */
 export function callbackFacts(job: JobDetails): Fact[] {
   const { callback_jobs: made = [], callback_of: of } = job;
-  const asked = reportedEvents.flatMap((event) => {
+  const asked = callbackEvents.flatMap((event) => {
     const to = job.callbacks?.[event];
     return to ? [{ event, to }] : [];
   });

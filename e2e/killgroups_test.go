@@ -12,8 +12,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
-// killGroups registers for a group. Each registration reports once when all its jobs have ended, and says
-// how. A repeated report has the id of the first one.
+// killGroups registers for a group. Each job of a registration reports its own end, under one id.
 func killGroups(t *testing.T, k *underKills) func() {
 	const topic, members = "ended", 10
 	groups := sized(30, 300)
@@ -29,10 +28,11 @@ func killGroups(t *testing.T, k *underKills) func() {
 		list = append(list, map[string]any{"name": fmt.Sprint("m", i), "url": jobs.URL()})
 	}
 	must(t, http.StatusCreated, "PUT", k.nodes[0].base()+"/v1/groups/g", map[string]any{"members": list})
+	to := map[string]any{"url": reports.URL()}
 	for i := range groups {
 		must(t, http.StatusCreated, "POST", k.nodes[0].base()+"/v1/jobs", map[string]any{
 			"topic": topic, "group": "g", "id": fmt.Sprint(i), "delay": "1s", "spread": "8s",
-			"callbacks": map[string]any{"all_ended": map[string]any{"url": reports.URL()}},
+			"callbacks": map[string]any{"delivered": to, "dead": to},
 		})
 	}
 	return func() {
@@ -40,7 +40,7 @@ func killGroups(t *testing.T, k *underKills) func() {
 		ids := func() map[string]map[string]int {
 			reported := map[string]map[string]int{}
 			for _, d := range reports.Deliveries() {
-				id := groupReport(t, d, members)
+				id := memberReport(t, d)
 				if reported[id] == nil {
 					reported[id] = map[string]int{}
 				}
@@ -48,7 +48,7 @@ func killGroups(t *testing.T, k *underKills) func() {
 			}
 			return reported
 		}
-		testenv.Eventually(t, deliverLimit, func() bool { return len(ids()) == groups }, "each registration reports its end")
+		testenv.Eventually(t, deliverLimit, func() bool { return len(ids()) == groups*members }, "each job of each registration reports its end")
 		testenv.Eventually(t, drainLimit, func() bool {
 			var page struct {
 				Data []jobView `json:"data"`
@@ -58,27 +58,31 @@ func killGroups(t *testing.T, k *underKills) func() {
 		}, "nothing is left")
 		for id, by := range ids() {
 			if len(by) != 1 {
-				t.Errorf("registration %s reports its end under %d ids: %v", id, len(by), by)
+				t.Errorf("job %s reports its end under %d ids: %v", id, len(by), by)
 			}
 		}
 		t.Logf("%d registrations of %d jobs, %d kills: %d reports in %d deliveries", groups, members, len(c.All()), len(ids()), len(reports.Deliveries()))
 	}
 }
 
-// groupReport is the id of the registration that a delivery reports. It checks the outcomes.
-func groupReport(t *testing.T, d receiver.Delivery, members int) string {
+// memberReport is the id of the job that a delivery reports. It checks the outcome.
+func memberReport(t *testing.T, d receiver.Delivery) string {
 	t.Helper()
 	var report struct {
-		Event    string         `json:"event"`
-		GroupID  string         `json:"group_id"`
-		Jobs     int            `json:"jobs"`
-		Outcomes map[string]int `json:"outcomes"`
+		Event string `json:"event"`
+		Job   struct {
+			ID string `json:"id"`
+		} `json:"job"`
 	}
 	if err := json.Unmarshal([]byte(d.Body), &report); err != nil {
 		t.Fatalf("%q: %v", d.Body, err)
 	}
-	if report.Event != "all_ended" || report.Jobs != members || report.Outcomes["delivered"] != members-1 || report.Outcomes["dead"] != 1 {
-		t.Fatalf("a report: %s", d.Body)
+	want := "delivered"
+	if strings.HasSuffix(report.Job.ID, ":m0") {
+		want = "dead"
 	}
-	return report.GroupID
+	if report.Event != want {
+		t.Fatalf("a report of the event %s; want %s: %s", report.Event, want, d.Body)
+	}
+	return report.Job.ID
 }
