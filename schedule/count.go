@@ -86,18 +86,34 @@ func (t *Timetable) Densest(span time.Duration) int {
 	if t.HasEvery {
 		return int(span / t.Every)
 	}
-	var list []int64 // of two days
-	most, first := 0, 0
-	for day := range int64(2) {
-		list = slices.AppendSeq(list, t.expr.times(day))
-	}
-	for i, at := range list {
-		for at-list[first] > int64(span/time.Second) {
-			first++
-		}
-		most = max(most, i-first)
+	day, most := t.expr.upTo(daySeconds-1), 0
+	for first := range t.expr.times(0, daySeconds) {
+		last := first + int64(span/time.Second)
+		most = max(most, t.expr.upTo(last%daySeconds)+int(last/daySeconds)*day-t.expr.upTo(first))
 	}
 	return most
+}
+
+// upTo counts the times of a day up to a second of it.
+func (e *expression) upTo(second int64) int {
+	count := func(values []int, value int64) (below int, equal bool) {
+		return slices.BinarySearch(values, int(value))
+	}
+	h, inHour := count(e.hours, second/3600)
+	n := h * len(e.minutes) * len(e.seconds)
+	if !inHour {
+		return n
+	}
+	m, inMinute := count(e.minutes, second/60%60)
+	n += m * len(e.seconds)
+	if !inMinute {
+		return n
+	}
+	s, has := count(e.seconds, second%60)
+	if has {
+		s++
+	}
+	return n + s
 }
 
 // Has reports whether there is an occurrence at a time.

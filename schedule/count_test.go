@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -64,4 +65,59 @@ func TestCountAYearOfSeconds(t *testing.T) {
 	if n := table(t, Spec{Cron: "* * * * *"}).Count(from, to); n != 365*24*60 {
 		t.Errorf("a year of minutes: %d", n)
 	}
+}
+
+// Densest counts the occurrences after the first one of a span.
+func TestDensestCountsSpans(t *testing.T) {
+	for _, tt := range []struct {
+		cron string
+		span time.Duration
+		want int
+	}{
+		{"* * * * * *", 0, 0},
+		{"* * * * * *", time.Hour, 3600},
+		{"* * * * * *", 24 * time.Hour, 86400},
+		{"*/7 * * * *", time.Hour, 9},
+		{"0,30 22,23,0,1 * * *", 3 * time.Hour, 6}, // across midnight, too
+		{"0 9 * * *", 24 * time.Hour, 1},
+		{"0 9 * * *", 23 * time.Hour, 0},
+		{"50-59 59 23 * * *", 9 * time.Second, 9},
+	} {
+		if n := table(t, Spec{Cron: tt.cron}).Densest(tt.span); n != tt.want {
+			t.Errorf("%q spans %d in %v, want %d", tt.cron, n, tt.span, tt.want)
+		}
+	}
+}
+
+// What is asked of a timetable of every second near a change of the clock takes as much memory as on other days: nothing
+// gathers the days around the change.
+func TestNoDaysAreGathered(t *testing.T) {
+	const most = 4 << 20
+	for _, zone := range []string{"America/New_York", "Australia/Lord_Howe", "Europe/Berlin", "Africa/Casablanca"} {
+		tt := table(t, Spec{Cron: "* * * * * *", Zone: zone})
+		from := nearChange(tt.loc, time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)).Add(4*24*time.Hour - time.Minute)
+		rules := Rules{Name: "s", Table: tt, Misfire: Misfire{Policy: FireOnce, Grace: time.Minute, Window: time.Hour}, Overlap: Allow}
+		progress := Progress{Since: from.Add(-time.Hour), Done: UpTo(from)}
+		for name, ask := range map[string]func(){
+			"preview":  func() { tt.Preview(from, 1000) },
+			"next":     func() { rules.Next(progress) },
+			"decide":   func() { rules.Decide(progress, Facts{Now: from.Add(2 * time.Second)}) },
+			"has":      func() { tt.Has(from) },
+			"a minute": func() { tt.Count(from, from.Add(time.Minute)) },
+			"densest":  func() { tt.Densest(time.Hour) },
+		} {
+			if n := allocated(ask); n > most {
+				t.Errorf("%s: %s allocates %d bytes, the limit is %d", zone, name, n, most)
+			}
+		}
+	}
+}
+
+// allocated is how many bytes a call allocates.
+func allocated(call func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	call()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }

@@ -31,9 +31,9 @@ type point struct {
 // plain. No change is longer than a day, so no time is shifted further.
 const margin = 2 * daySeconds
 
-// cronPoints walks local days. Days without a change of the clock nearby yield
-// their times in order; days around a change are gathered and sorted first. Days and
-// months that do not match are passed over, so rare dates cost little.
+// cronPoints walks local days. Days without a change of the clock nearby yield their times in order; days around a change
+// go by the instants that they are shown at, see changingDays. Days and months that do not match are passed over, so rare
+// dates cost little.
 func (t *Timetable) cronPoints(begin int64, end func() int64) iter.Seq[point] {
 	return func(yield func(point) bool) {
 		day := floorDiv(begin, daySeconds) - margin/daySeconds - 1
@@ -46,20 +46,16 @@ func (t *Timetable) cronPoints(begin int64, end func() int64) iter.Seq[point] {
 				day = next
 				continue
 			}
-			var points []point
 			if offset, plain := t.offsetOf(day); plain {
 				if !t.plainDay(day, offset, begin, yield) {
 					return
 				}
 			} else {
 				for plain = false; !plain; next++ {
-					points = t.collect(points, next-1)
 					_, plain = t.offsetOf(next)
 				}
 				next-- // the plain day
-			}
-			for _, p := range settle(points) {
-				if p.at >= begin && !yield(p) {
+				if !t.changingDays(day, next, begin, yield) {
 					return
 				}
 			}
@@ -114,21 +110,30 @@ func (t *Timetable) plainDay(day, offset, begin int64, yield func(point) bool) b
 	if x := t.excepts(day); x != nil {
 		return yield(exceptedDay(day, max(begin, day*daySeconds-offset), x))
 	}
-	for local := range t.expr.times(day) {
-		if at := local - offset; at >= begin && !yield(point{at: at, local: local}) {
+	for local := range t.expr.times(max(day*daySeconds, begin+offset), (day+1)*daySeconds) {
+		if !yield(point{at: local - offset, local: local}) {
 			return false
 		}
 	}
 	return true
 }
 
-// times yields the local times of a day that matches.
-func (e *expression) times(day int64) iter.Seq[int64] {
+// times yields the local times of one day that match, from one second to before another. The day itself matches.
+func (e *expression) times(from, to int64) iter.Seq[int64] {
 	return func(yield func(int64) bool) {
+		midnight := floorDiv(from, daySeconds) * daySeconds
 		for _, h := range e.hours {
+			if midnight+int64(h+1)*3600 <= from {
+				continue
+			}
 			for _, m := range e.minutes {
+				minute := midnight + int64(h)*3600 + int64(m)*60
+				if minute+60 <= from {
+					continue
+				}
 				for _, s := range e.seconds {
-					if !yield(day*daySeconds + int64(h)*3600 + int64(m)*60 + int64(s)) {
+					local := minute + int64(s)
+					if local >= to || local >= from && !yield(local) {
 						return
 					}
 				}
@@ -137,28 +142,102 @@ func (e *expression) times(day int64) iter.Seq[int64] {
 	}
 }
 
-// collect appends the points of a day near a change of the clock.
-func (t *Timetable) collect(points []point, day int64) []point {
-	if !t.expr.matches(dateOf(day)) {
-		return points
+// Days around a change are cut into parts of this many seconds, the first ones smaller. Only the times of one part are held
+// and sorted at a time: six days of seconds would be half a million.
+const (
+	firstPart = 64
+	maxPart   = 3600
+)
+
+// changingDays yields the times of the days from first to before end, in the order of their instants. The clock changes
+// near each of them.
+func (t *Timetable) changingDays(first, end, begin int64, yield func(point) bool) bool {
+	w := walk{Timetable: t, spans: t.spans(first, end), first: first * daySeconds, end: end * daySeconds}
+	from, to := w.instants()
+	from = max(from, begin)
+	for width := int64(firstPart); from < to; width = min(2*width, maxPart) {
+		for _, p := range settle(w.part(from, from+width)) {
+			if !yield(p) {
+				return false
+			}
+		}
+		from += width
 	}
-	spans := t.spans(day)
-	if x := t.excepts(day); x != nil {
-		return append(points, exceptedDay(day, day*daySeconds-spans[0].offset, x))
+	return true
+}
+
+// walk is a walk along days around a change of the clock.
+type walk struct {
+	*Timetable
+	spans      []span
+	first, end int64 // the local times of the days
+	points     []point
+	of         []point // one local time
+}
+
+// instants are bounds of what the days yield.
+func (w *walk) instants() (from, to int64) {
+	from, to = math.MaxInt64, math.MinInt64
+	for _, s := range w.spans {
+		from, to = min(from, w.first-s.offset), max(to, w.end-s.offset)
 	}
-	for local := range t.expr.times(day) {
-		points = t.resolve(points, spans, local)
+	return from, to
+}
+
+// part returns the points of the days at instants from one to before another.
+func (w *walk) part(from, to int64) []point {
+	w.points = w.points[:0]
+	for i, s := range w.spans {
+		a, b := max(from, s.from), min(to, s.to)
+		w.shown(a, b, s.offset, false)
+		if i == 0 {
+			continue
+		}
+		if before := w.spans[i-1].offset; before < s.offset { // a gap: its times come as long after the change as ever
+			w.shown(a, min(to, s.from+s.offset-before), before, true)
+		}
 	}
-	return points
+	for day := w.first / daySeconds; day < w.end/daySeconds; day++ {
+		if x := w.excepts(day); x != nil && w.expr.matches(dateOf(day)) {
+			offset, _ := w.offsetAt(day*daySeconds - around)
+			if at := day*daySeconds - offset; from <= at && at < to {
+				w.points = append(w.points, exceptedDay(day, at, x))
+			}
+		}
+	}
+	return w.points
+}
+
+// shown adds the points at instants from one to before another, of local times that are an offset ahead; shifted: of those
+// that the clock leaps over.
+func (w *walk) shown(from, to, offset int64, shifted bool) {
+	local, last := max(from+offset, w.first), min(to+offset, w.end)
+	for local < last {
+		day := floorDiv(local, daySeconds)
+		next := min((day+1)*daySeconds, last)
+		if w.excepts(day) == nil && w.expr.matches(dateOf(day)) {
+			for at := range w.expr.times(local, next) {
+				w.of = w.resolve(w.of[:0], w.spans, at)
+				for _, p := range w.of {
+					if p.at == at-offset && (p.effect == Shifted) == shifted {
+						w.points = append(w.points, p)
+					}
+				}
+			}
+		}
+		local = next
+	}
 }
 
 // span is a time in which the zone has one offset.
 type span struct{ from, to, offset int64 }
 
-// spans lists the offsets around a local day.
-func (t *Timetable) spans(day int64) []span {
-	const around = 2 * margin
-	from, to := day*daySeconds-around, (day+1)*daySeconds+around
+// around is how far from days the offsets count for them.
+const around = 2 * margin
+
+// spans lists the offsets around local days, from one to before another.
+func (t *Timetable) spans(first, end int64) []span {
+	from, to := first*daySeconds-around, end*daySeconds+around
 	var list []span
 	for at := from; at < to; {
 		offset, until := t.offsetAt(at)
