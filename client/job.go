@@ -113,7 +113,7 @@ type Callbacks struct {
 	Expired       *Callback `json:"expired,omitempty"`
 	Cancelled     *Callback `json:"cancelled,omitempty"`
 	AttemptFailed *Callback `json:"attempt_failed,omitempty"`
-	Retry    *Retry    `json:"retry,omitempty"`
+	Retry         *Retry    `json:"retry,omitempty"`
 	// IncludeRequest adds the headers and the body of the job.
 	IncludeRequest bool `json:"include_request,omitempty"`
 }
