@@ -16,14 +16,11 @@ func (s *sender) newRequest(ctx context.Context, j *job.Job, number int, stamp j
 	if len(j.Spec.Body) > 0 {
 		body = j.Spec.Body
 	}
-	req, err := retryablehttp.NewRequestWithContext(ctx, j.Spec.HTTPMethod(), string(j.Spec.Destination), body)
+	req, err := retryablehttp.NewRequestWithContext(ctx, j.Spec.HTTPMethod(), j.Spec.Destination.Sent(), body)
 	if err != nil {
 		return nil, err
 	}
 	req.Header = contract.RequestHeader(j, number, stamp, s.agent)
-	if s.replay {
-		contract.MarkReplayable(req.Header)
-	}
 	return req, nil
 }
 

@@ -185,3 +185,18 @@ func TestUnsignedRequestIsNotSent(t *testing.T) {
 		t.Error("it was sent all the same")
 	}
 }
+
+func TestPathsAreSentByteForByte(t *testing.T) {
+	var got string
+	url := serve(t, func(_ http.ResponseWriter, r *http.Request) { got = r.RequestURI })
+	s := realSender(t, Options{AllowCIDRs: loopback()})
+	for path, want := range map[string]string{
+		"/a|b%2Fc": "/a%7Cb%2Fc", "/a^b/%2e%2e/x": "/a%5Eb/%2e%2e/x", "/{a}/%2f%7e?b=c|d%2F": "/%7Ba%7D/%2f%7e?b=c%7Cd%2F",
+		"//a/./b/../c;d": "//a/./b/../c;d", "/[a]%5b?": "/[a]%5b?", "": "/",
+	} {
+		s.send(t.Context(), claimOf(newJob("p", url+path)))
+		if got != want {
+			t.Errorf("%s was sent as %s, want %s", path, got, want)
+		}
+	}
+}

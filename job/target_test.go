@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -112,6 +113,36 @@ func TestValidTraceparent(t *testing.T) {
 	} {
 		if job.ValidTraceparent(s) {
 			t.Errorf("%q is taken", s)
+		}
+	}
+}
+
+// A path and a query keep their bytes, but for characters that RFC 3986 has no place for.
+func TestURLsAreSentByteForByte(t *testing.T) {
+	for from, want := range map[job.Destination]string{
+		"https://a.example":              "https://a.example",
+		"https://a.example/a|b%2Fc":      "https://a.example/a%7Cb%2Fc",
+		"https://a.example/a^b/%2e%2e/x": "https://a.example/a%5Eb/%2e%2e/x",
+		"https://a.example/{id}/%7e?q=`": "https://a.example/%7Bid%7D/%7e?q=%60",
+		`https://a.example/"<>\|?a="[1]`: "https://a.example/%22%3C%3E%5C%7C?a=%22[1]",
+		"https://a.example//a;b=c/./..?": "https://a.example//a;b=c/./..?",
+	} {
+		if got := from.Sent(); got != want {
+			t.Errorf("%s is sent as %s, want %s", from, got, want)
+		}
+	}
+	for c := rune('!'); c <= '~'; c++ {
+		if c == '#' || c == '%' {
+			continue
+		}
+		for _, raw := range []job.Destination{"https://a.example/x%2F" + job.Destination(c) + "%2e/y%2f", "https://a.example/?%2F" + job.Destination(c) + "%2e%2f"} {
+			if err := raw.Check(); err != nil {
+				t.Errorf("%s: %v", raw, err)
+			}
+			u, err := url.Parse(raw.Sent())
+			if err != nil || u.String() != raw.Sent() {
+				t.Errorf("%s is sent as %v, %v, want %s", raw, u, err, raw.Sent())
+			}
 		}
 	}
 }

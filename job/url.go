@@ -48,6 +48,28 @@ func (d Destination) Check() error {
 	return checkPort(u)
 }
 
+// notInURLs are the visible ASCII characters that RFC 3986 has no place for.
+const notInURLs = "\"<>\\^`{|}"
+
+// Sent returns the URL as requests have it: the characters of notInURLs are percent-encoded, and everything else
+// stays byte for byte. net/url would decode a path with one of them and encode it anew: "/a|b%2Fc" would
+// become "/a%7Cb/c". The destination must be valid.
+func (d Destination) Sent() string {
+	raw := string(d)
+	if !strings.ContainsAny(raw, notInURLs) {
+		return raw
+	}
+	var b strings.Builder
+	for i := range len(raw) {
+		if strings.IndexByte(notInURLs, raw[i]) < 0 {
+			b.WriteByte(raw[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", raw[i])
+		}
+	}
+	return b.String()
+}
+
 func notVisibleASCII(r rune) bool { return r <= ' ' || r > '~' }
 
 func notASCII(r rune) bool { return r > '~' }

@@ -51,7 +51,7 @@ var parts = map[string]func(j *job.Job) []string{
 		return []string{u.Host, u.Hostname()}
 	},
 	"path": func(j *job.Job) []string {
-		u, err := url.Parse(string(j.Spec.Destination))
+		u, err := url.Parse(j.Spec.Destination.Sent())
 		if err != nil {
 			return nil
 		}

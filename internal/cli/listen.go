@@ -28,7 +28,7 @@ const maxListenAnswer = 4 << 10
 // listener passes pulled jobs on to a receiver.
 type listener struct {
 	a      *app
-	to     string
+	to     job.Destination
 	http   *http.Client
 	signer *receiver.Receiver // nil: requests are not signed
 
@@ -58,14 +58,14 @@ mean what they mean for deliveries. Enter r to send the last request again; the 
 		Example: `  duehook listen http://127.0.0.1:3000/hook --topic orders --topic invoices`,
 	}
 	cmd.RunE = a.connected(func(ctx context.Context, args []string) error {
-		if err := job.Destination(args[0]).Check(); err != nil {
+		to := job.Destination(args[0])
+		if err := to.Check(); err != nil {
 			return usagef("the URL %q %v", args[0], err)
 		}
-		l, err := a.newListener(args[0], secrets, timeout)
+		l, err := a.newListener(to, secrets, timeout)
 		if err != nil {
 			return err
 		}
-		defer l.http.CloseIdleConnections()
 		if err := a.client.Ready(ctx); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ mean what they mean for deliveries. Enter r to send the last request again; the 
 	return cmd
 }
 
-func (a *app) newListener(to string, secrets []string, timeout time.Duration) (*listener, error) {
+func (a *app) newListener(to job.Destination, secrets []string, timeout time.Duration) (*listener, error) {
 	l := &listener{a: a, to: to, forwarded: map[string]forwarding{}}
 	if len(secrets) == 0 && a.environ["DUEHOOK_SECRET"] != "" {
 		secrets = []string{a.environ["DUEHOOK_SECRET"]}
@@ -97,8 +97,9 @@ func (a *app) newListener(to string, secrets []string, timeout time.Duration) (*
 		}
 	}
 	l.http = &http.Client{
-		Timeout:       timeout,
-		Transport:     &http.Transport{DisableCompression: true}, // as deliveries
+		Timeout: timeout,
+		// As deliveries. A request on a new connection is never sent twice.
+		Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: -1},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return l, nil
@@ -160,12 +161,11 @@ func (l *listener) forward(ctx context.Context, pulled *client.LeasedJob) forwar
 // exchange makes the request.
 func (l *listener) exchange(ctx context.Context, pulled *client.LeasedJob, now job.Instant) (contract.Answer, error) {
 	j := asDelivered(pulled)
-	req, err := http.NewRequestWithContext(ctx, j.Spec.HTTPMethod(), l.to, bytes.NewReader(j.Spec.Body))
+	req, err := http.NewRequestWithContext(ctx, j.Spec.HTTPMethod(), l.to.Sent(), bytes.NewReader(j.Spec.Body))
 	if err != nil {
 		return contract.Answer{}, err
 	}
 	req.Header = contract.RequestHeader(j, pulled.Attempt, now, "duehook/"+l.a.Version)
-	contract.MarkReplayable(req.Header)
 	if l.signer != nil {
 		signature, err := l.signer.Sign(j.MessageID(), now.Time(), j.Spec.Body)
 		if err != nil {

@@ -23,7 +23,7 @@ func newTestListener(t *testing.T, answer http.HandlerFunc) (l *listener, out, e
 	t.Cleanup(to.Close)
 	out, err = &bytes.Buffer{}, &bytes.Buffer{}
 	a := &app{Options: Options{Clock: testenv.NewClock(time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)), Out: out, Err: err, In: strings.NewReader("")}}
-	l, failed := a.newListener(to.URL+"/hook", nil, time.Minute)
+	l, failed := a.newListener(job.Destination(to.URL+"/a|b%2Fc"), nil, time.Minute)
 	if failed != nil {
 		t.Fatal(failed)
 	}
@@ -103,12 +103,31 @@ func TestListenSaysThatALeaseIsLost(t *testing.T) {
 	}
 }
 
+// A receiver that crashes gets a request once, whatever answered before.
+func TestListenSendsARequestOnce(t *testing.T) {
+	requests := 0
+	l, out, _ := newTestListener(t, func(w http.ResponseWriter, _ *http.Request) {
+		if requests++; requests > 3 {
+			panic(http.ErrAbortHandler) // closes the connection
+		}
+	})
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key", "X-Other", "Idempotency-Key"} {
+		j := pulledJob()
+		j.Headers[name] = "k"
+		err := l.handle(t.Context(), j)
+		l.answered(j, err)
+	}
+	if requests != 4 || strings.Count(out.String(), "delivered") != 3 || !strings.Contains(out.String(), "no answer") {
+		t.Errorf("%d requests, shown %q", requests, out)
+	}
+}
+
 func TestListenReplays(t *testing.T) {
 	requests := 0
 	l, out, stderr := newTestListener(t, func(w http.ResponseWriter, r *http.Request) {
 		requests++
-		if r.Header.Get("Duehook-Attempt") != "2" || r.Header.Get("Webhook-Id") != "01K" {
-			t.Errorf("the headers are %v", r.Header)
+		if r.Header.Get("Duehook-Attempt") != "2" || r.Header.Get("Webhook-Id") != "01K" || r.RequestURI != "/a%7Cb%2Fc" {
+			t.Errorf("the headers of %s are %v", r.RequestURI, r.Header)
 		}
 		w.WriteHeader(http.StatusTeapot)
 	})

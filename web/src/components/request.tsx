@@ -50,8 +50,11 @@ function head(job: Job, stored: Stored | undefined, attempt: Attempt | undefined
     headers['Duehook-Group'] = encodeURI(job.group);
     headers['Duehook-Group-Id'] = encodeURI(job.group_id);
   }
-  return [`${job.method} ${job.url}`, ...lines(headers)].join('\n');
+  return [`${job.method} ${sent(job.url)}`, ...lines(headers)].join('\n');
 }
+
+/** The URL as the server sends it: what RFC 3986 has no place for is percent-encoded, and nothing else changes. */
+const sent = (url: string): string => url.replace(/["<>\\^`{|}]/g, (c) => '%' + c.charCodeAt(0).toString(16).toUpperCase());
 
 const lines = (headers: Record<string, string | number>): string[] => Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
 
