@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -24,7 +25,12 @@ const (
 	classReset        = "connection_reset"
 	classUnreachable  = "connection_failed"
 	classDNS          = "dns_error"
-	classTLS          = "tls_error"
+	classTLS          = "tls_error" // none of the next five
+	classTLSExpired   = "tls_expired"
+	classTLSAuthority = "tls_unknown_authority"
+	classTLSName      = "tls_wrong_name"
+	classTLSProtocol  = "tls_protocol"
+	classTLSAlert     = "tls_alert"
 	classTooLarge     = contract.TooLarge
 	classInvalid      = "invalid_response"
 	classUnexpected   = contract.Unexpected
@@ -57,7 +63,7 @@ func classify(ctx context.Context, err error, reached phase) string {
 	case errors.As(err, &dns):
 		return classDNS
 	case isTLS(err):
-		return classTLS
+		return classOfTLS(err)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return classRefused
 	case isReset(err):
@@ -100,6 +106,29 @@ func isTLS(err error) bool {
 	// Most errors of a handshake have no type, but this prefix.
 	text := err.Error()
 	return strings.Contains(text, "tls: ") || strings.Contains(text, "HTTP response to HTTPS client")
+}
+
+// classOfTLS returns the class of an error of TLS: what is wrong with the certificate, or who refused the handshake.
+func classOfTLS(err error) string {
+	var record tls.RecordHeaderError
+	var invalid x509.CertificateInvalidError
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var op *net.OpError
+	switch text := err.Error(); {
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return classTLSExpired
+	case errors.As(err, &authority):
+		return classTLSAuthority
+	case errors.As(err, &name):
+		return classTLSName
+	case errors.As(err, &record), strings.Contains(text, "HTTP response to HTTPS client"),
+		strings.Contains(text, "protocol version"): // also in an alert; these errors have no type
+		return classTLSProtocol
+	case errors.As(err, &op) && op.Op == "remote error":
+		return classTLSAlert
+	}
+	return classTLS
 }
 
 func isReset(err error) bool {

@@ -19,7 +19,8 @@ import (
 var classNames = map[string]string{
 	"classDNSTimeout": classDNSTimeout, "classDialTimeout": classDialTimeout, "classTLSTimeout": classTLSTimeout,
 	"classTimeout": classTimeout, "classRefused": classRefused, "classReset": classReset,
-	"classUnreachable": classUnreachable, "classDNS": classDNS, "classTLS": classTLS,
+	"classUnreachable": classUnreachable, "classDNS": classDNS, "classTLS": classTLS, "classTLSExpired": classTLSExpired, "classTLSAuthority": classTLSAuthority,
+	"classTLSName": classTLSName, "classTLSProtocol": classTLSProtocol, "classTLSAlert": classTLSAlert,
 	"classTooLarge": classTooLarge, "classInvalid": classInvalid, "classUnexpected": classUnexpected,
 	"classBadSnooze": classBadSnooze, "classSnoozeLimit": classSnoozeLimit, "classBadAt": classBadAt, "classAtLimit": classAtLimit,
 	"classBadAgain": classBadAgain, "classAgainBody": classAgainBody, "classAgainRefused": classAgainRefused, "classAgainLimit": classAgainLimit, "classBlocked": classBlocked, "classBadRequest": classBadRequest,

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -122,9 +123,9 @@ func TestConnectionErrors(t *testing.T) {
 	for name, tt := range map[string]struct{ url, class string }{
 		"nobody listens":    {"http://" + closed, classRefused},
 		"no such name":      {"http://nonexistent.invalid", classDNS},
-		"unknown authority": {secure.URL, classTLS},
-		"no common version": {demanding.URL, classTLS},
-		"HTTP where TLS is": {strings.Replace(plain, "http://", "https://", 1), classTLS},
+		"unknown authority": {secure.URL, classTLSAuthority},
+		"no common version": {demanding.URL, classTLSProtocol},
+		"HTTP where TLS is": {strings.Replace(plain, "http://", "https://", 1), classTLSProtocol},
 		"TLS where HTTP is": {strings.Replace(secure.URL, "https://", "http://", 1), "http_400"},
 		"not a URL":         {"http://%zz", classBadRequest},
 	} {
@@ -271,7 +272,11 @@ func TestClassify(t *testing.T) {
 		{t.Context(), dial(os.NewSyscallError("connect", syscall.ENETUNREACH)), classUnreachable},
 		{t.Context(), dial(os.NewSyscallError("write", syscall.EPIPE)), classReset},
 		{t.Context(), errNoPermitted, classUnreachable},
-		{t.Context(), errors.New("remote error: tls: internal error"), classTLS},
+		{t.Context(), errors.New("tls: internal error"), classTLS},
+		{t.Context(), &net.OpError{Op: "remote error", Err: errors.New("tls: internal error")}, classTLSAlert},
+		{t.Context(), &net.OpError{Op: "remote error", Err: errors.New("tls: protocol version not supported")}, classTLSProtocol},
+		{t.Context(), &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.IncompatibleUsage}}, classTLS},
+		{t.Context(), &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}}, classTLSExpired},
 		{t.Context(), errors.New("what net/http makes of it"), classInvalid},
 	} {
 		if got := classify(tt.ctx, fmt.Errorf("Post: %w", tt.err), phaseAnswer); got != tt.want {

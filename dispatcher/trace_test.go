@@ -65,7 +65,7 @@ func TestTimingsOfEachPhase(t *testing.T) {
 		{"TLS again", secure.URL, "", measured{firstByte: true, reused: true}},
 		{"no such name", "http://no.example", classDNS, measured{dns: true}},
 		{"nobody listens", "http://127.0.0.1:1", classRefused, measured{connect: true}},
-		{"not TLS", strings.Replace(url, "http://", "https://", 1), classTLS, measured{connect: true, tls: true}},
+		{"not TLS", strings.Replace(url, "http://", "https://", 1), classTLSProtocol, measured{connect: true, tls: true}},
 	} {
 		o, _ := s.send(t.Context(), claimOf(newJob("t", tt.url)))
 		if o.Attempt.Error != tt.class {

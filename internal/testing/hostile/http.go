@@ -20,6 +20,7 @@ const (
 	tooLarge = "response_too_large"
 	invalid  = "invalid_response"
 	insecure = "tls_error"
+	noTLS    = "tls_protocol"
 )
 
 const (

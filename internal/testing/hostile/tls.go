@@ -31,15 +31,21 @@ func handshakes() []Kind {
 		overTLS("TLS in drops", slowTLS, func(ctx context.Context, c net.Conn) {
 			_ = tls.Server(&drops{Conn: c, ctx: ctx}, presenting(authority().issue(valid))).HandshakeContext(ctx)
 		}),
-		overTLS("no TLS", insecure, afterHello(thenHangUp(saying(okHead+"Content-Length: 0\r\n\r\n")))),
+		overTLS("no TLS", noTLS, afterHello(thenHangUp(saying(okHead+"Content-Length: 0\r\n\r\n")))),
 		overTLS("TLS that breaks off", reset, afterHello(saying("\x16\x03\x03\x10"))),
-		overTLS("TLS record too long", insecure, afterHello(endlessly("\x16\x03\x03\xff\xff", big64))),
+		overTLS("TLS record too long", noTLS, afterHello(endlessly("\x16\x03\x03\xff\xff", big64))),
 		overTLS("TLS alert flood", insecure, afterHello(endlessly("", strings.Repeat("\x15\x03\x03\x00\x02\x01\x5a", 1000)))),
-		overTLS("TLS of yesterday", insecure, handshaking(func() *tls.Config {
+		overTLS("TLS of yesterday", noTLS, handshaking(func() *tls.Config {
 			c := presenting(authority().issue(valid))
 			c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 			return c
 		}, nil)),
+		overTLS("TLS with client certificates", "tls_alert", handshaking(func() *tls.Config {
+			c := presenting(authority().issue(valid))
+			c.ClientAuth, c.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12 // which asks within the handshake
+			return c
+		}, nil)),
+		overTLS("TLS for another protocol", "tls_alert", afterHello(saying("\x15\x03\x03\x00\x02\x02\x28"))),
 	}
 }
 
@@ -48,19 +54,19 @@ var big64 = strings.Repeat("\x00", 64<<10)
 
 // certificates are not to be trusted, or are a burden.
 func certificates() []Kind {
-	present := func(name string, make func() tls.Certificate) Kind {
-		return overTLS(name, insecure, handshaking(func() *tls.Config { return presenting(make()) }, nil))
+	present := func(name, class string, make func() tls.Certificate) Kind {
+		return overTLS(name, class, handshaking(func() *tls.Config { return presenting(make()) }, nil))
 	}
 	return []Kind{
-		present("expired certificate", func() tls.Certificate {
+		present("expired certificate", "tls_expired", func() tls.Certificate {
 			return authority().issue(func(c *x509.Certificate) { c.NotAfter = c.NotBefore.Add(time.Hour) })
 		}),
-		present("certificate of another", func() tls.Certificate {
+		present("certificate of another", "tls_wrong_name", func() tls.Certificate {
 			return authority().issue(func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"another.example"} })
 		}),
-		present("self-signed certificate", selfSigned),
-		present("chain of 250 KB", func() tls.Certificate { return chained(3400) }),
-		chain(present("chain of 400 certificates", func() tls.Certificate { return chained(400) })),
+		present("self-signed certificate", "tls_unknown_authority", selfSigned),
+		present("chain of 250 KB", insecure, func() tls.Certificate { return chained(3400) }),
+		chain(present("chain of 400 certificates", insecure, func() tls.Certificate { return chained(400) })),
 	}
 }
 
