@@ -228,6 +228,7 @@ type Attempt struct {
 	ResponseHeaders  map[string]string `json:"response_headers"`
 	Version          uint64            `json:"version"`
 	ConnectRetries   int               `json:"connect_retries"`
+	Resent           bool              `json:"resent"` // the request was made twice
 }
 
 // Explanation is why a job has not run yet, or why it ended.

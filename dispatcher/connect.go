@@ -25,10 +25,10 @@ const (
 // newClient makes the client of all attempts. The ladder of retries belongs to the
 // store, where it outlives the process. The client only repeats a request that was
 // surely not sent, so that a receiver that restarts costs no attempt.
-func (s *sender) newClient(transport http.RoundTripper, retries int, random func() float64) *retryablehttp.Client {
+func (s *sender) newClient(transport sending, retries int, random func() float64) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: &http.Client{
-			Transport:     shielded{transport},
+			Transport:     transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		RetryMax:   min(max(retries, 0), MaxConnectRetries),
@@ -81,9 +81,27 @@ func (t *trace) notSent(err error) bool {
 	return (t.current == phaseConnect || t.current == phaseTLS) && isReset(err)
 }
 
-// retries is how often the attempt asked for another connection.
-func (t *trace) retries() int {
+// replace reports whether the request may be made on a new connection, after err: its connection had been
+// used before, and closed without a byte of an answer. That happens once in an attempt.
+func (t *trace) replace(err error) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return max(t.asked-1, 0)
+	if t.replaced || t.current != phaseAnswer || !t.reused || t.conn == nil || t.conn.read.Load() > 0 || !isReset(err) {
+		return false
+	}
+	t.replaced, t.unanswered = true, t.conn.written.Load()
+	return true
+}
+
+func (t *trace) isReplaced() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.replaced
+}
+
+// retries is how often the attempt asked for another connection. resent: the request was made twice.
+func (t *trace) retries() (n int, resent bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(t.asked-1, 0), t.unanswered && t.conn != nil && t.conn.written.Load()
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -151,7 +152,7 @@ func TestRequestsThatWereNotSentAreMadeAgain(t *testing.T) {
 		"reset after the request":    {url: plain, dial: until(1, to(answered)), class: classReset},
 		"reset within the request":   {url: plain, dial: until(1, to(answered)), change: large, class: classReset + "|" + classUnreachable},
 		"reset in the TLS handshake": {url: secure.URL, dial: until(1, to(hello)), retries: 1},
-		"a certificate not trusted":  {url: "https://other.example", dial: until(9, to(secure.Listener.Addr().String())), class: classTLS},
+		"a certificate not trusted":  {url: "https://other.example", dial: until(9, to(secure.Listener.Addr().String())), class: classTLSName},
 		"refused, TLS":               {url: secure.URL, dial: until(2, to(closed)), retries: 2},
 		"unreachable": {url: plain, class: classUnreachable, dial: until(9, func(context.Context, dialFunc) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.EHOSTUNREACH}
@@ -161,7 +162,7 @@ func TestRequestsThatWereNotSentAreMadeAgain(t *testing.T) {
 			c := newConnecting(t, mustGuard(t, loopback()...), tt.setting)
 			roots := x509.NewCertPool()
 			roots.AddCert(secure.Certificate())
-			c.client.HTTPClient.Transport.(shielded).transport.(*http.Transport).TLSClientConfig.RootCAs = roots
+			c.client.HTTPClient.Transport.(sending).pooled.(*http.Transport).TLSClientConfig.RootCAs = roots
 			c.dial = tt.dial
 			c.steady = func(string) bool { return !tt.failing }
 			j := newJob("c", tt.url)
@@ -245,6 +246,178 @@ func TestStaleConnectionsAreReplaced(t *testing.T) {
 		if o.Kind != job.OutcomeDelivered || o.Attempt.ConnectRetries != want {
 			t.Errorf("attempt %+v, want %d retries", o.Attempt, want)
 		}
+	}
+}
+
+// keeping is a receiver that keeps its first connections, and then does with each request what a test says.
+type keeping struct {
+	url      string
+	requests atomic.Int32 // after the first
+	onNew    atomic.Int32 // of these, the first requests of their connections
+	then     atomic.Pointer[func(conn net.Conn, n int)]
+}
+
+// keepConnections returns a receiver with which s has n idle connections.
+func keepConnections(t *testing.T, s *sender, n int) *keeping {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &keeping{url: "http://" + l.Addr().String()}
+	var served, arrived sync.WaitGroup
+	arrived.Add(n)
+	serve := func(conn net.Conn) {
+		defer func() { _ = conn.Close() }()
+		requests := bufio.NewReader(conn)
+		for i := 0; ; i++ {
+			r, err := http.ReadRequest(requests)
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, r.Body)
+			if then := k.then.Load(); then != nil {
+				if i == 0 {
+					k.onNew.Add(1)
+				}
+				(*then)(conn, int(k.requests.Add(1)))
+				return
+			}
+			arrived.Done()
+			arrived.Wait() // each of them has its own connection
+			say(conn, okHead+"Content-Length: 0\r\n\r\n")
+		}
+	}
+	served.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			served.Go(func() { serve(conn) })
+		}
+	})
+	t.Cleanup(served.Wait)
+	t.Cleanup(func() { _ = l.Close() })
+	t.Cleanup(s.client.HTTPClient.Transport.(sending).pooled.(*http.Transport).CloseIdleConnections)
+	var sends sync.WaitGroup
+	for i := range n {
+		sends.Go(func() {
+			if o, _ := s.send(t.Context(), claimOf(newJob(fmt.Sprint(i), k.url))); o.Kind != job.OutcomeDelivered {
+				t.Errorf("%+v", o.Attempt)
+			}
+		})
+	}
+	sends.Wait()
+	return k
+}
+
+// TestAnAttemptIsOneRequestOrTwo: net/http would send a request on each idle connection, one after the other.
+func TestAnAttemptIsOneRequestOrTwo(t *testing.T) {
+	const idle = 30
+	closes := func(net.Conn, int) {}
+	answers := func(conn net.Conn, n int) {
+		if n == 2 {
+			say(conn, okHead+"Content-Length: 0\r\n\r\n")
+		}
+	}
+	begins := func(conn net.Conn, _ int) { say(conn, "H") }
+	for name, tt := range map[string]struct {
+		then     func(net.Conn, int)
+		change   func(*job.Job)
+		setting  int // zero: the default
+		requests int32
+		class    string
+	}{
+		"a body":              {then: closes, requests: 2, class: classReset},
+		"the second answers":  {then: answers, requests: 2},
+		"a byte of an answer": {then: begins, requests: 1, class: classInvalid},
+		"turned off":          {then: closes, setting: -1, requests: 1, class: classReset},
+		"no body":             {then: answers, change: func(j *job.Job) { j.Spec.Body = nil }, requests: 2},
+		"GET":                 {then: closes, change: method("GET"), requests: 2, class: classReset},
+		"DELETE":              {then: closes, change: method("DELETE"), requests: 2, class: classReset},
+		"PUT with a body":     {then: closes, change: func(j *job.Job) { j.Spec.Method = "PUT" }, requests: 2, class: classReset},
+		"a large body":        {then: closes, change: func(j *job.Job) { j.Spec.Body = make([]byte, 256<<10) }, requests: 2, class: classReset},
+	} {
+		for _, header := range []string{"", "Idempotency-Key", "X-Idempotency-Key"} {
+			t.Run(name+", "+header, func(t *testing.T) {
+				c := newConnecting(t, mustGuard(t, loopback()...), tt.setting)
+				c.client.HTTPClient.Transport.(sending).pooled.(*http.Transport).MaxIdleConns = idle
+				c.client.HTTPClient.Transport.(sending).pooled.(*http.Transport).MaxIdleConnsPerHost = idle
+				k := keepConnections(t, c.sender, idle)
+				k.then.Store(&tt.then)
+				j := newJob("j", k.url)
+				if tt.change != nil {
+					tt.change(&j)
+				}
+				if header != "" {
+					j.Spec.Headers = append(j.Spec.Headers, job.Header{Name: header, Value: "k"})
+				}
+				o, _ := c.send(t.Context(), claimOf(j))
+				twice := tt.requests == 2
+				if n := k.requests.Load(); n != tt.requests || (k.onNew.Load() == 1) != twice {
+					t.Errorf("%d requests, %d on new connections, want %d", n, k.onNew.Load(), tt.requests)
+				}
+				if o.Attempt.Error != tt.class || o.Attempt.Resent != twice || (o.Attempt.ConnectRetries == 1) != twice {
+					t.Errorf("attempt %+v, want error %q", o.Attempt, tt.class)
+				}
+			})
+		}
+	}
+}
+
+// method makes a job without a body.
+func method(name string) func(*job.Job) {
+	return func(j *job.Job) { j.Spec.Method, j.Spec.Body = name, nil }
+}
+
+// TestOnceChangesNoRequest: what keeps net/http from repeating a request does not show in it.
+func TestOnceChangesNoRequest(t *testing.T) {
+	var got atomic.Pointer[http.Request]
+	url := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		got.Store(r)
+	})
+	s := realSender(t, Options{AllowCIDRs: loopback()})
+	for i, tt := range []struct {
+		method, body, length string
+	}{
+		{"GET", "", ""}, {"GET", "x", "1"}, {"DELETE", "", ""}, {"POST", "", "0"}, {"PUT", "", "0"}, {"PATCH", "x", "1"},
+	} {
+		j := newJob("o", url)
+		j.Spec.Method, j.Spec.Body = tt.method, []byte(tt.body)
+		j.Spec.Headers = []job.Header{{Name: "Idempotency-Key", Value: "k"}}
+		o, _ := s.send(t.Context(), claimOf(j))
+		r := got.Load()
+		if r.Method != tt.method || r.Header.Get("Content-Length") != tt.length || r.TransferEncoding != nil || r.Header.Get("Idempotency-Key") != "k" {
+			t.Errorf("%s %q: length %q, encoding %v, key %q", tt.method, tt.body, r.Header.Get("Content-Length"), r.TransferEncoding, r.Header.Get("Idempotency-Key"))
+		}
+		if o.Attempt.Timings.Reused != (i > 0) {
+			t.Errorf("%s %q: the connection was not kept: %+v", tt.method, tt.body, o.Attempt.Timings)
+		}
+	}
+}
+
+// TestResendingOutlivesARestart: the receiver of a first request is gone, and nobody listens for a moment.
+func TestResendingOutlivesARestart(t *testing.T) {
+	closed := closedPort(t)
+	c := newConnecting(t, mustGuard(t, loopback()...), 0)
+	k := keepConnections(t, c.sender, 1)
+	then := func(conn net.Conn, n int) {
+		if n == 2 {
+			say(conn, okHead+"Content-Length: 0\r\n\r\n")
+		}
+	}
+	k.then.Store(&then)
+	c.dial = func(n int, dial dialFunc, ctx context.Context, network, address string) (net.Conn, error) {
+		if n == 2 { // the first one was that of the idle connection
+			address = closed
+		}
+		return dial(ctx, network, address)
+	}
+	o, _ := c.send(t.Context(), claimOf(newJob("j", k.url)))
+	if o.Kind != job.OutcomeDelivered || !o.Attempt.Resent || o.Attempt.ConnectRetries != 2 || k.requests.Load() != 2 {
+		t.Errorf("%d requests, attempt %+v", k.requests.Load(), o.Attempt)
 	}
 }
 
@@ -370,7 +543,7 @@ func TestConnectPauses(t *testing.T) {
 		{1, 0, midConnectPause},
 		{1, 1, maxConnectPause},
 	} {
-		client := (&sender{}).newClient(nil, 2, func() float64 { return c.random })
+		client := (&sender{}).newClient(sending{}, 2, func() float64 { return c.random })
 		if got := client.Backoff(0, 0, c.before, nil); got != c.want {
 			t.Errorf("pause after %d repeats at %v: %v, want %v", c.before, c.random, got, c.want)
 		}

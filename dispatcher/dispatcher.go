@@ -168,5 +168,5 @@ func (d *Dispatcher) logAttempt(ctx context.Context, c *claim, o job.Outcome) {
 	d.opts.Logger.Debug("attempt", "topic", c.Job.Topic, "id", c.Job.ID, "attempt", o.Attempt.Number,
 		"endpoint", c.endpoint, "outcome", outcomeNames[o.Kind],
 		"status", o.Attempt.Status, "error", o.Attempt.Error, "duration", o.Attempt.Duration,
-		"connect_retries", o.Attempt.ConnectRetries)
+		"connect_retries", o.Attempt.ConnectRetries, "resent", o.Attempt.Resent)
 }

@@ -35,7 +35,6 @@ var (
 type sender struct {
 	client  *retryablehttp.Client
 	steady  func(endpoint string) bool // see connectAgain
-	replay  bool                       // see markReplayable
 	clock   job.Clock
 	layer   Layer // nil: none
 	timeout time.Duration
@@ -54,15 +53,19 @@ type sender struct {
 func newSender(o Options, transport http.RoundTripper) *sender {
 	s := &sender{
 		steady: func(string) bool { return false },
-		replay: o.ConnectRetries > 0, clock: o.Clock, layer: o.Layer, timeout: o.Timeout,
+		clock:  o.Clock, layer: o.Layer, timeout: o.Timeout,
 		agent: "duehook/" + o.Version, limits: o.Bounds, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
 		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		render: o.RenderCallback, callbackLimit: o.CallbackResponse, contract: o.contractOf,
 	}
-	if o.Layer != nil {
-		transport = layered{o.Layer, transport}
+	to := sending{pooled: transport, fresh: transport, again: o.ConnectRetries > 0}
+	if pooled, ok := transport.(*http.Transport); ok {
+		to.fresh = unpooled(pooled)
 	}
-	s.client = s.newClient(transport, o.ConnectRetries, o.Random)
+	if o.Layer != nil {
+		to.pooled, to.fresh = layered{o.Layer, to.pooled}, layered{o.Layer, to.fresh}
+	}
+	s.client = s.newClient(to, o.ConnectRetries, o.Random)
 	return s
 }
 
@@ -96,13 +99,15 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 
 	body := s.bodies.Get().(*bytes.Buffer)
 	defer s.recycle(body)
-	tr.header, req.Header = req.Header, http.Header{}
+	once(req.Request)
+	tr.header, tr.body, req.Header = req.Header, j.Spec.Body, http.Header{}
 	a, err := s.exchange(req, s.toRead(j), body)
 	timings, reached := tr.end()
 	if errors.Is(err, ErrBlocked) {
 		return refused(attempt)
 	}
-	attempt.Duration, attempt.Timings, attempt.ConnectRetries = s.clock.Now().Sub(started), timings, tr.retries()
+	attempt.Duration, attempt.Timings = s.clock.Now().Sub(started), timings
+	attempt.ConnectRetries, attempt.Resent = tr.retries()
 	if err != nil {
 		if ctx.Err() != nil {
 			return aborted()

@@ -34,15 +34,18 @@ type trace struct {
 	hooks    httptrace.ClientTrace
 	deadline time.Time   // of the request
 	header   http.Header // of the request, until the transport gets it
+	body     []byte      // of the request
 
-	mu      sync.Mutex
-	asked   int          // requests for a connection
-	conn    *boundedConn // nil: none yet
-	reused  bool
-	running bool // the current phase has not ended
-	current phase
-	since   time.Time // when the current phase began
-	took    [phaseCount]time.Duration
+	mu         sync.Mutex
+	asked      int          // requests for a connection
+	conn       *boundedConn // nil: none yet
+	reused     bool
+	replaced   bool // see replace
+	unanswered bool // the replaced connection took something of the request
+	running    bool // the current phase has not ended
+	current    phase
+	since      time.Time // when the current phase began
+	took       [phaseCount]time.Duration
 }
 
 func newTrace(clock job.Clock, endpoint string) *trace {

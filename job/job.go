@@ -201,8 +201,11 @@ type Attempt struct {
 	ResponseHeaders []Header
 	Version         uint64 // of the job that was sent; zero when it is not known
 	// ConnectRetries counts repeated connections, made because the request had not
-	// been sent.
+	// been sent, or was resent.
 	ConnectRetries int
+	// Resent: the request was made twice, since the connection of the first had been used before
+	// and closed without a byte of an answer.
+	Resent bool
 }
 
 // Timings are the durations of an attempt's phases. DNS, Connect and TLS are set

@@ -79,13 +79,3 @@ func setAll(h http.Header, fields []field) {
 		h[f.name] = values[i : i+1 : i+1]
 	}
 }
-
-// MarkReplayable allows an http.Transport to repeat the request on another connection if the
-// receiver closed an idle one before it answered. Otherwise this common race would cost an
-// attempt. The empty header is not sent; receivers recognize duplicates by webhook-id.
-func MarkReplayable(h http.Header) {
-	const key = "X-Idempotency-Key"
-	if _, ok := h[key]; !ok {
-		h[key] = nil
-	}
-}

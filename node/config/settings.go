@@ -268,7 +268,7 @@ var settings = []setting{
 	},
 	{
 		name: "connect-retries", group: groupDelivery, hint: "n", def: strconv.Itoa(dispatcher.DefaultConnectRetries), least: "0", most: strconv.Itoa(dispatcher.MaxConnectRetries),
-		help: "how often an attempt connects again at once if the receiver refuses or resets the connection before the request is sent, or DNS does not answer; at most 2; 0 turns it off, and so does --breaker-failures 0",
+		help: "how often an attempt connects again at once if the receiver refuses or resets the connection before the request is sent, or DNS does not answer; at most 2; --breaker-failures 0 turns it off. 0 turns it off, too, and never sends the request of an attempt twice",
 		at:   func(c *Config) any { return &c.ConnectRetries },
 	},
 	{

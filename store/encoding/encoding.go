@@ -165,6 +165,7 @@ func (c *codec) attempt(a *job.Attempt) {
 	c.headers("h", &a.ResponseHeaders)
 	version(c, "v", &a.Version)
 	number(c, "x", &a.ConnectRetries)
+	flag(c, "y", &a.Resent)
 }
 
 func (c *codec) timings(t *job.Timings) {

@@ -100,6 +100,9 @@ func WriteAttempt(w *jsonout.Writer, a *job.Attempt, uid string) {
 	w.TextOrNull("reason", a.Reason)
 	w.NumberOrNull("version", int64(VersionOf(uid, a.Version)))
 	w.NumberIfAny("connect_retries", a.ConnectRetries)
+	if a.Resent {
+		w.Boolean("resent", true)
+	}
 }
 
 // writeCount writes the count of a job.

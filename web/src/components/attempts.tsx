@@ -137,6 +137,7 @@ function Timings({ attempt }: { attempt: Attempt }) {
       </dl>
       {attempt.connection_reused && <p class="muted">{t('phase.reused')}</p>}
       {attempt.connect_retries && <p class="muted">{t('phase.retries', { n: attempt.connect_retries })}</p>}
+      {attempt.resent && <p class="muted">{t('phase.resent')}</p>}
     </div>
   );
 }
