@@ -12,8 +12,8 @@ import (
 // clock of the zone shows a time that matches. So watching that clock minute by
 // minute is an independent way to the same occurrences.
 func TestFollowsTheClockOfTheZone(t *testing.T) {
-	names := make([]string, 0, len(zones.index()))
-	for name := range zones.index() {
+	names := make([]string, 0, len(current().files))
+	for name := range current().files {
 		names = append(names, name)
 	}
 	slices.Sort(names)

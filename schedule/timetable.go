@@ -76,7 +76,7 @@ func New(s Spec) (*Timetable, error) {
 	t := &Timetable{}
 	var ok bool
 	if t.loc, ok = Zone(s.Zone); !ok {
-		f.Add("timezone", fmt.Sprintf("%q is not a name of the IANA time zone database %s: write one such as Europe/Berlin", s.Zone, TZData))
+		f.Add("timezone", fmt.Sprintf("%q is not a name of the IANA time zone database %s: write one such as Europe/Berlin", s.Zone, TZData()))
 	}
 	switch {
 	case s.Cron != "" && s.HasEvery:

@@ -108,7 +108,34 @@ func (r *request) spec(t *testing.T) Spec {
 	return s
 }
 
+// formerZones is an older release, as a file of --tzdata.
+func formerZones(t *testing.T) []byte {
+	t.Helper()
+	packed, err := os.ReadFile("testdata/2025c.zip.zst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := unpack(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestVectors: the vectors hold with each release.
 func TestVectors(t *testing.T) {
+	former, err := ReadZones(withRelease(t, formerZones(t), versionFile, "2025c\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, zones := range map[string]*Zones{"former": former, "built in": nil} {
+		UseZones(zones)
+		t.Run(name, testVectors)
+		UseZones(nil)
+	}
+}
+
+func testVectors(t *testing.T) {
 	for _, v := range load(t).Vectors {
 		t.Run(v.Name, func(t *testing.T) {
 			table, err := New(v.spec(t))

@@ -36,7 +36,7 @@ func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 	w.Text("overlap", string(r.Overlap))
 	jsonout.Part(w, "except", s.Def.Excepted(), writeExcept)
 	writePause(w, "paused", s.Pause)
-	w.Text("tzdata", schedule.TZData)
+	w.Text("tzdata", schedule.TZData())
 	w.In("job", func() { writeTemplate(w, s) })
 	jsonout.Part(w, "last", s.Last, func(w *jsonout.Writer, l *schedules.Last) {
 		w.Instant("time", l.Time)
@@ -164,7 +164,7 @@ func writeOccurrences(w *jsonout.Writer, name string, r *schedule.Rules, all []s
 func writeTimetable(w *jsonout.Writer, t *schedules.Timetable) {
 	w.Text("timezone", t.Rules.Table.Zone)
 	writeDST(w, t.Rules.Table)
-	w.Text("tzdata", schedule.TZData)
+	w.Text("tzdata", schedule.TZData())
 	writeOccurrences(w, "data", t.Rules, t.Occurrences)
 	if t.More {
 		w.Moment("next_cursor", t.Occurrences[len(t.Occurrences)-1].Time)

@@ -238,7 +238,7 @@ func previewOf(v map[string]any) map[string]any {
 		omitted = []any{}
 	}
 	return map[string]any{
-		"timezone": v["timezone"], "dst": v["dst_in_force"], "tzdata": schedule.TZData, "data": occurrences, "omitted": omitted,
+		"timezone": v["timezone"], "dst": v["dst_in_force"], "tzdata": schedule.TZData(), "data": occurrences, "omitted": omitted,
 	}
 }
 
