@@ -28,6 +28,7 @@ import (
 	"github.com/duehook/duehook/node/dev"
 	"github.com/duehook/duehook/node/tracing"
 	"github.com/duehook/duehook/retrypolicy"
+	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/scheduler/topics"
@@ -165,7 +166,14 @@ func newNode(o Options) (*node, error) {
 	if o.Dev != nil {
 		n.clock = o.Dev.Clock
 	}
-	var err error
+	zones, err := readZones(o.Config.TZData)
+	if err != nil {
+		return nil, err
+	}
+	if zones != nil {
+		schedule.UseZones(zones)
+		o.Logger.Info("time zones are those of a file", "file", o.Config.TZData, "release", zones.Release)
+	}
 	if n.host, err = os.Hostname(); err != nil {
 		return nil, fmt.Errorf("host name: %w", err)
 	}

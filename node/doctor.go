@@ -20,6 +20,8 @@ import (
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/node/config"
+	"github.com/duehook/duehook/schedule"
+	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/redisstore"
@@ -58,6 +60,7 @@ type doctor struct {
 	c        *config.Config
 	clock    job.Clock
 	findings []Finding
+	release  string // of the time zones; empty: they cannot be read
 }
 
 // Doctor examines what a node with these settings needs. It starts no node, and changes nothing
@@ -70,6 +73,7 @@ func Doctor(ctx context.Context, c *config.Config, clock job.Clock, deep bool) [
 	d.jobs(ctx, deep)
 	d.masterKey()
 	d.certificate()
+	d.timeZones()
 	d.address(ctx)
 	if !c.Embedded() {
 		d.redis(ctx)
@@ -265,6 +269,22 @@ func (d *doctor) certificate() {
 	d.found(check, status, "it expires at %s", expires)
 }
 
+const checkZones = "time zones"
+
+func (d *doctor) timeZones() {
+	zones, err := readZones(d.c.TZData)
+	switch {
+	case err != nil:
+		d.found(checkZones, FoundProblem, "%v", err)
+	case zones != nil:
+		d.release = zones.Release
+		d.found(checkZones, FoundOK, "release %s, of %s", d.release, d.c.TZData)
+	default:
+		d.release = schedule.TZData()
+		d.found(checkZones, FoundOK, "release %s, part of the program", d.release)
+	}
+}
+
 func (d *doctor) address(ctx context.Context) {
 	const check = "address"
 	var listen net.ListenConfig
@@ -304,6 +324,12 @@ func (d *doctor) redis(ctx context.Context) {
 	d.skew(now.Time().Sub(before), d.clock.Now().Sub(before))
 	if c.Signed() {
 		d.secrets(ctx, s)
+	}
+	newest, err := schedules.NewestRelease(ctx, s)
+	if err != nil {
+		d.found(check, FoundUnreachable, "%v", err)
+	} else if newest > d.release && d.release != "" {
+		d.found(checkZones, FoundProblem, "nodes of this Redis have had release %s, so this one would not look after schedules: install a newer version of duehook, or give it that release with --tzdata", newest)
 	}
 }
 

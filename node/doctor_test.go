@@ -1,6 +1,7 @@
 package node
 
 import (
+	"archive/zip"
 	"log/slog"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/store/redisstore"
 )
 
@@ -114,6 +116,59 @@ func TestStrandedJobs(t *testing.T) {
 	n = start(t, on)
 	must.OK(t, n.shutdown())
 }
+
+func TestDoctorSaysWhichTimeZones(t *testing.T) {
+	redis := testenv.StartRedis(t)
+	file := zonesFile(t, "2099z")
+	finds(t, []string{"--signing=off"}, [3]string{"time zones", FoundOK, "release " + schedule.TZData() + ", part of the program"})
+	finds(t, []string{"--signing=off", "--tzdata", file}, [3]string{"time zones", FoundOK, "release 2099z, of " + file})
+	finds(t, []string{"--signing=off", "--tzdata", "none.zip"}, [3]string{"time zones", FoundProblem, "none.zip"})
+
+	// A node with the file looks after schedules, and the doctor tells one without it.
+	on := []string{"--data-dir", t.TempDir(), "--redis-url", redis.URL(), "--signing=off"}
+	t.Cleanup(func() { schedule.UseZones(nil) })
+	s := start(t, load(t, append(on, "--addr=127.0.0.1:0", "--tzdata", file)...))
+	if status, _, body := s.call("PUT", "/v1/schedules/s", `{"every":"1s","job":{"topic":"t","pull":true}}`); status != 201 || !strings.Contains(body, `"tzdata":"2099z"`) {
+		t.Fatalf("%d %s", status, body)
+	}
+	for ran := false; !ran; {
+		_, _, body := s.call("GET", "/v1/schedules/s", "")
+		ran = !strings.Contains(body, `"last":null`)
+	}
+	if err := s.shutdown(); err != nil {
+		t.Error(err)
+	}
+	schedule.UseZones(nil)
+	finds(t, append(on, "--tzdata", file), [3]string{"time zones", FoundOK, "2099z"})
+	finds(t, on, [3]string{"time zones", FoundProblem, "have had release 2099z"})
+}
+
+// zonesFile is a file for --tzdata.
+func zonesFile(t *testing.T, release string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "zones.zip")
+	f, err := os.Create(path)
+	must.OK(t, err)
+	w := zip.NewWriter(f)
+	for name, content := range map[string]string{"z/tzdata.zi": "# version " + release + "\n", "z/UTC": "", "z/Europe/Berlin": ""} {
+		entry, err := w.Create(name)
+		must.OK(t, err)
+		if content == "" {
+			content = utcZone
+		}
+		_, err = entry.Write([]byte(content))
+		must.OK(t, err)
+	}
+	must.OK(t, w.Close())
+	must.OK(t, f.Close())
+	return path
+}
+
+// utcZone is a compiled zone without rules.
+var utcZone = "TZif2" + strings.Repeat("\x00", 15) + zoneCounts + "\x00\x00\x00\x00\x00\x00UTC\x00" +
+	"TZif2" + strings.Repeat("\x00", 15) + zoneCounts + "\x00\x00\x00\x00\x00\x00UTC\x00\nUTC0\n"
+
+const zoneCounts = "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x04"
 
 func TestDoctorOfANodeOnRedis(t *testing.T) {
 	redis := testenv.StartRedis(t)

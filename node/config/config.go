@@ -59,6 +59,7 @@ type Config struct {
 	EndpointConcurrency int
 	TopicConcurrency    map[string]int
 	ConnectRetries      int           // of one attempt; 0: none
+	TZData              string        // a file with time zones; empty: those of the program
 	CallbackResponse    int           // bytes of an answer that a callback contains; 0: none
 	CatchUpRate         int           // jobs/s brought forward after an outage; 0: none
 	ReadyCap            int           // most hints on one shard's ready list

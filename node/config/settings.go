@@ -277,6 +277,11 @@ var settings = []setting{
 		at:   func(c *Config) any { return &c.MaxRounds },
 	},
 	{
+		name: "tzdata", group: groupDelivery, hint: "file", shown: "the release in the program",
+		help: "time zones of schedules: a zip of a zoneinfo directory, such as /usr/share/zoneinfo, with its tzdata.zi or +VERSION",
+		at:   func(c *Config) any { return &c.TZData },
+	},
+	{
 		name: "callback-response", group: groupDelivery, hint: "size", def: "4KiB", least: "0", most: "256KiB",
 		help: "how much of the answer to an attempt the callbacks of a job contain; 0 leaves it out",
 		at:   func(c *Config) any { return (*size)(&c.CallbackResponse) },

@@ -51,6 +51,7 @@ type engine struct {
 	leading bool
 	listed  time.Time
 	some    bool // there are schedules, as far as this node knows
+	release release
 }
 
 // entry is a schedule that the elected node looks after.
@@ -67,7 +68,7 @@ type entry struct {
 }
 
 func (m *Manager) newEngine() *engine {
-	e := &engine{changed: mailbox.New[struct{}](), known: documents.NewMirror(m.docs, m.know)}
+	e := &engine{changed: mailbox.New[struct{}](), known: documents.NewMirror(m.docs, m.know), release: release{docs: releases(m.o.Store)}}
 	if !m.o.Alone {
 		e.lead = leader.New(leader.Options{Store: m.o.Store, Task: channel, Node: m.o.ID, Clock: m.clock, Lease: leaseTime})
 	}
@@ -149,6 +150,10 @@ func (m *Manager) round(ctx context.Context) (pause time.Duration, err error) {
 			m.mayPurge.Store(true)
 			return listEvery, nil
 		}
+	}
+	if old, err := m.outdated(ctx); old || err != nil {
+		m.stand(ctx)
+		return releaseEvery, err
 	}
 	leads, err := e.lead.Lead(ctx)
 	if leads != e.leading {

@@ -68,6 +68,8 @@ type Options struct {
 	ID        string  // of the node, unique to the process
 	// Alone: no other node shares the store, so none has to be elected.
 	Alone bool
+	// TZData is the release of the time zones; empty: that of package schedule.
+	TZData string
 	// Clock paces the work; nil is the machine's. The store's clock decides.
 	Clock   job.Clock
 	Logger  *slog.Logger            // nil: none
@@ -95,7 +97,7 @@ func New(o Options) (*Manager, error) {
 	if o.Store == nil || o.Jobs == nil || o.ID == "" {
 		return nil, errors.New("schedules: Options.Store, Options.Jobs or Options.ID is missing")
 	}
-	o.Clock = cmp.Or(o.Clock, job.SystemClock())
+	o.Clock, o.TZData = cmp.Or(o.Clock, job.SystemClock()), cmp.Or(o.TZData, schedule.TZData())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Emit == nil {
 		o.Emit = func(...events.Event) {}
