@@ -19,6 +19,7 @@ import (
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi/camellia"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/internal/services/nodes"
@@ -60,7 +61,8 @@ const maxConnections = 1 << 20
 type node struct {
 	Options
 	clock   job.Clock
-	id      string // names this process among the nodes
+	time    *storetime.Clock // the store's time
+	id      string           // names this process among the nodes
 	host    string
 	metrics *prometheus.Registry
 	policy  retrypolicy.Policy

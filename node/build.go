@@ -15,6 +15,7 @@ import (
 	"github.com/duehook/duehook/httpapi/qstash"
 	"github.com/duehook/duehook/httpapi/rpc"
 	v1 "github.com/duehook/duehook/httpapi/v1"
+	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/herds"
@@ -37,6 +38,7 @@ import (
 // send or change jobs, then the ones that those need.
 func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err error) {
 	c := n.Config
+	n.time = storetime.New(n.store, n.clock)
 	keyring, err := n.newKeyring()
 	if err != nil {
 		return nil, err
@@ -70,7 +72,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	}
 	dates.For(recurring)
 	bulk, err := operations.New(operations.Options{
-		Store: n.store, Jobs: jobs, ID: n.id, Schedules: recurring, Bounds: jobBounds, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics,
+		Store: n.store, Jobs: jobs, ID: n.id, Schedules: recurring, Bounds: jobBounds, Clock: n.clock, Time: n.time, Logger: n.Logger, Metrics: n.metrics,
 	})
 	if err != nil {
 		return nil, err
@@ -91,7 +93,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	fetch, err := pulls.New(pulls.Options{
-		Store: n.store, ID: n.id, Idle: !c.Deliver, Policy: n.policy, TopicLimits: c.TopicConcurrency, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics,
+		Store: n.store, ID: n.id, Idle: !c.Deliver, Policy: n.policy, TopicLimits: c.TopicConcurrency, Clock: n.clock, Time: n.time, Logger: n.Logger, Metrics: n.metrics,
 	})
 	if err != nil {
 		return nil, err
@@ -107,10 +109,10 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		}
 	}
 	dialects := n.dialects(map[string]httpapi.Dialect{
-		camellia.Name: camellia.New(camellia.Options{Scheduler: jobs, Pulls: fetch, Monitor: n.monitor, Clock: n.clock}),
-		mykit.Name:    mykit.New(mykit.Options{Scheduler: jobs, Operations: bulk, Clock: n.clock}),
+		camellia.Name: camellia.New(camellia.Options{Scheduler: jobs, Pulls: fetch, Monitor: n.monitor, Clock: n.time}),
+		mykit.Name:    mykit.New(mykit.Options{Scheduler: jobs, Operations: bulk, Clock: n.time}),
 		qstash.Name: qstash.New(qstash.Options{
-			Scheduler: jobs, Schedules: recurring, Groups: members, Topics: topicSettings, Keys: keys, Clock: n.clock,
+			Scheduler: jobs, Schedules: recurring, Groups: members, Topics: topicSettings, Keys: keys, Clock: n.time,
 		}),
 	})
 	api, secured, err := n.newAPI(ln, calls, dialects, dispatch.Stuck)
@@ -141,7 +143,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 			working = append(working, part{"control", func(ctx context.Context) error { return n.control(ctx, ln) }})
 		}
 	}
-	needed := append(secured, part{"events", n.events.Run}, part{"topics", topicSettings.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.runs.Run}, part{"nodes", registry.Run})
+	needed := append(secured, part{"time", n.time.Run}, part{"events", n.events.Run}, part{"topics", topicSettings.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.runs.Run}, part{"nodes", registry.Run})
 	if keyring != nil {
 		needed = append(needed, part{"secrets", keyring.Run})
 	}
@@ -305,7 +307,7 @@ func (n *node) secure(o *httpapi.Options, calls *v1.Options, ln net.Listener) ([
 		return parts, nil
 	}
 	keys, err := access.New(access.Options{
-		Namespace: c.Namespace, Keys: c.APIKeys, Store: n.store, Clock: n.clock, Logger: n.Logger, Rate: c.APIRate,
+		Namespace: c.Namespace, Keys: c.APIKeys, Store: n.store, Clock: n.clock, Now: n.time.Instant, Logger: n.Logger, Rate: c.APIRate,
 	})
 	if err != nil {
 		return nil, err

@@ -35,8 +35,10 @@ func (n *node) newKeyring() (*signing.Keyring, error) {
 	if err != nil {
 		return nil, err
 	}
-	// By the machine's clock: overlaps and refreshing know nothing of a demo's.
 	o := signing.Options{Documents: n.store, MasterKeys: keys, Default: c.SigningSecret, Logger: n.Logger}
+	if n.Dev == nil { // else the machine's: overlaps and refreshing know nothing of a demo's clock
+		o.Now = n.time.Instant
+	}
 	if c.SigningSecret == "" {
 		o.MissingMasterKey, o.HandOut = n.missingMasterKey, n.handOut
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/schedules"
@@ -62,6 +63,7 @@ type Options struct {
 	// Clock paces the work and measures leases; nil is the machine's. The store's clock
 	// decides about jobs.
 	Clock   job.Clock
+	Time    *storetime.Clock      // nil: one of its own
 	Logger  *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // nil: metrics are not registered
 }
@@ -75,6 +77,7 @@ type Manager struct {
 	docs   *documents.Collection[Operation]
 	id     string
 	clock  job.Clock
+	time   *storetime.Clock
 	log    *slog.Logger
 	limits job.Bounds
 	kick   signal.Signal // an operation may need a worker
@@ -95,7 +98,11 @@ func New(o Options) (*Manager, error) {
 	}
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Time == nil {
+		o.Time = storetime.New(o.Store, o.Clock)
+	}
 	m := &Manager{
+		time:  o.Time,
 		store: o.Store, jobs: o.Jobs, plans: o.Schedules, docs: collection(o.Store, o.Clock), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Bounds.WithDefaults(),
 		kick: signal.New(), working: map[string]context.CancelFunc{},
 		outage: outage.New("working on operations", o.Clock, o.Logger, mathrand.Float64),

@@ -44,7 +44,6 @@ type worker struct {
 	doc   stored // as written last
 	saved time.Time
 	pace  *rate.Limiter
-	ahead time.Duration // of the store's clock before the node's
 	// before is how many jobs were changed when this pass began; not known of a
 	// pass that another worker began.
 	before int64
@@ -62,7 +61,7 @@ func newWorker(m *Manager, d stored) *worker {
 
 // run works until the operation ends, another node takes it over, or ctx ends.
 func (w *worker) run(ctx context.Context) {
-	err := w.readClock(ctx)
+	err := w.insist(ctx, w.m.time.Read)
 	step := w.page
 	if w.op.Backfill != nil {
 		step = w.backfill
@@ -96,17 +95,8 @@ func (w *worker) run(ctx context.Context) {
 		"matched", w.op.Matched, "changed", w.op.Changed, "skipped", w.op.Skipped, "failed", w.op.Failed)
 }
 
-// readClock compares the store's clock with the node's.
-func (w *worker) readClock(ctx context.Context) error {
-	return w.insist(ctx, func(ctx context.Context) error {
-		now, err := store.Now(ctx, w.m.store)
-		w.ahead = now.Sub(job.InstantOf(w.m.clock.Now()))
-		return err
-	})
-}
-
 // now is the time by the store's clock, precise enough to show.
-func (w *worker) now() job.Instant { return job.InstantOf(w.m.clock.Now().Add(w.ahead)) }
+func (w *worker) now() job.Instant { return w.m.time.Instant() }
 
 // insist repeats a call while the store is unavailable, until ctx ends.
 func (w *worker) insist(ctx context.Context, call func(context.Context) error) error {

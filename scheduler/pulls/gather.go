@@ -173,7 +173,6 @@ func (m *Manager) divide(ctx context.Context, w want, claims []store.Claimed, sh
 	var back []job.Settlement
 	for i := range claims {
 		c := &claims[i]
-		m.waiters.setTime(c.Now)
 		if o := c.Job.Before(c.From, c.Earlier, c.Now); o != nil { // it has expired or was cancelled
 			back = append(back, m.settlement(&c.Job, *o))
 			continue

@@ -76,7 +76,7 @@ func TestOneKeyLeavesPlaces(t *testing.T) {
 
 // Calls that wait for ever new topics are refused, before the server has to go through millions of them.
 func TestTopicsWithWaitingCallsAreBounded(t *testing.T) {
-	ws := newWaiters(job.SystemClock())
+	ws := newWaiters(job.SystemClock(), nil)
 	topics, n := make([]string, 1000), 0
 	next := func() *waiter {
 		for i := range topics {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -52,6 +53,7 @@ type Options struct {
 	// TopicLimits are those of store.CarryOptions.
 	TopicLimits map[string]int
 	Clock       job.Clock
+	Time        *storetime.Clock // nil: the clock's
 	Logger      *slog.Logger
 	Metrics     prometheus.Registerer
 	Random      func() float64
@@ -79,8 +81,12 @@ func New(o Options) (*Manager, error) {
 	if o.Random == nil {
 		o.Random = mathrand.Float64
 	}
-	m := &Manager{o: o, waiters: newWaiters(o.Clock), leased: newLeased(), looking: make(chan struct{}, claimsAtOnce)}
+	if o.Time == nil {
+		o.Time = storetime.New(o.Store, o.Clock)
+	}
+	m := &Manager{o: o, waiters: newWaiters(o.Clock, o.Time), leased: newLeased(), looking: make(chan struct{}, claimsAtOnce)}
 	m.looks = gatherer{of: map[string]*gathering{}, serve: m.serve}
+	o.Time.OnStep(m.waiters.stepped)
 	m.answers = newAnswers(o.Store)
 	var err error
 	m.metrics, err = newMetrics(o.Metrics, m.waiters.count)
@@ -238,8 +244,6 @@ func (m *Manager) listen(ctx context.Context) {
 
 // begin notes that messages arrive from now on.
 func (m *Manager) begin(ctx context.Context) {
-	if now, err := store.Now(ctx, m.o.Store); err == nil {
-		m.waiters.setTime(now)
-	}
+	_ = m.o.Time.Read(ctx) // or the estimate is good enough
 	m.waiters.setListening(true)
 }

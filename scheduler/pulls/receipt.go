@@ -30,7 +30,7 @@ func (m *Manager) Receipt(j *job.Job) string {
 			return text
 		}
 	}
-	return receipt{key: j.Key, token: j.Token, at: m.waiters.now()}.String() // when it was claimed is not known here
+	return receipt{key: j.Key, token: j.Token, at: m.o.Time.Instant()}.String() // when it was claimed is not known here
 }
 
 // Last is the receipt of the last lease of a job that this node remembers.

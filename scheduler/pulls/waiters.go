@@ -9,6 +9,7 @@ import (
 
 	"github.com/duehook/duehook/internal/kit/places"
 	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
@@ -20,6 +21,8 @@ const (
 	deaf = time.Second
 	// unheard is after how long a waiting consumer looks without a message: one may have been lost.
 	unheard = time.Minute
+	// longestRest is how long a node does not compare times: a timer does not run while a machine sleeps.
+	longestRest = time.Second
 	// wakesMore is how many consumers are woken when one found more than it took.
 	wakesMore = 2
 )
@@ -27,18 +30,18 @@ const (
 // waiters are the consumers that wait, by topic.
 type waiters struct {
 	clock   job.Clock
+	stored  *storetime.Clock
 	changed signal.Signal // the first time may be earlier
 	places  *places.Places
 
 	mu        sync.Mutex
 	of        map[string]*topicWaiters
-	listening bool          // messages about jobs arrive
-	ahead     time.Duration // of the store's clock
+	listening bool // messages about jobs arrive
 }
 
 // topicWaiters are the consumers that wait for one topic, and when a look at it may find a job.
 type topicWaiters struct {
-	next    time.Time
+	next    time.Time // a wait, added to the node's monotonic time: never a time of the store
 	waiters []*waiter
 }
 
@@ -50,8 +53,8 @@ type waiter struct {
 	free   func() // its place
 }
 
-func newWaiters(clock job.Clock) *waiters {
-	return &waiters{clock: clock, changed: signal.New(), places: places.New(maxWaiting), of: map[string]*topicWaiters{}}
+func newWaiters(clock job.Clock, stored *storetime.Clock) *waiters {
+	return &waiters{clock: clock, stored: stored, changed: signal.New(), places: places.New(maxWaiting), of: map[string]*topicWaiters{}}
 }
 
 // ofTopic returns the waiters of a topic. A new topic has to be looked at, and is not kept if there are too many.
@@ -96,7 +99,7 @@ func (ws *waiters) enter(w *waiter) (look bool, err error) {
 	for _, topic := range w.topics {
 		of := ws.ofTopic(topic, now)
 		of.waiters = append(of.waiters, w)
-		look = look || !of.next.After(now)
+		look = look || of.rest(now) <= 0
 	}
 	ws.changed.Set()
 	return look, nil
@@ -105,11 +108,13 @@ func (ws *waiters) enter(w *waiter) (look bool, err error) {
 // count is the number of waiting calls.
 func (ws *waiters) count() float64 { return float64(ws.places.Held()) }
 
-// now is the store's time, as far as it is known.
-func (ws *waiters) now() job.Instant {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	return job.InstantOf(ws.clock.Now().Add(ws.ahead))
+// rest is how long a look at the topic will find nothing. No wait is longer than unheard: one that is shows
+// that the node's clock went back.
+func (of *topicWaiters) rest(now time.Time) time.Duration {
+	if rest := of.next.Sub(now); rest <= unheard {
+		return rest
+	}
+	return 0
 }
 
 // leave removes a waiting call. If it was woken and did not look, another one is.
@@ -172,7 +177,7 @@ func (ws *waiters) endLook(topics []string, wait time.Duration, found bool) {
 	if wait == 0 && !found {
 		wait = time.Millisecond // others take it at the moment
 	}
-	at := ws.clock.Now().Add(wait)
+	at := ws.clock.Now().Add(min(wait, unheard))
 	for _, topic := range topics {
 		of := ws.ofTopic(topic, at)
 		of.next = earlier(of.next, at)
@@ -200,7 +205,7 @@ func (ws *waiters) noteDue(topic string, due job.Instant) {
 	if of == nil {
 		return
 	}
-	at := due.Time().Add(-ws.ahead)
+	at := ws.clock.Now().Add(min(due.Sub(ws.stored.Instant()), unheard))
 	if at.Before(of.next) {
 		of.next = at
 		ws.changed.Set()
@@ -212,31 +217,36 @@ func (ws *waiters) setListening(listening bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.listening = listening
+	ws.lookNow()
+}
+
+// stepped notes that the store's clock was set: waits for due times are too long or too short.
+func (ws *waiters) stepped() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.lookNow()
+}
+
+// lookNow has the consumers of all topics look.
+func (ws *waiters) lookNow() {
 	now := ws.clock.Now()
 	for _, of := range ws.of {
-		of.next = earlier(of.next, now)
+		of.next = now
 	}
 	ws.changed.Set()
 }
 
-// setTime notes the time of the store.
-func (ws *waiters) setTime(now job.Instant) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.ahead = now.Time().Sub(ws.clock.Now())
-}
-
-// due wakes a consumer of each topic that may have a job, and returns how long none will.
+// due wakes a consumer of each topic that may have a job, and returns how long none will, up to longestRest.
 func (ws *waiters) due() time.Duration {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	now := ws.clock.Now()
-	rest := unheard
+	rest := longestRest
 	for _, of := range ws.of {
 		if len(of.waiters) == 0 {
 			continue
 		}
-		if !of.next.After(now) {
+		if of.rest(now) <= 0 {
 			of.next = now.Add(ws.patience()) // until it has looked
 			of.wake()
 		}

@@ -15,12 +15,13 @@ import (
 
 // Options of a Keyring. Only Namespace has no default.
 type Options struct {
-	Namespace string          // of this node
-	Keys      []Key           // of the settings
-	Store     store.Documents // of stored keys; nil: there are none
-	Clock     job.Clock       // nil: the machine's
-	Logger    *slog.Logger    // nil: none
-	Rate      Rate            // of keys without their own; zero: no limit
+	Namespace string             // of this node
+	Keys      []Key              // of the settings
+	Store     store.Documents    // of stored keys; nil: there are none
+	Clock     job.Clock          // nil: the machine's
+	Now       func() job.Instant // the store's time, by which keys expire; nil: the clock's
+	Logger    *slog.Logger       // nil: none
+	Rate      Rate               // of keys without their own; zero: no limit
 }
 
 // Keyring knows the API keys. Its methods are safe for concurrent use.
@@ -52,6 +53,9 @@ func New(o Options) (*Keyring, error) {
 	}
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Now == nil {
+		o.Now = func() job.Instant { return job.InstantOf(o.Clock.Now()) }
+	}
 	k := &Keyring{opts: o, docs: collection(o.Store, o.Clock, len(o.Keys)), fixed: map[string]*entry{}, cursors: newCursors(o.Store, o.Clock), equal: subtle.ConstantTimeCompare}
 	for _, key := range o.Keys {
 		if k.fixed[key.ID] != nil {
@@ -90,7 +94,7 @@ func (k *Keyring) Authenticate(authorization string) (Principal, error) {
 		return Principal{}, fmt.Errorf("%w: the stored API keys have not been read yet", store.ErrUnavailable)
 	case !same || e.unusable:
 		return Principal{}, ErrUnknown
-	case e.key.Expired(job.InstantOf(k.opts.Clock.Now())):
+	case e.key.Expired(k.opts.Now()):
 		return Principal{}, ErrExpired // only the holder of the secret learns this
 	}
 	return Principal{

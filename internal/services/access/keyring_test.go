@@ -319,3 +319,28 @@ func BenchmarkAuthenticate(b *testing.B) {
 		}
 	})
 }
+
+// Keys expire by the store's time: the clock of a node beside Redis may be wrong.
+func TestKeysExpireByTheStoresTime(t *testing.T) {
+	clock := newTestClock()
+	at := job.InstantOf(clock.Now())
+	now := at
+	token, key := issue(t, func(k *Key) { k.ExpiresAt = at.Add(time.Minute) })
+	for _, wrong := range []time.Duration{0, -time.Hour, time.Hour} {
+		clock := newTestClock()
+		clock.Advance(wrong)
+		k := newKeyring(t, Options{Keys: []Key{key}, Clock: clock, Now: func() job.Instant { return now }})
+		now = at.Add(time.Minute) - 1
+		if _, err := k.Authenticate("Bearer " + token); err != nil || k.State(&key) != Active {
+			t.Errorf("a clock that is wrong by %v: %v, %s", wrong, err, k.State(&key))
+		}
+		now++
+		if _, err := k.Authenticate("Bearer " + token); !errors.Is(err, ErrExpired) || k.State(&key) != Expired {
+			t.Errorf("a clock that is wrong by %v, after the end: %v, %s", wrong, err, k.State(&key))
+		}
+		_, _, err := Draft{Scope: "read", ExpiresAt: now.RFC3339()}.Key("shop", k.opts.Now())
+		if err == nil {
+			t.Error("a key was made that has expired")
+		}
+	}
+}

@@ -76,7 +76,7 @@ func (k *Keyring) Create(ctx context.Context, d Draft) (Token, Key, error) {
 	if k.opts.Store == nil {
 		return Token{}, Key{}, errNoStore
 	}
-	token, key, err := d.Key(k.opts.Namespace, job.InstantOf(k.opts.Clock.Now()))
+	token, key, err := d.Key(k.opts.Namespace, k.opts.Now())
 	if err != nil {
 		return Token{}, Key{}, err
 	}
@@ -124,7 +124,7 @@ func (k *Keyring) State(key *Key) State {
 	switch {
 	case key.Scope == Nobody:
 		return Unreadable
-	case key.Expired(job.InstantOf(k.opts.Clock.Now())):
+	case key.Expired(k.opts.Now()):
 		return Expired
 	}
 	return Active

@@ -96,6 +96,7 @@ func (b *book) step(rule *Rule, v values, complete bool, now job.Instant) bool {
 		if s.Metric != rule.Metric { // of another rule of this name
 			value = 0
 		}
+		changed = s.notAfter(now) || changed
 		changed = s.describe(rule) || changed
 		stays, moved := b.move(&s, rule, value, complete, now)
 		changed = changed || moved
@@ -112,6 +113,17 @@ func (b *book) step(rule *Rule, v values, complete bool, now job.Instant) bool {
 		b.move(&s, rule, s.Value, complete, now)
 		b.Alerts = append(b.Alerts, s)
 		changed = true
+	}
+	return changed
+}
+
+// notAfter moves times that are later than now to now: the store's clock went back, and what is counted from
+// them would wait for that long.
+func (s *Alert) notAfter(now job.Instant) (changed bool) {
+	for _, at := range []*job.Instant{&s.ValueAt, &s.Since, &s.FiredAt, &s.ClearSince, &s.ToldAt} {
+		if *at > now {
+			*at, changed = now, true
+		}
 	}
 	return changed
 }

@@ -157,3 +157,47 @@ func TestNamesOfRules(t *testing.T) {
 		}
 	}
 }
+
+// After the store's clock went back, nothing waits until it has caught up.
+func TestAlertsAfterTheClockWentBack(t *testing.T) {
+	rule := &Rule{Name: "r", Metric: OpenCircuits, For: time.Minute, KeepFiring: 2 * time.Minute, Repeat: 10 * time.Minute}
+	at := func(d time.Duration) job.Instant { return job.Instant(1_790_000_000_000).Add(d) }
+	for name, test := range map[string]struct {
+		before, after func(step func(value float64, at job.Instant))
+		told          int
+	}{
+		"pending": {
+			func(step func(float64, job.Instant)) { step(1, at(0)) },
+			func(step func(float64, job.Instant)) { step(1, at(-time.Hour)); step(1, at(time.Minute-time.Hour)) }, 1,
+		},
+		"firing, to be repeated": {
+			func(step func(float64, job.Instant)) { step(1, at(0)); step(1, at(time.Minute)) },
+			func(step func(float64, job.Instant)) { step(1, at(-time.Hour)); step(1, at(10*time.Minute-time.Hour)) }, 2,
+		},
+		"about to be resolved": {
+			func(step func(float64, job.Instant)) {
+				step(1, at(0))
+				step(1, at(time.Minute))
+				step(0, at(2*time.Minute))
+			},
+			func(step func(float64, job.Instant)) { step(0, at(-time.Hour)); step(0, at(2*time.Minute-time.Hour)) }, 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &book{Rule: "r"}
+			rule.URL = "https://chat.example/hook"
+			step := func(value float64, now job.Instant) {
+				v := values{}
+				if value > 0 {
+					v[Subject{Endpoint: "https://shop.example:443"}] = value
+				}
+				b.step(rule, v, true, now)
+			}
+			test.before(step)
+			test.after(step)
+			if len(b.Notices) != test.told {
+				t.Errorf("%d webhooks, not %d", len(b.Notices), test.told)
+			}
+		})
+	}
+}

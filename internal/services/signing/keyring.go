@@ -58,14 +58,16 @@ type Options struct {
 	// error. Nil: nobody gets it.
 	HandOut func(secret string) error
 
-	Clock  job.Clock    // nil: the machine's
-	Logger *slog.Logger // nil: none
+	Clock  job.Clock          // nil: the machine's
+	Now    func() job.Instant // the store's time, by which overlaps end; nil: the clock's
+	Logger *slog.Logger       // nil: none
 }
 
 // Keyring signs deliveries and manages the secrets. It is safe for concurrent use.
 type Keyring struct {
 	keys  atomic.Pointer[sealer]
 	clock job.Clock
+	now   func() job.Instant
 	log   *slog.Logger
 	docs  *documents.Collection[kept]
 	known *documents.Mirror[kept, knownRing]
@@ -98,10 +100,13 @@ func New(o Options) (*Keyring, error) {
 	}
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Now == nil {
+		o.Now = func() job.Instant { return job.InstantOf(o.Clock.Now()) }
+	}
 	if o.HandOut == nil {
 		o.HandOut = func(string) error { return nil }
 	}
-	k := &Keyring{clock: o.Clock, log: o.Logger, missingKey: o.MissingMasterKey, handOut: o.HandOut}
+	k := &Keyring{clock: o.Clock, now: o.Now, log: o.Logger, missingKey: o.MissingMasterKey, handOut: o.HandOut}
 	if o.Default != "" {
 		secrets, err := ParseSecrets(o.Default)
 		if err != nil {

@@ -85,7 +85,7 @@ func (k *Keyring) EnsureDefault(ctx context.Context) error {
 		if err := k.handOut(keys[0].secret.Reveal()); err != nil {
 			return nil, err
 		}
-		return kept.replaced(keys[0].secret, job.InstantOf(k.clock.Now()), 0)
+		return kept.replaced(keys[0].secret, k.now(), 0)
 	})
 	return err
 }
@@ -133,7 +133,7 @@ func (k *Keyring) Info(ctx context.Context, topic string) (Info, error) {
 	if source == SourceDefault && k.configured != nil {
 		source = SourceSettings
 	}
-	info := r.at(job.InstantOf(k.clock.Now())).info(topic, source)
+	info := r.at(k.now()).info(topic, source)
 	info.Stamp = d.Value.Stamp
 	return info, nil
 }
@@ -182,7 +182,7 @@ func (k *Keyring) replace(ctx context.Context, topic string, s Secret, overlap t
 				return nil, err
 			}
 		}
-		next, err := old.replaced(s, job.InstantOf(k.clock.Now()), overlap)
+		next, err := old.replaced(s, k.now(), overlap)
 		if err != nil {
 			return nil, err
 		}

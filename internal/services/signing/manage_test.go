@@ -413,3 +413,35 @@ func TestNoMasterKey(t *testing.T) {
 	}
 	n.wantSigned("t", c.Now(), secret)
 }
+
+// Overlaps end by the store's time, whatever the clock of the node that rotates a secret, and of the node that signs.
+func TestOverlapsEndByTheStoresTime(t *testing.T) {
+	for _, wrong := range []time.Duration{-time.Hour, 0, 10 * time.Minute, 26 * time.Hour} {
+		stored, local := newClock(), newClock()
+		local.Advance(wrong)
+		docs, key := newDocuments(), masterKey(t)
+		o := signing.Options{
+			Documents: docs, MasterKeys: []signing.MasterKey{key}, Clock: local,
+			Now: func() job.Instant { return job.InstantOf(stored.Now()) },
+		}
+		n := begun(t, open(t, o))
+		next, change, err := n.Rotate(t.Context(), "t", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := change.Secrets[1].EndsAt, job.InstantOf(stored.Now()).Add(time.Hour); got != want {
+			t.Errorf("a clock that is wrong by %v: the overlap ends at %s, not %s", wrong, got.RFC3339(), want.RFC3339())
+		}
+		look(n)
+		stored.Advance(time.Hour - time.Second)
+		n.wantSigned("t", stored.Now(), next, n.made) // attempts have the store's time
+		if i, err := n.Info(t.Context(), "t"); err != nil || len(i.Secrets) != 2 {
+			t.Errorf("%d secrets, %v", len(i.Secrets), err)
+		}
+		stored.Advance(time.Second)
+		n.wantSigned("t", stored.Now(), next)
+		if i, err := n.Info(t.Context(), "t"); err != nil || len(i.Secrets) != 1 {
+			t.Errorf("after the end: %d secrets, %v", len(i.Secrets), err)
+		}
+	}
+}
