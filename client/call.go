@@ -105,7 +105,7 @@ func (c *Client) exchange(ctx context.Context, k *call, got func(*http.Response)
 	}
 	for attempt := 1; ; attempt++ {
 		err := c.once(ctx, k, body, got)
-		if err == nil || attempt >= c.retry.Attempts || !mayRepeat(err, k.safe) {
+		if err == nil || attempt >= c.retry.Attempts || !mayRepeat(err, k.safe) || c.retry.tooLate(err) {
 			return err
 		}
 		if !c.retry.wait(ctx, attempt, err) {
@@ -134,7 +134,13 @@ func (c *Client) once(ctx context.Context, k *call, body []byte, got func(*http.
 	return got(resp)
 }
 
+// errNotMade is the error of calls of a zero Client.
+var errNotMade = errors.New("this Client has no server: make it with client.New")
+
 func (c *Client) request(ctx context.Context, k *call, body []byte) (*http.Request, error) {
+	if c.base == nil {
+		return nil, errNotMade
+	}
 	at := c.base.String() + k.path
 	if len(k.query) > 0 {
 		at += "?" + k.query.Encode()

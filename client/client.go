@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,7 +10,7 @@ import (
 	"time"
 )
 
-// Client calls one server. It is safe for concurrent use.
+// Client calls one server. It is safe for concurrent use. New makes it.
 type Client struct {
 	base      *url.URL
 	http      *http.Client
@@ -27,7 +28,9 @@ func WithToken(token string) Option { return func(c *Client) { c.token = token }
 
 // WithHTTPClient uses an HTTP client of the caller, for example one with certificates. It must
 // not have a Timeout shorter than a stream of events may last.
-func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
+func WithHTTPClient(h *http.Client) Option {
+	return func(c *Client) { c.http = cmp.Or(h, c.http) }
+}
 
 // WithUserAgent sets the header User-Agent.
 func WithUserAgent(name string) Option { return func(c *Client) { c.userAgent = name } }
@@ -39,14 +42,18 @@ func WithUserAgent(name string) Option { return func(c *Client) { c.userAgent = 
 //		otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(h))
 //	})
 func WithTraceContext(inject func(ctx context.Context, h http.Header)) Option {
-	return func(c *Client) { c.inject = inject }
+	return func(c *Client) {
+		if inject != nil {
+			c.inject = inject
+		}
+	}
 }
 
 // Retrying is how often and after which pauses a safe call is repeated.
 type Retrying struct {
 	Attempts int           // at most this many requests; 1 means no repetition
 	Pause    time.Duration // before the second request; each further pause is twice as long
-	Longest  time.Duration // the longest pause, also of a Retry-After
+	Longest  time.Duration // the longest pause; a call whose answer has a longer Retry-After is not repeated
 }
 
 // WithRetrying replaces the default of 5 requests with pauses from 100 ms to 5 s.
@@ -83,4 +90,8 @@ func transport() *http.Transport {
 }
 
 // Close closes idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	if c.http != nil {
+		c.http.CloseIdleConnections()
+	}
+}

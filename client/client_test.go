@@ -73,9 +73,9 @@ const (
 	aJob        = `{"topic":"t","id":"a","state":"waiting","next_at":null,"due_at":"2026-01-01T09:00:00.000Z","version":3}`
 )
 
-func newClient(t *testing.T, a *answering) *client.Client {
+func newClient(t *testing.T, a *answering, options ...client.Option) *client.Client {
 	t.Helper()
-	c, err := client.New(a.URL, impatient)
+	c, err := client.New(a.URL, append([]client.Option{impatient}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,5 +214,51 @@ func TestAddress(t *testing.T) {
 		if _, err := client.New(address); err == nil {
 			t.Errorf("%q is accepted", address)
 		}
+	}
+}
+
+// A Retry-After is obeyed, in both of its forms. One that is longer than a call may take ends the call.
+func TestRetryAfter(t *testing.T) {
+	for header, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "86400": 24 * time.Hour, "-1": 0, "1.5": 0, "soon": 0,
+		"Sun, 29 Nov 2026 12:00:30 GMT": 30 * time.Second, "Sunday, 29-Nov-26 12:01:00 GMT": time.Minute, "Sun, 29 Nov 2026 11:00:00 GMT": 0,
+	} {
+		a := serve(t, func(w http.ResponseWriter) {
+			w.Header().Set("Date", "Sun, 29 Nov 2026 12:00:00 GMT")
+			w.Header().Set("Retry-After", header)
+			status(http.StatusTooManyRequests, "<html>")(w)
+		}, status(200, aJob))
+		c := newClient(t, a, client.WithRetrying(client.Retrying{Attempts: 1}))
+		var e *client.Error
+		if _, err := c.Job(t.Context(), "t", "a"); !errors.As(err, &e) || e.RetryAfter != want {
+			t.Errorf("%q: %v, not %v", header, e.RetryAfter, want)
+		}
+	}
+	slow := func(w http.ResponseWriter) {
+		w.Header().Set("Retry-After", "60")
+		status(http.StatusServiceUnavailable, unavailable)(w)
+	}
+	a := serve(t, slow, status(200, aJob))
+	if _, err := newClient(t, a).Job(t.Context(), "t", "a"); err == nil || len(a.got()) != 1 {
+		t.Errorf("%d requests, %v", len(a.got()), err)
+	}
+}
+
+func TestZeroClient(t *testing.T) {
+	var c client.Client
+	if _, err := c.Job(t.Context(), "t", "a"); err == nil {
+		t.Error("a client without a server did not fail")
+	}
+	for _, err := range c.Events(t.Context(), client.EventQuery{}) {
+		if err == nil {
+			t.Error("a client without a server has events")
+		}
+	}
+	c.Close()
+	if text := (&client.Error{}).Error(); text == "" {
+		t.Error("an error without a text")
+	}
+	if _, err := client.New("http://queue.example", client.WithHTTPClient(nil), client.WithTraceContext(nil)); err != nil {
+		t.Error(err)
 	}
 }

@@ -49,6 +49,7 @@ const (
 	ErrRateLimited          Code = "rate_limited"
 	ErrTooManyStreams       Code = "too_many_streams"
 	ErrTooManyTests         Code = "too_many_tests"
+	ErrTooManyPulls         Code = "too_many_pulls"
 	ErrInternalError        Code = "internal_error"
 	ErrStoreUnavailable     Code = "store_unavailable"
 	ErrShuttingDown         Code = "shutting_down"
@@ -102,7 +103,7 @@ var Codes = []Code{
 	ErrDestinationBlocked,
 	ErrRateLimited,
 	ErrTooManyStreams,
-	ErrTooManyTests,
+	ErrTooManyTests, ErrTooManyPulls,
 	ErrInternalError,
 	ErrStoreUnavailable,
 	ErrShuttingDown,

@@ -23,7 +23,7 @@ var ErrStopped = errors.New("the consumer stops")
 // errExited is the error of a handler that called runtime.Goexit, as t.FailNow does.
 var errExited = errors.New("the handler ended without a result")
 
-// PanicError is the error of a Handler that panicked.
+// PanicError is the error of a Handler that panicked, and of Consume if another function of its caller did.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -33,14 +33,27 @@ func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
 // NackError is an error with which a Handler chooses what follows.
 type NackError struct {
-	Err   error     // for the log of attempts
-	Delay *Duration // until the next attempt; nil: the next step of the ladder
+	Err   error     // for the log of attempts; may be nil
+	Delay *Duration // until the next attempt, see Nack; nil: the next step of the ladder
 	Dead  bool      // no attempt can succeed: the job becomes a dead letter
 }
 
-func (e *NackError) Error() string { return e.Err.Error() }
+func (e *NackError) Error() string {
+	switch {
+	case e != nil && e.Err != nil:
+		return e.Err.Error()
+	case e != nil && e.Dead:
+		return "the handler gave the job up"
+	}
+	return "the handler did not do the job"
+}
 
-func (e *NackError) Unwrap() error { return e.Err }
+func (e *NackError) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}
 
 // Handler does a job. Without an error the job is delivered; otherwise the attempt failed, and a
 // *NackError chooses what follows. A panic is a failed attempt, too. The context ends when the
@@ -58,34 +71,42 @@ type ConsumeOptions struct {
 	Lease time.Duration
 	// Grace is how long running jobs may go on when ctx has ended; 30 s if zero.
 	Grace time.Duration
-	// Answered is called after each job, by one goroutine. The error is nil if the job is delivered,
+	// Answered is called after each job, for one job at a time. The error is nil if the job is delivered,
 	// wraps ErrLeaseLost if the server did not accept the answer, and otherwise is the handler's.
 	Answered func(j *LeasedJob, err error)
 	// Failed is called when a call of the server failed and will be repeated.
 	Failed func(err error)
 }
 
+// The caller's functions run under a guard. If Answered or Failed panics, Consume stops as at the end of ctx, and
+// returns a *PanicError.
+
 const (
 	maxConcurrency = 1_000
 	maxBatch       = 100 // jobs of a call
-	pullWait       = Duration(20 * time.Second)
-	defaultLease   = 30 * time.Second
-	defaultGrace   = 30 * time.Second
+	// pullWait is short because a call for jobs is never cancelled: the server may have leased some.
+	pullWait = 3 * time.Second
+	// pullAnswer is how long the server may take for the answer after that.
+	pullAnswer   = 30 * time.Second
+	defaultLease = 30 * time.Second
+	defaultGrace = 30 * time.Second
 	// lastAnswers is how long answers are repeated after the grace.
 	lastAnswers = 5 * time.Second
 	// maxNackText bounds what is sent of an error. The log of attempts keeps no more.
 	maxNackText = 1 << 10
 )
 
-// reconnecting are the pauses between calls while the server is away.
+// reconnecting are the pauses between calls while the server is away, unless it asks for a longer one.
 var reconnecting = Retrying{Pause: 200 * time.Millisecond, Longest: 10 * time.Second}
 
 // Consume leases the jobs of a topic's pull queue and has handle do them, until ctx ends or the
 // server refuses to serve the caller. It leases no more jobs than can run at once, extends the
-// leases of running jobs, and continues when the server is back after an outage.
+// leases of running jobs, and continues when the server is back after an outage. An answer that is not from
+// duehook, such as a proxy's 404, 413, 429 or 502, counts as an outage.
 //
-// When ctx ends, running jobs are finished and answered for. A job that was leased and has not begun, or
-// that ErrStopped has interrupted, is due again at once. Consume returns when all handlers have returned: nil, or the refusal.
+// When ctx ends, running jobs are finished and answered for. So is a call for jobs, which may take three seconds. A
+// job that was leased and has not begun, or that ErrStopped has interrupted, is due again at once. Consume returns
+// when all handlers have returned: nil, the refusal, or a *PanicError.
 func (c *Client) Consume(ctx context.Context, topic string, handle Handler, o ConsumeOptions) error {
 	k, err := newConsumer(c, topic, handle, o)
 	if err != nil {
@@ -93,6 +114,7 @@ func (c *Client) Consume(ctx context.Context, topic string, handle Handler, o Co
 	}
 	pulling, stop := context.WithCancel(ctx)
 	defer stop()
+	k.stop = stop
 	var endWork context.CancelCauseFunc
 	var endAnswers context.CancelFunc
 	k.work, endWork = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -119,8 +141,37 @@ func (c *Client) Consume(ctx context.Context, topic string, handle Handler, o Co
 	answering.Wait()
 	close(done)
 	beside.Wait()
+	if broken := k.broken.Load(); broken != nil && err == nil {
+		return *broken
+	}
 	return err
 }
+
+// guard runs a function of the caller. Its error is a *PanicError, or errExited.
+func guard(f func()) error {
+	err, done := errExited, make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if v := recover(); v != nil {
+				err = &PanicError{Value: v, Stack: debug.Stack()}
+			}
+		}()
+		f()
+		err = nil
+	}()
+	<-done
+	return err
+}
+
+// report calls Answered or Failed. If it panics, Consume stops.
+func (k *consumer) report(f func()) {
+	if err := guard(f); err != nil && k.broken.CompareAndSwap(nil, &err) {
+		k.stop()
+	}
+}
+
+func (k *consumer) failed(err error) { k.report(func() { k.Failed(err) }) }
 
 // passed waits for an event. It returns false if done is closed first.
 func passed[T any](done <-chan struct{}, event <-chan T) bool {
@@ -136,14 +187,17 @@ func passed[T any](done <-chan struct{}, event <-chan T) bool {
 type consumer struct {
 	ConsumeOptions
 	c      *Client
+	once   *Client // as c, but it repeats no call
 	topics []string
 	handle Handler
 
-	work      context.Context // of handlers
-	answering context.Context // of calls that answer for jobs
-	running   sync.WaitGroup  // handlers
-	places    chan struct{}   // one for each job that may run
-	handled   chan *lease     // jobs to answer for
+	work      context.Context       // of handlers
+	answering context.Context       // of calls that answer for jobs
+	running   sync.WaitGroup        // handlers
+	places    chan struct{}         // one for each job that may run
+	handled   chan *lease           // jobs to answer for
+	stop      func()                // ends pulling
+	broken    atomic.Pointer[error] // of a function of the caller
 
 	mu     sync.Mutex
 	leases map[*lease]struct{} // those without an answer
@@ -153,6 +207,7 @@ type consumer struct {
 type lease struct {
 	job     *LeasedJob
 	err     error                   // of the handler
+	nack    Nack                    // the answer if there is an error
 	stopped bool                    // the handler did not run, or was stopped
 	cancel  context.CancelCauseFunc // ends the context of the handler
 	expiry  *time.Timer             // loses the lease
@@ -188,8 +243,10 @@ func newConsumer(c *Client, topic string, handle Handler, o ConsumeOptions) (*co
 	case o.Lease < time.Second:
 		return nil, fmt.Errorf("consume: a lease of %v is too short; it must be at least 1s", o.Lease)
 	}
+	once := *c
+	once.retry.Attempts = 1
 	k := &consumer{
-		ConsumeOptions: o, c: c, topics: append([]string{topic}, o.Also...), handle: handle,
+		ConsumeOptions: o, c: c, once: &once, topics: append([]string{topic}, o.Also...), handle: handle,
 		places: make(chan struct{}, o.Concurrency), handled: make(chan *lease, o.Concurrency), leases: map[*lease]struct{}{},
 	}
 	for range o.Concurrency {
@@ -205,7 +262,7 @@ func (k *consumer) pull(ctx context.Context) error {
 		if free == 0 {
 			break
 		}
-		jobs, err := k.c.Pull(ctx, PullRequest{Topics: k.topics, Max: free, Wait: pullWait, Lease: Duration(k.Lease)})
+		jobs, err := k.lease(free)
 		jobs = jobs[:min(len(jobs), free)]
 		for range free - len(jobs) {
 			k.places <- struct{}{}
@@ -220,17 +277,25 @@ func (k *consumer) pull(ctx context.Context) error {
 			return err
 		case ctx.Err() == nil:
 			failures++
-			k.Failed(err)
+			k.failed(err)
 			reconnecting.wait(ctx, failures, err)
 		}
 	}
 	return nil
 }
 
-// refused reports whether the server refuses the call, and will refuse it again.
+// lease calls for jobs. The end of ctx does not cancel it, but that of the grace does: the jobs of an answer that
+// nobody reads would stay leased.
+func (k *consumer) lease(most int) ([]LeasedJob, error) {
+	ctx, cancel := context.WithTimeout(k.work, pullWait+pullAnswer)
+	defer cancel()
+	return k.once.Pull(ctx, PullRequest{Topics: k.topics, Max: most, Wait: Duration(pullWait), Lease: Duration(k.Lease)})
+}
+
+// refused reports whether duehook itself refuses the call, and will refuse it again.
 func refused(err error) bool {
 	e := new(Error)
-	return errors.As(err, &e) && e.Status/100 == 4 && !mayRepeat(err, true)
+	return errors.As(err, &e) && e.Code != "" && e.Status/100 == 4 && !mayRepeat(err, true)
 }
 
 // take takes the free places: at least one, unless ctx ends, and no more than one call may have jobs.
@@ -262,20 +327,35 @@ func (k *consumer) begin(j *LeasedJob, run bool) {
 	k.mu.Unlock()
 	if !run {
 		l.err, l.stopped = ErrStopped, true
+		l.decide()
 		k.handled <- l
 		return
 	}
 	k.running.Go(func() {
-		l.err = errExited
-		defer func() {
-			if v := recover(); v != nil {
-				l.err = &PanicError{Value: v, Stack: debug.Stack()}
+		var err error
+		if panicked := guard(func() { err = k.handle(ctx, j) }); panicked != nil {
+			err = panicked
+		}
+		l.err, l.stopped = err, errors.Is(context.Cause(ctx), ErrStopped)
+		if err != nil {
+			if panicked := guard(l.decide); panicked != nil { // methods of its error are the handler's, too
+				l.err = panicked
+				l.decide()
 			}
-			l.stopped = errors.Is(context.Cause(ctx), ErrStopped)
-			k.handled <- l
-		}()
-		l.err = k.handle(ctx, j)
+		}
+		k.handled <- l
 	})
+}
+
+// decide decides what is answered for a job that failed. One that was stopped is due again at once.
+func (l *lease) decide() {
+	text := l.err.Error()
+	l.nack = Nack{Receipt: l.job.Receipt, Error: text[:min(len(text), maxNackText)]}
+	if e := (*NackError)(nil); errors.As(l.err, &e) && e != nil {
+		l.nack.Delay, l.nack.Dead = e.Delay, e.Dead
+	} else if l.stopped {
+		l.nack.Delay = new(Duration)
+	}
 }
 
 // extendLeases extends all leases again and again, until done is closed.
@@ -303,7 +383,7 @@ func (k *consumer) extend(some []*lease, patience time.Duration) {
 	began := time.Now()
 	results, err := k.c.Extend(ctx, receiptsOf(some), k.Lease)
 	if err != nil {
-		k.Failed(err)
+		k.failed(err)
 		return
 	}
 	for i, l := range some {
@@ -343,41 +423,43 @@ func (k *consumer) answer() {
 				more = false
 			}
 		}
-		k.settle(acks, func(ctx context.Context) ([]ReceiptResult, error) { return k.c.Ack(ctx, receiptsOf(acks)) })
-		k.settle(nacks, func(ctx context.Context) ([]ReceiptResult, error) { return k.c.Nack(ctx, k.nacksOf(nacks)) })
+		k.settle(acks, func(ctx context.Context, some []*lease) ([]ReceiptResult, error) {
+			return k.c.Ack(ctx, receiptsOf(some))
+		})
+		k.settle(nacks, func(ctx context.Context, some []*lease) ([]ReceiptResult, error) { return k.c.Nack(ctx, nacksOf(some)) })
 	}
 }
 
-// nacksOf are the answers for jobs that failed. One that was stopped is due again at once.
-func (k *consumer) nacksOf(leases []*lease) []Nack {
+func nacksOf(leases []*lease) []Nack {
 	nacks := make([]Nack, len(leases))
 	for i, l := range leases {
-		text := l.err.Error()
-		nacks[i] = Nack{Receipt: l.job.Receipt, Error: text[:min(len(text), maxNackText)]}
-		if e := new(NackError); errors.As(l.err, &e) {
-			nacks[i].Delay, nacks[i].Dead = e.Delay, e.Dead
-		} else if l.stopped {
-			nacks[i].Delay = new(Duration)
-		}
+		nacks[i] = l.nack
 	}
 	return nacks
 }
 
-// settle makes a call that answers for jobs, again while the server is away and a lease lasts.
-func (k *consumer) settle(leases []*lease, call func(ctx context.Context) ([]ReceiptResult, error)) {
+// settle makes a call that answers for jobs, again while the server is away and a lease lasts. If the server refuses
+// the answers of several handlers, each gets a call of its own: one must not have the others refused.
+func (k *consumer) settle(leases []*lease, call func(context.Context, []*lease) ([]ReceiptResult, error)) {
 	if len(leases) == 0 {
 		return
 	}
 	var results []ReceiptResult
 	var err error
 	for attempt := 1; ; attempt++ {
-		if results, err = call(k.answering); err == nil || refused(err) {
+		if results, err = call(k.answering, leases); err == nil || refused(err) {
 			break
 		}
-		k.Failed(err)
+		k.failed(err)
 		if allLost(leases) || !reconnecting.wait(k.answering, attempt, err) {
 			break
 		}
+	}
+	if len(leases) > 1 && refused(err) {
+		for i := range leases {
+			k.settle(leases[i:i+1], call)
+		}
+		return
 	}
 	for i, l := range leases {
 		k.mu.Lock()
@@ -391,7 +473,7 @@ func (k *consumer) settle(leases []*lease, call func(ctx context.Context) ([]Rec
 		case i >= len(results) || results[i].Result != "ok":
 			l.err = ErrLeaseLost
 		}
-		k.Answered(l.job, l.err)
+		k.report(func() { k.Answered(l.job, l.err) })
 		k.places <- struct{}{}
 	}
 }

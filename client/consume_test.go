@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -29,11 +30,13 @@ type queue struct {
 	pulls   []int                // max of each call
 	serial  int
 	away    bool
-	slow    time.Duration   // of an answer for jobs
-	refuse  string          // a code
-	late    bool            // answers a call for jobs although the caller has left
-	calls   map[string]int  // by path
-	repeats map[string]bool // receipts that a nack made due at once
+	slow    time.Duration          // of an answer for jobs
+	refuse  string                 // a code
+	lag     time.Duration          // of an answer for jobs after they are leased
+	proxy   *http.Response         // answers instead of the server
+	rejects func(client.Nack) bool // nacks that have a whole call refused
+	calls   map[string]int         // by path
+	repeats map[string]bool        // receipts that a nack made due at once
 }
 
 func newQueue(ids ...string) *queue {
@@ -58,9 +61,13 @@ func (q *queue) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, _ := io.ReadAll(r.Body)
 	q.mu.Lock()
 	q.calls[r.URL.Path]++
-	away, refuse := q.away, q.refuse
+	away, refuse, proxy := q.away, q.refuse, q.proxy
 	q.mu.Unlock()
 	switch {
+	case proxy != nil:
+		resp := *proxy
+		resp.Body, resp.Request = io.NopCloser(strings.NewReader("<html>no</html>")), r
+		return &resp, nil
 	case away:
 		return nil, errors.New("connection refused")
 	case refuse != "":
@@ -82,6 +89,9 @@ func (q *queue) RoundTrip(r *http.Request) (*http.Response, error) {
 		receipts := make([]string, len(in.Receipts))
 		for i, n := range in.Receipts {
 			receipts[i] = n.Receipt
+			if q.rejects != nil && q.rejects(n) {
+				return reply(r, http.StatusUnprocessableEntity, map[string]any{"code": "invalid_request", "detail": "no"}), nil
+			}
 		}
 		return reply(r, 200, q.results(receipts, func(i int) string {
 			delay := "ladder"
@@ -93,7 +103,13 @@ func (q *queue) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	var in client.PullRequest
 	_ = json.Unmarshal(body, &in)
-	return q.pull(r, &in)
+	resp, err := q.pull(r, &in)
+	select {
+	case <-time.After(q.lag):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	return resp, err
 }
 
 func (q *queue) pull(r *http.Request, in *client.PullRequest) (*http.Response, error) {
@@ -104,7 +120,7 @@ func (q *queue) pull(r *http.Request, in *client.PullRequest) (*http.Response, e
 	for {
 		q.mu.Lock()
 		added := q.added
-		if len(q.due) > 0 && !q.late {
+		if len(q.due) > 0 {
 			defer q.mu.Unlock()
 			n := min(in.Max, len(q.due))
 			jobs := make([]map[string]any, n)
@@ -117,19 +133,13 @@ func (q *queue) pull(r *http.Request, in *client.PullRequest) (*http.Response, e
 			q.due = q.due[n:]
 			return reply(r, 200, map[string]any{"jobs": jobs}), nil
 		}
-		late := q.late
 		q.mu.Unlock()
 		select {
 		case <-added:
 		case <-timeout:
 			return reply(r, 200, map[string]any{"jobs": []any{}}), nil
 		case <-r.Context().Done():
-			if !late {
-				return nil, r.Context().Err()
-			}
-			q.mu.Lock()
-			q.late = false
-			q.mu.Unlock()
+			return nil, r.Context().Err()
 		}
 	}
 }
@@ -354,8 +364,10 @@ func TestConsumeStopsGracefully(t *testing.T) {
 		}, client.ConsumeOptions{Concurrency: 2})
 		<-begun
 		synctest.Wait() // the second call waits
-		q.set(func() { q.late, q.due = true, []string{"unbegun"} })
-		if err := c.end(); err != nil {
+		c.stop()
+		synctest.Wait()
+		q.set(func() { q.due = []string{"unbegun"} })
+		if err := <-c.err; err != nil {
 			t.Error(err)
 		}
 		want := []string{"running ack", "unbegun nack the consumer stops 0s dead=false"}
@@ -416,4 +428,163 @@ func TestConsumeEndsWhenRefused(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Consume is stopped at any moment of busy work. No job stays leased, and none has an attempt that no handler saw.
+func TestConsumeLeavesNothingLeased(t *testing.T) {
+	for moment := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			q := newQueue(ids("j", 500)...)
+			q.lag = 7 * time.Millisecond
+			var mu sync.Mutex
+			handled := map[string]bool{}
+			c := q.consume(t, func(_ context.Context, j *client.LeasedJob) error {
+				mu.Lock()
+				handled[j.Job.ID] = true
+				mu.Unlock()
+				pass(3 * time.Millisecond)
+				return nil
+			}, client.ConsumeOptions{Concurrency: 7})
+			pass(time.Duration(moment) * 1300 * time.Microsecond)
+			if err := c.end(); err != nil {
+				t.Error(err)
+			}
+			if len(q.leases) > 0 {
+				t.Errorf("stopped after %d: %d jobs stay leased", moment, len(q.leases))
+			}
+			for _, answer := range q.answered() {
+				id, what, _ := strings.Cut(answer, " ")
+				if handled[id] != (what == "ack") || !handled[id] && what != "nack the consumer stops 0s dead=false" {
+					t.Errorf("%q, handled %t", answer, handled[id])
+				}
+			}
+		})
+	}
+}
+
+// An idle Consume stops when its call for jobs has ended.
+func TestConsumeStopsWhileIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newQueue().consume(t, func(context.Context, *client.LeasedJob) error { return nil }, client.ConsumeOptions{})
+		pass(time.Minute + time.Second)
+		began := time.Now()
+		if err := c.end(); err != nil || time.Since(began) > 3*time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// hostileError is an error whose methods fail.
+type hostileError struct{ text, as func() }
+
+func (e hostileError) Error() string { e.text(); return "text" }
+
+func (e hostileError) As(any) bool { e.as(); return false }
+
+// What a handler returns is its code, too: the zero value of a *NackError, and methods that panic.
+func TestConsumeGuardsWhatHandlersReturn(t *testing.T) {
+	nothing := func() {}
+	for name, test := range map[string]struct {
+		err  error
+		want string
+	}{
+		"delay alone":      {&client.NackError{Delay: new(client.Duration(time.Second))}, "nack the handler did not do the job 1s dead=false"},
+		"dead alone":       {&client.NackError{Dead: true}, "nack the handler gave the job up ladder dead=true"},
+		"zero":             {&client.NackError{}, "nack the handler did not do the job ladder dead=false"},
+		"nil":              {(*client.NackError)(nil), "nack the handler did not do the job ladder dead=false"},
+		"wrapped":          {fmt.Errorf("later: %w", &client.NackError{Dead: true}), "nack later: the handler gave the job up ladder dead=true"},
+		"past":             {&client.NackError{Delay: new(client.Duration(-time.Second))}, "nack the handler did not do the job 0s dead=false"},
+		"far":              {&client.NackError{Delay: new(client.Duration(400 * 24 * time.Hour))}, "nack the handler did not do the job 8760h0m0s dead=false"},
+		"Error panics":     {hostileError{func() { panic("no text") }, nothing}, "nack panic: no text ladder dead=false"},
+		"Error exits":      {hostileError{runtime.Goexit, nothing}, "nack the handler ended without a result ladder dead=false"},
+		"As panics":        {hostileError{nothing, func() { panic("no as") }}, "nack panic: no as ladder dead=false"},
+		"nil error inside": {errors.Join(nil, error(&client.PanicError{})), "nack panic: <nil> ladder dead=false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue("a")
+				c := q.consume(t, func(context.Context, *client.LeasedJob) error { return test.err }, client.ConsumeOptions{})
+				synctest.Wait()
+				if err := c.end(); err != nil || !slices.Equal(q.answered(), []string{"a " + test.want}) {
+					t.Errorf("%v, %q", err, q.answered())
+				}
+			})
+		})
+	}
+}
+
+// A function that reports must not take the process down, and not go unnoticed either.
+func TestConsumeEndsWhenReportsPanic(t *testing.T) {
+	for name, o := range map[string]client.ConsumeOptions{
+		"Answered": {Answered: func(*client.LeasedJob, error) { panic("oh") }},
+		"Failed":   {Failed: func(error) { panic("oh") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue("a", "b")
+				o.Concurrency = 2
+				c := q.consume(t, func(context.Context, *client.LeasedJob) error { return nil }, o)
+				synctest.Wait()
+				if name == "Failed" {
+					q.set(func() { q.away = true })
+				}
+				err := <-c.err
+				if e := new(client.PanicError); !errors.As(err, &e) || e.Value != "oh" || len(q.answered()) != 2 || len(q.leases) > 0 {
+					t.Errorf("%v, %q", err, q.answered())
+				}
+			})
+		})
+	}
+}
+
+// The server refuses the answers of several handlers because of one. The others count.
+func TestConsumeDoesNotCoupleHandlers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue(ids("j", 10)...)
+		q.rejects = func(n client.Nack) bool { return n.Error == "j004" }
+		var lost []string
+		c := q.consume(t, func(_ context.Context, j *client.LeasedJob) error {
+			pass(time.Second) // they end together
+			return &client.NackError{Err: errors.New(j.Job.ID), Dead: true}
+		}, client.ConsumeOptions{Concurrency: 10, Answered: func(j *client.LeasedJob, err error) {
+			if errors.Is(err, client.ErrLeaseLost) {
+				lost = append(lost, j.Job.ID)
+			}
+		}})
+		pass(2 * time.Second)
+		if err := c.end(); err != nil || len(q.answered()) != 9 || !slices.Equal(lost, []string{"j004"}) {
+			t.Errorf("%v, answered %q, lost %q", err, q.answered(), lost)
+		}
+	})
+}
+
+// A proxy's answer is not the server's refusal: Consume goes on when the proxy lets it through again.
+func TestConsumeOutlastsProxies(t *testing.T) {
+	for status, retryAfter := range map[int]string{
+		401: "", 403: "", 404: "", 408: "", 413: "", 414: "", 425: "", 429: "40", 431: "", 500: "", 502: "", 503: "90", 504: "", 530: "", 302: "",
+	} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue("first")
+				failures := 0
+				c := q.consume(t, func(_ context.Context, j *client.LeasedJob) error {
+					if j.Job.ID == "first" { // its answer has to outlast the proxy
+						q.set(func() {
+							q.proxy = &http.Response{StatusCode: status, Status: fmt.Sprint(status, " no"), Header: http.Header{"Retry-After": {retryAfter}}}
+						})
+					}
+					return nil
+				}, client.ConsumeOptions{Concurrency: 1, Lease: time.Hour, Failed: func(error) { failures++ }})
+				pass(30 * time.Second)
+				if seconds, _ := strconv.Atoi(retryAfter); failures == 0 || failures > 30 || seconds > 0 && failures > 1 {
+					t.Errorf("%d calls failed in 30 s", failures)
+				}
+				q.set(func() { q.proxy, q.due = nil, []string{"second"} })
+				pass(2 * time.Minute)
+				if err := c.end(); err != nil || !slices.Equal(q.answered(), []string{"first ack", "second ack"}) {
+					t.Errorf("%v, %q", err, q.answered())
+				}
+			})
+		})
+	}
 }

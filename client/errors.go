@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -60,7 +61,7 @@ type FailedJob struct {
 
 func (e *Error) Error() string {
 	if len(e.Errors) == 0 {
-		return e.Detail
+		return cmp.Or(e.Detail, e.Title, "duehook refused the call")
 	}
 	parts := make([]string, len(e.Errors))
 	for i, f := range e.Errors {
@@ -75,6 +76,23 @@ func (e *Error) Is(target error) bool {
 	return ok && code == e.Code
 }
 
+// retryAfter is the wait that a Retry-After names, in seconds or as a date by the clock of the server; zero: none.
+func retryAfter(h http.Header) time.Duration {
+	text := h.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	until, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		now = time.Now()
+	}
+	return max(0, until.Sub(now))
+}
+
 // maxProblem bounds a problem document: one with a thousand refused jobs of a group.
 const maxProblem = 8 << 20
 
@@ -82,9 +100,7 @@ const maxProblem = 8 << 20
 func refusal(resp *http.Response) error {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxProblem))
 	e := &Error{RequestID: resp.Header.Get("X-Request-Id")}
-	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		e.RetryAfter = time.Duration(seconds) * time.Second
-	}
+	e.RetryAfter = retryAfter(resp.Header)
 	if err != nil || json.Unmarshal(data, e) != nil || e.Code == "" {
 		e.Title = "The answer is not from duehook"
 		e.Detail = "The server answered " + resp.Status + " without an error of duehook. Check the address, and any proxy in front."

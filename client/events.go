@@ -69,7 +69,7 @@ func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[Event, erro
 			case s.lines > 0:
 				attempt = 1
 			}
-			if attempt >= c.retry.Attempts || !mayRepeat(err, true) || !c.retry.wait(ctx, attempt, err) {
+			if attempt >= c.retry.Attempts || !mayRepeat(err, true) || c.retry.tooLate(err) || !c.retry.wait(ctx, attempt, err) {
 				yield(Event{}, err)
 				return
 			}

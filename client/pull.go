@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -46,10 +47,12 @@ type ReceiptResult struct {
 
 // Nack gives a leased job up.
 type Nack struct {
-	Receipt string    `json:"receipt"`
-	Delay   *Duration `json:"delay,omitempty"` // nil: the next step of the ladder
-	Error   string    `json:"error,omitempty"` // for the log of attempts
-	Dead    bool      `json:"dead,omitempty"`  // no attempt can succeed
+	Receipt string `json:"receipt"`
+	// Delay is the time until the next attempt, up to 365 days; less than zero is zero, and more is 365 days.
+	// Nil: the next step of the ladder.
+	Delay *Duration `json:"delay,omitempty"`
+	Error string    `json:"error,omitempty"` // for the log of attempts
+	Dead  bool      `json:"dead,omitempty"`  // no attempt can succeed
 }
 
 // Pull leases due jobs. It waits for the first as long as the request says, and may return none. An
@@ -75,8 +78,17 @@ func (c *Client) Ack(ctx context.Context, receipts []string, options ...CallOpti
 	return answer.Results, err
 }
 
+// longestDelay is that of the server.
+const longestDelay = Duration(365 * 24 * time.Hour)
+
 // Nack gives leased jobs up, up to 100.
 func (c *Client) Nack(ctx context.Context, nacks []Nack, options ...CallOption) ([]ReceiptResult, error) {
+	nacks = slices.Clone(nacks)
+	for i := range nacks {
+		if d := nacks[i].Delay; d != nil { // a handler computes it: one that is out of bounds must not have all refused
+			nacks[i].Delay = new(min(max(*d, 0), longestDelay))
+		}
+	}
 	answer, err := do[receiptResults](ctx, c, newCall(http.MethodPost, true, "/v1/pull/nack", map[string]any{"receipts": nacks}, options))
 	return answer.Results, err
 }

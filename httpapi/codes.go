@@ -70,6 +70,7 @@ var (
 	CodeRateLimited          = newCode("rate_limited", http.StatusTooManyRequests, "Too many requests")
 	CodeTooManyStreams       = newCode("too_many_streams", http.StatusServiceUnavailable, "Too many streams are open")
 	CodeTooManyTests         = newCode("too_many_tests", http.StatusServiceUnavailable, "Too many tests are running")
+	CodeTooManyPulls         = newCode("too_many_pulls", http.StatusServiceUnavailable, "Too many calls wait for jobs")
 	CodeInternalError        = newCode("internal_error", http.StatusInternalServerError, "Internal error")
 	CodeStoreUnavailable     = newCode("store_unavailable", http.StatusServiceUnavailable, "The store is unavailable")
 	CodeShuttingDown         = newCode("shutting_down", http.StatusServiceUnavailable, "The server is shutting down")

@@ -65,7 +65,11 @@ type Call struct {
 	keyed   bool
 	route   *served
 	context echo.Context
+	undo    func()
 }
+
+// OnUnwritten has undo called if the client does not get the answer: what the call did for it must not stay.
+func (c *Call) OnUnwritten(undo func()) { c.undo = undo }
 
 // Context ends with the client, with the request's time limit or, in a stream,
 // with the server.

@@ -17,6 +17,7 @@ import (
 	"github.com/duehook/duehook/scheduler/calendars"
 	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/scheduler/operations"
+	"github.com/duehook/duehook/scheduler/pulls"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
@@ -109,6 +110,7 @@ var known = []struct {
 	{store.ErrNewer, CodeNewerVersion, "A newer version of duehook wrote this entry, and this version can neither show nor change it. The entry stays in force, for example a topic's pause and limits. Send the request to a node of the newer version."},
 
 	{access.ErrMissing, CodeUnauthorized, "The request has no API key. Send one as Authorization: Bearer and the key's token."},
+	{access.ErrUnread, CodeStoreUnavailable, "This server has just started and has not read the stored API keys yet. Try again."},
 	{access.ErrUnknown, CodeUnauthorized, "The API key is unknown: it was revoked or belongs to other servers."},
 	{access.ErrExpired, CodeUnauthorized, "The API key has expired. Create a new one."},
 	{access.ErrNoKey, CodeKeyNotFound, "No API key has this id, or it was revoked before."},
@@ -226,6 +228,7 @@ func withDetails(err error) *Error {
 		scope     *access.ScopeError
 		topic     *job.TopicError
 		inUse     *calendars.InUseError
+		waiting   *pulls.BusyError
 	)
 	switch {
 	case errors.As(err, &refused):
@@ -242,6 +245,8 @@ func withDetails(err error) *Error {
 			Code: CodeCalendarInUse, Detail: inUse.Error() + ". Take it out of their except first, or delete them.",
 			More: map[string]any{"schedules": inUse.Schedules, "more": inUse.More},
 		}
+	case errors.As(err, &waiting):
+		return &Error{Code: CodeTooManyPulls, Detail: waiting.Error() + ". Use another server, call without wait, or try again later."}
 	case errors.As(err, &state):
 		return ofState(state)
 	case errors.As(err, &blocked):

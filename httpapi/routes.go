@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -68,8 +69,32 @@ func (s *Server) handler(rt *served) echo.HandlerFunc {
 		if err := s.admit(call); err != nil {
 			return err
 		}
-		return handle(call)
+		err := handle(call)
+		call.undoUnless(err == nil)
+		return err
 	}
+}
+
+// Deferring is a writer that keeps an answer, to write it later. It then calls undo if it cannot.
+type Deferring interface{ Defer(undo func()) }
+
+// undoUnless undoes a call unless its answer was written.
+func (c *Call) undoUnless(done bool) {
+	if c.undo == nil {
+		return
+	}
+	w := c.context.Response().Writer // the router's own would hide the error of a flush
+	if later, ok := w.(Deferring); ok && done {
+		later.Defer(c.undo)
+	} else if !done || !Sent(w, c.context.Request()) {
+		c.undo()
+	}
+}
+
+// Sent reports whether the client of a request still takes what was written.
+func Sent(w http.ResponseWriter, r *http.Request) bool {
+	err := http.NewResponseController(w).Flush()
+	return (err == nil || errors.Is(err, http.ErrNotSupported)) && r.Context().Err() == nil
 }
 
 // bound limits how long a call may take.

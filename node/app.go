@@ -18,8 +18,8 @@ import (
 
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi/camellia"
-	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/kit/storetime"
+	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/internal/services/nodes"

@@ -313,7 +313,18 @@ func (n *node) secure(o *httpapi.Options, calls *v1.Options, ln net.Listener) ([
 		return nil, err
 	}
 	o.Access, calls.Access = keys, keys
+	o.Ready = readyWith(keys, n.store.Ping)
 	return append(parts, part{"keys", keys.Run}), nil
+}
+
+// readyWith is the readiness of a server with keys: before it knows the stored ones, it refuses their holders.
+func readyWith(keys *access.Keyring, store func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := keys.Ready(); err != nil {
+			return err
+		}
+		return store(ctx)
+	}
 }
 
 // Defaults of the carrier.

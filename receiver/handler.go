@@ -21,7 +21,8 @@ type Func func(ctx context.Context, d Delivery) error
 
 // Handler serves deliveries with f:
 //
-//	POST, PUT or PATCH, signed, new     by the result of f:
+//	POST, PUT, PATCH, GET or DELETE,
+//	signed, new                         by the result of f:
 //	  nil                               200 with Options.Reply
 //	  Gone, Abort, RetryAfter, Snooze,
 //	  Reschedule, Again                 their answer
@@ -51,7 +52,9 @@ func (r *Receiver) serve(w http.ResponseWriter, req *http.Request, f Func) {
 	}
 	d, err := r.Verify(req)
 	if err != nil {
-		r.log.WarnContext(req.Context(), "a delivery was refused", "error", err)
+		if r.log != nil {
+			r.log.WarnContext(req.Context(), "a delivery was refused", "error", err)
+		}
 		answerError{status: refusal(err)}.write(w)
 		return
 	}

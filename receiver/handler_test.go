@@ -385,3 +385,29 @@ func TestLargeBodyOverTheWire(t *testing.T) {
 		t.Errorf("%s, close %t", resp.Status, resp.Close)
 	}
 }
+
+// The zero values of the package's types refuse, or work.
+func TestZeroValues(t *testing.T) {
+	var r receiver.Receiver
+	w := httptest.NewRecorder()
+	r.Handler(func(context.Context, receiver.Delivery) error { t.Error("it was called"); return nil }).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", http.NoBody))
+	if w.Code != http.StatusUnauthorized {
+		t.Errorf("%d", w.Code)
+	}
+	if _, err := r.Verify(httptest.NewRequest(http.MethodGet, "/", http.NoBody)); !errors.Is(err, receiver.ErrSignature) {
+		t.Errorf("%v", err)
+	}
+	var m receiver.Memory
+	if err := m.Forget(t.Context(), "a"); err != nil || m.Len() != 0 {
+		t.Errorf("%d remembered, %v", m.Len(), err)
+	}
+	for _, want := range []receiver.Status{receiver.Unseen, receiver.Running} {
+		if got, err := m.Begin(t.Context(), "a"); err != nil || got != want {
+			t.Errorf("%v, not %v, %v", got, want, err)
+		}
+	}
+	var other receiver.Memory
+	if err := other.Done(t.Context(), "b"); err != nil || other.Len() != 1 {
+		t.Errorf("%d remembered, %v", other.Len(), err)
+	}
+}

@@ -47,7 +47,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Receiver verifies and handles deliveries. It is safe for concurrent use.
+// Receiver verifies and handles deliveries. It is safe for concurrent use. New makes it; the zero value refuses
+// all deliveries.
 type Receiver struct {
 	webhooks  []*standardwebhooks.Webhook
 	tolerance time.Duration

@@ -57,7 +57,7 @@ type MemoryOptions struct {
 	Now func() time.Time
 }
 
-// Memory is a Seen in the memory of this process.
+// Memory is a Seen in the memory of this process. The zero value has the defaults of MemoryOptions.
 type Memory struct {
 	capacity int
 	ttl      time.Duration
@@ -79,25 +79,33 @@ var _ Seen = (*Memory)(nil)
 
 // NewMemory makes a Memory.
 func NewMemory(o MemoryOptions) *Memory {
-	if o.Capacity <= 0 {
-		o.Capacity = DefaultCapacity
+	m := &Memory{capacity: o.Capacity, ttl: o.TTL, now: o.Now}
+	m.begin()
+	return m
+}
+
+// begin gives the fields of a new Memory their values. Callers hold mu.
+func (m *Memory) begin() {
+	if m.order != nil {
+		return
 	}
-	if o.TTL <= 0 {
-		o.TTL = DefaultTTL
+	if m.capacity <= 0 {
+		m.capacity = DefaultCapacity
 	}
-	if o.Now == nil {
-		o.Now = systemTime
+	if m.ttl <= 0 {
+		m.ttl = DefaultTTL
 	}
-	return &Memory{
-		capacity: o.Capacity, ttl: o.TTL, now: o.Now,
-		running: map[string]struct{}{}, handled: map[string]*list.Element{}, order: list.New(),
+	if m.now == nil {
+		m.now = systemTime
 	}
+	m.running, m.handled, m.order = map[string]struct{}{}, map[string]*list.Element{}, list.New()
 }
 
 // Begin implements Seen; it never fails.
 func (m *Memory) Begin(_ context.Context, id string) (Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.begin()
 	m.expire()
 	if e, ok := m.handled[id]; ok {
 		// Whoever sent it again did not get the answer, and may send it once more.
@@ -115,6 +123,7 @@ func (m *Memory) Begin(_ context.Context, id string) (Status, error) {
 func (m *Memory) Done(_ context.Context, id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.begin()
 	delete(m.running, id)
 	e, ok := m.handled[id]
 	if !ok {
@@ -140,6 +149,7 @@ func (m *Memory) Forget(_ context.Context, id string) error {
 func (m *Memory) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.begin()
 	m.expire()
 	return m.order.Len()
 }

@@ -61,6 +61,9 @@ type Delivery struct {
 // Verify reads the body of a request and returns the delivery, if one of the secrets signed
 // it. Otherwise the error wraps one of this package's.
 func (r *Receiver) Verify(req *http.Request) (Delivery, error) {
+	if len(r.webhooks) == 0 {
+		return Delivery{}, fmt.Errorf("%w: this Receiver has no secret; make it with New", ErrSignature)
+	}
 	d := Delivery{Header: req.Header}
 	if err := d.readHeaders(); err != nil {
 		return Delivery{}, err

@@ -281,6 +281,9 @@ func (a *api) lease(c *httpapi.Call, f *form, wait time.Duration) ([]message, er
 	if err != nil {
 		return nil, err
 	}
+	if len(jobs) > 0 {
+		c.OnUnwritten(func() { a.Pulls.Return(c.Context(), jobs) })
+	}
 	if err := c.WriteWithin(answerWithin); err != nil && !errors.Is(err, http.ErrNotSupported) { // the server's own deadline began with the wait
 		return nil, err
 	}

@@ -66,9 +66,13 @@ func New(api http.Handler, known func(*http.Request) (*http.Request, error)) htt
 				_ = refusals.Write(w, r, refusal(api, w, r)) // the client is gone
 				return
 			}
-			r = r.WithContext(context.WithValue(authenticated.Context(), outerKey{}, outer{w, r}))
+			of := &outer{writer: w, request: r}
+			r = r.WithContext(context.WithValue(authenticated.Context(), outerKey{}, of))
 			r.Body = refusableBody{r.Body}
 			h.ServeHTTP(w, r)
+			if of.undo != nil && !httpapi.Sent(w, r) {
+				of.undo()
+			}
 			return
 		}
 		if service, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); ok && tools[service] != nil {
@@ -83,6 +87,7 @@ func New(api http.Handler, known func(*http.Request) (*http.Request, error)) htt
 type outer struct {
 	writer  http.ResponseWriter
 	request *http.Request
+	undo    func() // if the client does not get the answer
 }
 
 type outerKey struct{}
@@ -137,12 +142,12 @@ func refusal(api http.Handler, w http.ResponseWriter, r *http.Request) error {
 
 // pass makes the call.
 func pass(ctx context.Context, api http.Handler, method, path string, in, out proto.Message, header http.Header) error {
-	of := ctx.Value(outerKey{}).(outer)
+	of := ctx.Value(outerKey{}).(*outer)
 	r, err := request(ctx, of.request, method, path, in)
 	if err != nil {
 		return err
 	}
-	w := &answer{outer: of.writer, header: http.Header{}, status: http.StatusOK}
+	w := &answer{of: of, outer: of.writer, header: http.Header{}, status: http.StatusOK}
 	api.ServeHTTP(w, r)
 	if w.status > 299 {
 		return w.problem()
@@ -248,6 +253,7 @@ func texts(value json.RawMessage) (all []string) {
 
 // answer is the answer of the API.
 type answer struct {
+	of     *outer // nil for a refusal
 	outer  http.ResponseWriter
 	header http.Header
 	status int
@@ -258,6 +264,7 @@ func (a *answer) Header() http.Header         { return a.header }
 func (a *answer) WriteHeader(status int)      { a.status = status }
 func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
 func (a *answer) Unwrap() http.ResponseWriter { return a.outer } // for its deadlines
+func (a *answer) Defer(undo func())           { a.of.undo = undo }
 
 // codes are the codes of HTTP statuses.
 var codes = map[int]connect.Code{

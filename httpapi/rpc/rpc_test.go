@@ -5,8 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -21,7 +23,10 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/httpapi/rpc"
 	pb "github.com/duehook/duehook/httpapi/rpc/duehookv1"
+	v1 "github.com/duehook/duehook/httpapi/v1"
 	"github.com/duehook/duehook/internal/testing/fronts"
 )
 
@@ -253,5 +258,41 @@ func TestServices(t *testing.T) {
 	}
 	if want := fmt.Sprintf("// Source: sha256 %x\n", sha256.Sum256(source)); !bytes.HasSuffix(generated, []byte(want)) {
 		t.Error("the generated code is not current: make proto")
+	}
+}
+
+// broken is the writer of a client that is gone.
+type broken struct{ *httptest.ResponseRecorder }
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("the connection is reset") }
+
+func (broken) FlushError() error { return errors.New("the connection is reset") }
+
+// The jobs of an answer that does not reach its consumer are due again.
+func TestPulledJobsComeBack(t *testing.T) {
+	var calls http.Handler
+	p := fronts.NewParts(t, func(p *fronts.Parts) httpapi.Dialect {
+		d, err := v1.New(v1.Options{Scheduler: p.Scheduler, Groups: p.Groups, Pulls: p.Pulls})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}, func(api http.Handler, known func(*http.Request) (*http.Request, error)) http.Handler {
+		calls = rpc.New(api, known)
+		return calls
+	})
+	h := http.Header{"Content-Type": {"application/json"}}
+	p.Call(http.MethodPost, "/duehook.v1.Jobs/Register", h, `{"topic":"t","id":"a","pull":true,"retry":{"limit":0}}`)
+	const pull = `{"topics":["t"],"max":5}`
+	for range 3 { // no attempt is used
+		r := httptest.NewRequest(http.MethodPost, "/duehook.v1.Queue/Pull", strings.NewReader(pull))
+		r.Header = h.Clone()
+		calls.ServeHTTP(broken{httptest.NewRecorder()}, r)
+	}
+	if _, got, _ := p.Call(http.MethodPost, "/duehook.v1.Queue/Pull", h, pull); !bytes.Contains(got, []byte(`"attempt":1`)) {
+		t.Errorf("the job did not come back: %s", got)
+	}
+	if _, got, _ := p.Call(http.MethodPost, "/duehook.v1.Queue/Pull", h, pull); bytes.Contains(got, []byte(`"attempt"`)) {
+		t.Errorf("an answer that arrived gave its job back: %s", got)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/operations"
+	"github.com/duehook/duehook/scheduler/pulls"
 	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
@@ -303,6 +304,10 @@ func coverEndpoints(a *keyedAPI) {
 	a.want(200, "POST", "/v1/endpoints/try", `{"endpoint":"https://shop.example"}`)
 	a.want(200, "POST", "/v1/endpoints/test", `{"url":"https://shop.example/hook"}`)
 	a.wantProblem(httpapi.CodeDestinationBlocked, "POST", "/v1/endpoints/test", `{"url":"http://169.254.169.254/"}`)
+	a.faults.set(func() error { return &pulls.BusyError{} })
+	a.wantProblem(httpapi.CodeTooManyPulls, "POST", "/v1/topics/t/pull", "")
+	a.wantProblem(httpapi.CodeTooManyPulls, "POST", "/v1/pull", `{"topics":["t"]}`)
+	a.faults.set(nil)
 	a.endpoints.fail = scheduler.ErrTooManyTests
 	a.wantProblem(httpapi.CodeTooManyTests, "POST", "/v1/endpoints/test", `{"url":"https://shop.example/hook"}`)
 	a.endpoints.fail = nil

@@ -19,6 +19,7 @@ import (
 // Pulls serves consumers of pull queues. A *pulls.Manager does.
 type Pulls interface {
 	Pull(ctx context.Context, r pulls.Request) ([]pulls.Leased, error)
+	Return(ctx context.Context, jobs []pulls.Leased)
 	Ack(ctx context.Context, may pulls.May, receipts []string) ([]pulls.Result, error)
 	Nack(ctx context.Context, may pulls.May, nacks []pulls.Nack) ([]pulls.Result, error)
 	Extend(ctx context.Context, may pulls.May, receipts []string, lease time.Duration) ([]pulls.Result, error)
@@ -123,6 +124,9 @@ func (s *API) pull(r *request, d *pullDraft) (jsonout.View, error) {
 	jobs, err := s.Pulls.Pull(r.Context(), q)
 	if err != nil {
 		return nil, err
+	}
+	if len(jobs) > 0 {
+		r.OnUnwritten(func() { s.Pulls.Return(r.Context(), jobs) })
 	}
 	if err := r.WriteWithin(pullWrite); err != nil && !errors.Is(err, http.ErrNotSupported) { // the server's own deadline began with the wait
 		return nil, err

@@ -3,7 +3,9 @@ package v1
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -268,4 +270,84 @@ func coverPulls(a *keyedAPI) {
 	a.answered("ok", "extend", receiptsIn(got))
 	a.answered("ok", "ack", receiptsIn(got))
 	a.answered("stale", "nack", fmt.Sprintf(`{"receipts":[{"receipt":%q}]}`, got["receipt"]))
+}
+
+// broken is the writer of a client that goes away.
+type broken struct {
+	*httptest.ResponseRecorder
+	write, flush error
+	leave        func() // once the answer is written
+}
+
+func (b *broken) Write(p []byte) (int, error) {
+	if b.write != nil {
+		return 0, b.write
+	}
+	return b.ResponseRecorder.Write(p)
+}
+
+func (b *broken) FlushError() error {
+	if b.leave != nil {
+		b.leave()
+	}
+	return b.flush
+}
+
+// A consumer that does not get its answer gets no jobs: others have them at once, and no attempt is used.
+func TestPulledJobsComeBack(t *testing.T) {
+	gone := errors.New("the connection is reset")
+	for name, w := range map[string]*broken{
+		"write fails":  {write: gone},
+		"flush fails":  {flush: gone},
+		"client left":  {leave: func() {}},
+		"answer comes": {},
+	} {
+		for _, path := range []string{"/v1/topics/t/pull", "/v1/pull"} {
+			t.Run(name+" "+path, func(t *testing.T) {
+				a := newAPI(t)
+				for i := range 3 {
+					a.want(201, "POST", "/v1/jobs", fmt.Sprintf(`{"topic":"t","id":"%d","pull":true,"retry":{"limit":0}}`, i))
+				}
+				body := `{"max":5,"topics":["t"]}`
+				if path != "/v1/pull" {
+					body = `{"max":5}`
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				r := httptest.NewRequestWithContext(ctx, "POST", path, strings.NewReader(body))
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Authorization", "Bearer "+a.token)
+				to := *w
+				to.ResponseRecorder = httptest.NewRecorder()
+				if w.leave != nil {
+					to.leave = cancel
+				}
+				a.server.Handler().ServeHTTP(&to, r)
+				back := 3
+				if name == "answer comes" {
+					back = 0
+				}
+				for _, l := range a.leased("t", back, `{"max":5}`) {
+					if l["attempt"] != 1.0 {
+						t.Errorf("an attempt was used: %v", l["attempt"])
+					}
+				}
+			})
+		}
+	}
+}
+
+// A server on which too many calls wait says so, and not that its store is away.
+func TestTooManyPulls(t *testing.T) {
+	a := newAPI(t)
+	a.faults.set(func() error { return &pulls.BusyError{Waiting: 10_000, Topics: 7} })
+	for _, path := range []string{"/v1/topics/t/pull", "/v1/pull"} {
+		body := `{"topics":["t"]}`
+		if path != "/v1/pull" {
+			body = ""
+		}
+		if p := a.wantProblem(httpapi.CodeTooManyPulls, "POST", path, body); !strings.Contains(p.Detail, "10000 calls wait for jobs of 7 topics") || strings.Contains(p.Detail, "store") {
+			t.Errorf("%s: %s", path, p.Detail)
+		}
+	}
 }

@@ -19,6 +19,9 @@ import (
 // maxTogether bounds the jobs that calls lease or settle together.
 const maxTogether = 500
 
+// returnWithin bounds the wait for the store when jobs are given back.
+const returnWithin = 5 * time.Second
+
 // gatherer leases for several calls at once: those that ask for the same while it leases are the
 // next ones. Each on its own would read the same facts, and a store takes a large batch for
 // less than several small ones.
@@ -199,6 +202,18 @@ func (m *Manager) divide(ctx context.Context, w want, claims []store.Claimed, sh
 // released is how a leased job is settled that nobody gets.
 func (m *Manager) released(j *job.Job) job.Settlement {
 	return m.settlement(j, job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown})
+}
+
+// Return gives back leased jobs that their consumer did not get. They are due again at once, and no attempt is used.
+func (m *Manager) Return(ctx context.Context, jobs []Leased) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), returnWithin)
+	defer cancel()
+	back := make([]job.Settlement, len(jobs))
+	for i := range jobs {
+		m.leased.forget(jobs[i].Receipt)
+		back[i] = m.released(&jobs[i].Job)
+	}
+	m.giveBack(ctx, back)
 }
 
 // giveBack settles claimed jobs that nobody gets.

@@ -61,7 +61,8 @@ func TestOneKeyLeavesPlaces(t *testing.T) {
 			_, err := m.Pull(t.Context(), Request{By: by, Topics: []string{"t"}, Max: 1, Wait: time.Second, Lease: time.Minute})
 			return err
 		}
-		if err := pull("greedy"); !errors.Is(err, store.ErrUnavailable) {
+		var busy *BusyError
+		if err := pull("greedy"); !errors.As(err, &busy) || !errors.Is(err, store.ErrUnavailable) || busy.Waiting != maxWaiting/2 {
 			t.Errorf("one more call of the same key: %v", err)
 		}
 		if err := pull("other"); err != nil {

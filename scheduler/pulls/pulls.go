@@ -179,11 +179,7 @@ func (m *Manager) look(ctx context.Context, r Request) ([]Leased, error) {
 	}
 	m.waiters.endLook(r.Topics, wait, len(got) > 0)
 	if ctx.Err() != nil { // as in Pull
-		back := make([]job.Settlement, len(got))
-		for i := range got {
-			back[i] = m.released(&got[i].Job)
-		}
-		m.giveBack(context.WithoutCancel(ctx), back)
+		m.Return(ctx, got)
 		return nil, nil
 	}
 	m.metrics.leased.Add(float64(len(got)))

@@ -53,6 +53,16 @@ type waiter struct {
 	free   func() // its place
 }
 
+// BusyError is the error of a call for which there is no place to wait. It wraps store.ErrUnavailable.
+type BusyError struct{ Waiting, Topics int }
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("%d calls wait for jobs of %d topics at this server; at most %d may, %d of one API key, for %d topics",
+		e.Waiting, e.Topics, maxWaiting, maxWaiting/2, maxTopics)
+}
+
+func (*BusyError) Unwrap() error { return store.ErrUnavailable }
+
 func newWaiters(clock job.Clock, stored *storetime.Clock) *waiters {
 	return &waiters{clock: clock, stored: stored, changed: signal.New(), places: places.New(maxWaiting), of: map[string]*topicWaiters{}}
 }
@@ -91,8 +101,7 @@ func (ws *waiters) enter(w *waiter) (look bool, err error) {
 		w.free = ws.places.Take(w.by)
 	}
 	if w.free == nil {
-		return false, fmt.Errorf("%w: %d calls wait for jobs at this server, for %d topics, at most %d of one API key; try another server, or again later",
-			store.ErrUnavailable, ws.places.Held(), len(ws.of), maxWaiting/2)
+		return false, &BusyError{Waiting: ws.places.Held(), Topics: len(ws.of)}
 	}
 	now := ws.clock.Now()
 	look = !ws.listening

@@ -47,14 +47,14 @@ func TestEstimate(t *testing.T) {
 		within        time.Duration // of the server's time, later
 		steps         int64
 	}{
-		"nothing happens":                                  {},
-		"answers are late":                                 {late: 300 * time.Millisecond, within: 300 * time.Millisecond},
-		"the server's clock goes ahead":                    {server: time.Hour, steps: 1},
-		"the server's clock goes back":                     {server: -10 * time.Minute, steps: 1},
-		"the node's clock goes ahead":                      {local: time.Hour, steps: 1},
-		"the node's clock goes back":                       {local: -time.Hour, steps: 1},
-		"both are set":                                     {server: 7 * time.Minute, local: 7 * time.Minute},
-		"the server does not answer":                       {down: true},
+		"nothing happens":                {},
+		"answers are late":               {late: 300 * time.Millisecond, within: 300 * time.Millisecond},
+		"the server's clock goes ahead":  {server: time.Hour, steps: 1},
+		"the server's clock goes back":   {server: -10 * time.Minute, steps: 1},
+		"the node's clock goes ahead":    {local: time.Hour, steps: 1},
+		"the node's clock goes back":     {local: -time.Hour, steps: 1},
+		"both are set":                   {server: 7 * time.Minute, local: 7 * time.Minute},
+		"the server does not answer":     {down: true},
 		"the clock goes ahead meanwhile": {down: true, server: time.Minute, within: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -75,6 +75,17 @@ func (k *Keyring) newEntry(key Key) *entry {
 	return &entry{key: key, limiter: newLimiter(limit)}
 }
 
+// ErrUnread is the error before the first read of the stored keys.
+var ErrUnread = fmt.Errorf("%w: the stored API keys have not been read yet", store.ErrUnavailable)
+
+// Ready returns an error that wraps store.ErrUnavailable while stored keys may be unknown.
+func (k *Keyring) Ready() error {
+	if k.opts.Store == nil || k.stored.Complete() {
+		return nil
+	}
+	return ErrUnread
+}
+
 // Authenticate returns the caller by the Authorization header of a request (the values of
 // several, joined by commas). Errors: ErrMissing, ErrMalformed, ErrUnknown, ErrExpired, and
 // store.ErrUnavailable before the first read of the stored keys. Principal.Allows decides
@@ -84,14 +95,14 @@ func (k *Keyring) Authenticate(authorization string) (Principal, error) {
 	if err != nil {
 		return Principal{}, err
 	}
-	complete := k.opts.Store == nil || k.stored.Complete()
+	unread := k.Ready()
 	e := cmp.Or(k.fixed[token.id()], k.stored.All()[token.id()], nobody)
 	// An unknown id takes the same time as a wrong secret: a digest and a comparison.
 	digest := token.digest()
 	same := k.equal(digest[:], e.key.Digest[:]) == 1
 	switch {
-	case e == nobody && !complete:
-		return Principal{}, fmt.Errorf("%w: the stored API keys have not been read yet", store.ErrUnavailable)
+	case e == nobody && unread != nil:
+		return Principal{}, unread
 	case !same || e.unusable:
 		return Principal{}, ErrUnknown
 	case e.key.Expired(k.opts.Now()):

@@ -344,3 +344,25 @@ func TestKeysExpireByTheStoresTime(t *testing.T) {
 		}
 	}
 }
+
+// A server is not ready before it knows the stored keys: until then it refuses their holders.
+func TestReady(t *testing.T) {
+	docs := newDocuments()
+	token, _, err := newKeyring(t, Options{Store: docs}).Create(t.Context(), Draft{Scope: "read"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newKeyring(t, Options{Store: docs})
+	if err := k.Ready(); !errors.Is(err, ErrUnread) || !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("before a read: %v", err)
+	}
+	if _, err := k.Authenticate("Bearer " + token.Reveal()); !errors.Is(err, ErrUnread) {
+		t.Errorf("a stored key before a read: %v", err)
+	}
+	if err := k.refresh(t.Context()); err != nil || k.Ready() != nil {
+		t.Errorf("after a read: %v, %v", err, k.Ready())
+	}
+	if err := newKeyring(t, Options{}).Ready(); err != nil {
+		t.Errorf("without stored keys: %v", err)
+	}
+}
