@@ -82,13 +82,10 @@ func retryAfter(h http.Header) time.Duration {
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
 	}
-	until, err := http.ParseTime(text)
-	if err != nil {
+	until, wrong := http.ParseTime(text)
+	now, missing := http.ParseTime(h.Get("Date"))
+	if wrong != nil || missing != nil {
 		return 0
-	}
-	now, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		now = time.Now()
 	}
 	return max(0, until.Sub(now))
 }

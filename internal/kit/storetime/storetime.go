@@ -96,10 +96,9 @@ func (c *Clock) observe(now job.Instant, before, after time.Time) []func() {
 // Run reads the store's time again and again until ctx ends. It returns nil. During an outage of the store the
 // estimate goes on. Its pauses are those of the machine, also if a test turns the local clock.
 func (c *Clock) Run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		_ = c.Read(ctx) // other parts report an outage
-		if job.Sleep(ctx, job.SystemClock(), readEvery) != nil {
-			return nil
-		}
+		_ = job.Sleep(ctx, job.SystemClock(), readEvery)
 	}
+	return nil
 }

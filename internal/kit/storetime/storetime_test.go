@@ -35,7 +35,7 @@ func (s *server) Figures(context.Context, store.FigureQuery) (store.Figures, err
 		return store.Figures{}, errors.New("down")
 	}
 	now := job.InstantOf(s.clock.Now())
-	time.Sleep(s.late)
+	pass(s.late)
 	return store.Figures{Now: now}, nil
 }
 
@@ -67,7 +67,7 @@ func TestEstimate(t *testing.T) {
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- c.Run(ctx) }()
-				time.Sleep(test.late)
+				pass(test.late)
 				synctest.Wait()
 				if got := steps.Load(); got != 1 {
 					t.Errorf("the wrong clock at the start was noticed %d times", got)
@@ -75,7 +75,7 @@ func TestEstimate(t *testing.T) {
 				s.clock.step(test.server)
 				local.step(test.local)
 				s.down.Store(test.down)
-				time.Sleep(10*time.Second + readEvery/2)
+				pass(10*time.Second + readEvery/2)
 				if d := c.Instant().Sub(job.InstantOf(s.clock.Now())).Abs(); d > test.within {
 					t.Errorf("it is wrong by %v", d)
 				}
@@ -90,3 +90,6 @@ func TestEstimate(t *testing.T) {
 		})
 	}
 }
+
+// pass lets time pass in the bubble.
+func pass(d time.Duration) { <-time.After(d) }
