@@ -33,6 +33,13 @@ function linkFiles(markdown) {
   });
 }
 
+/** Diagrams are drawn by the component of the theme. */
+function drawDiagrams(markdown) {
+  const asCode = markdown.renderer.rules.fence;
+  markdown.renderer.rules.fence = (tokens, at, ...rest) =>
+    tokens[at].info.trim() === 'mermaid' ? `<Diagram code="${encodeURIComponent(tokens[at].content)}" />` : asCode(tokens, at, ...rest);
+}
+
 /** The API reference: the page that nodes serve at /docs, with the document beside it. */
 async function addReference({ outDir }) {
   const dashboard = join(docs, '../node/dashboard/dist');
@@ -49,6 +56,8 @@ async function addReference({ outDir }) {
 const search = {
   provider: 'local',
   options: {
+    // Decisions are for those who change duehook. Their words would hide the pages that explain how to use it.
+    _render: (source, env, markdown) => (env.relativePath.startsWith('adr/') ? '' : markdown.render(source, env)),
     locales: { zh: { translations: { button: { buttonText: '搜索', buttonAriaLabel: '搜索' }, modal: { noResultsText: '没有结果', footer: { selectText: '打开', navigateText: '选择', closeText: '关闭' } } } } },
   },
 };
@@ -59,7 +68,7 @@ export default defineConfig({
   srcExclude: ['node_modules'],
   rewrites: { 'README.md': 'index.md', 'adr/README.md': 'adr/index.md' },
   head: [['link', { rel: 'icon', href: '/favicon.svg' }]],
-  markdown: { anchor: { slugify }, config: linkFiles },
+  markdown: { anchor: { slugify }, config: (markdown) => [linkFiles, drawDiagrams].forEach((extend) => extend(markdown)) },
   buildEnd: addReference,
   locales: {
     root: { label: 'English', lang: 'en', themeConfig: { sidebar: english, nav: [{ text: 'API reference', link: '/docs.html', target: '_self' }] } },

@@ -71,7 +71,38 @@ test('search, in both languages', async () => {
     await page.locator('.VPLocalSearchBox .result', { hasText: want }).first().waitFor();
     await page.keyboard.press('Escape');
   }
+  // Decisions have their own list.
+  await go('/');
+  await page.getByRole('button', { name: 'Search' }).first().click();
+  await page.locator('#localsearch-input').fill('No ledger beside Redis');
+  await page.locator('.VPLocalSearchBox .result').first().waitFor();
+  assert.equal(await page.locator('.VPLocalSearchBox .result[href*="/adr/0"]').count(), 0);
   await close();
+});
+
+test('the home page says what duehook is', async () => {
+  const { page, go, link, close } = await openPage(browser, base);
+  await go('/');
+  await page.getByRole('heading', { name: 'duehook', level: 1 }).waitFor();
+  await page.getByText('duehook sends webhooks at a later time.').waitFor();
+  await page.locator('main').getByRole('link', { name: 'quick start' }).click();
+  await page.getByRole('heading', { name: 'Quick start', level: 1 }).waitFor();
+  await close();
+});
+
+test('diagrams are drawn, whole, also on a phone and in the dark', async () => {
+  for (const options of [{}, { viewport: narrow, theme: 'dark' }]) {
+    const { page, go, close } = await openPage(browser, base, options);
+    for (const [link, text] of [['/concepts', 'snooze'], ['/zh/concepts', '响应'], ['/lifecycle', 'retrying']]) {
+      await go(link);
+      await page.locator('.diagram svg', { hasText: text }).waitFor();
+      assert.equal(await page.getByText('flowchart LR').count(), 0);
+      const cut = await page.locator('.diagram').evaluate((box) => box.scrollWidth - box.clientWidth);
+      assert.ok(cut <= 0, `${link} cuts ${cut} px of its diagram`);
+      await fits(page, link);
+    }
+    await close();
+  }
 });
 
 test('the API reference and a phone', async () => {
