@@ -9,7 +9,7 @@ golangci_lint := .tools/bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 export GOLANGCI_LINT_CACHE := $(CURDIR)/.tools/golangci-lint-cache
 
 # They build the packages.
-GORELEASER_VERSION := v2.17.1
+GORELEASER_VERSION := v2.15.0
 CYCLONEDX_VERSION := v1.10.0
 goreleaser := .tools/bin/goreleaser-$(GORELEASER_VERSION)
 cyclonedx := .tools/bin/cyclonedx-gomod
