@@ -30,7 +30,7 @@ Durations are written ` + "`90s`, `1d12h`, `PT30M`" + ` or as a number of second
 Lists are separated by commas; their flags can be repeated, and the file can have YAML lists.
 `)
 	for _, group := range groups {
-		fmt.Fprintf(&b, "\n## %s\n\n| flag | environment | file | default | what it does |\n|---|---|---|---|---|\n", group)
+		fmt.Fprintf(&b, "\n## %s\n\n| flag | environment | file | default | range | what it does |\n|---|---|---|---|---|---|\n", group)
 		for i := range settings {
 			s := &settings[i]
 			if s.group != group {
@@ -44,7 +44,11 @@ Lists are separated by commas; their flags can be repeated, and the file can hav
 			if s.def != "" {
 				def = "`" + s.def + "`"
 			}
-			fmt.Fprintf(&b, "| `--%s` | %s | `%s` | %s | %s |\n", s.name, env, s.key(), markdownText(def), markdownText(s.help))
+			within := ""
+			if s.least != "" {
+				within = "`" + s.least + "` to `" + s.most + "`"
+			}
+			fmt.Fprintf(&b, "| `--%s` | %s | `%s` | %s | %s | %s |\n", s.name, env, s.key(), markdownText(def), within, markdownText(s.help))
 		}
 	}
 	return b.String()

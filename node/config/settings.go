@@ -196,7 +196,7 @@ var settings = []setting{
 	},
 	{
 		name: "shards", group: groupStorage, hint: "n", def: "1", least: "1", most: "1024",
-		help: "number of shards on Redis, 1 to 1024; the same on every node; duehook reshard changes it",
+		help: "number of shards on Redis; the same on every node; duehook reshard changes it",
 		at:   func(c *Config) any { return &c.Shards },
 	},
 	{

@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/job"
 )
 
@@ -90,6 +94,72 @@ func TestUsageIsGolden(t *testing.T) {
 
 func TestSettingsPageIsCurrent(t *testing.T) {
 	golden(t, filepath.Join("..", "..", "docs", "settings.md"), markdown())
+}
+
+var (
+	rowOfSetting = regexp.MustCompile("(?m)^\\| `--([a-z-]+)` \\|.*\\| (?:`([^`]*)`)?[^|]* \\| (?:`([^`]*)` to `([^`]*)`)? \\| (.*) \\|$")
+	numberInText = regexp.MustCompile(`\b\d[\d.]*`)
+)
+
+// TestSettingsPageIsTrue: a node takes the ends of each range in docs/settings.md and refuses what is beyond,
+// the default is in the range, and a number in the text is one of these, unless it is listed here.
+func TestSettingsPageIsTrue(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "settings.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := map[string][]string{
+		"addr":       {"0"},        // a free port
+		"api-rate":   {"100", "1"}, // an example
+		"tls-cert":   {"1.2"},
+		"master-key": {strconv.Itoa(signing.MinMasterKeyBytes)},
+		// The status of answers that tests in e2e want.
+		"drain-delay": {"503"}, "redis-min-replicas": {"503"},
+	}
+	rows := rowOfSetting.FindAllStringSubmatch(string(page), -1)
+	if len(rows) != len(settings) {
+		t.Fatalf("%d rows found for %d settings: the pattern has gone wrong", len(rows), len(settings))
+	}
+	ranges := 0
+	for _, row := range rows {
+		name, def, least, most, text := row[1], row[2], row[3], row[4], row[5]
+		for _, n := range numberInText.FindAllString(text, -1) {
+			if n != "0" && !slices.Contains(append(others[name], least, most, def), n) {
+				t.Errorf("--%s: nothing says that %s is true in: %s", name, n, text)
+			}
+		}
+		if least == "" {
+			continue
+		}
+		ranges++
+		for value, want := range map[string]bool{least: true, most: true, def: true, beyond(t, name, least, -1): false, beyond(t, name, most, 1): false} {
+			_, err := Load([]string{"--redis-url=redis://h:1", "--" + name + "=" + value}, nil)
+			refused := err != nil && (strings.Contains(err.Error(), "--"+name+" must be between") || strings.Contains(err.Error(), "--"+name+": "))
+			if refused == want {
+				t.Errorf("--%s %s: refused %t, against docs/settings.md: %v", name, value, refused, err)
+			}
+		}
+	}
+	if ranges < 15 {
+		t.Errorf("only %d ranges found: the pattern has gone wrong", ranges)
+	}
+}
+
+// beyond is a value that is the least step above or below another one.
+func beyond(t *testing.T, name, value string, sign int) string {
+	t.Helper()
+	at := slices.IndexFunc(settings, func(s setting) bool { return s.name == name })
+	p := settings[at].at(new(Config))
+	if err := parse(p, value); err != nil {
+		t.Fatal(err)
+	}
+	switch v := p.(type) {
+	case *time.Duration:
+		return job.FormatDuration(*v + time.Duration(sign)*time.Millisecond)
+	case *float64:
+		return strconv.FormatFloat(*v+float64(sign)*0.01, 'g', -1, 64)
+	}
+	return strconv.FormatInt(int64(number(p))+int64(sign), 10)
 }
 
 func golden(t *testing.T, path, got string) {
