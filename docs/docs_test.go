@@ -233,7 +233,7 @@ var foreign = []string{
 	"--no-create-home", "--from-literal", "--now", "--set", "--shell", "--system", // useradd, systemctl
 	"--rdb",                                                                                                                                                                        // redis-cli
 	"--add-host", "--build", "--build-arg", "--name", "--network", "--no-deps", "--platform", "--profile", "--push", "--restart", "--rm", "--scale", "--stop-timeout", "--volumes", // docker
-	"--frozen", "--expires", "--rate", "--scope", "--topics", // duehook dev and apikey new, in main.go
+	"--deep", "--frozen", "--expires", "--rate", "--scope", "--topics", // doctor, dev and apikey new, in main.go
 }
 
 func TestSettingsExist(t *testing.T) {

@@ -99,6 +99,14 @@ test('diagrams are drawn, whole, also on a phone and in the dark', async () => {
       assert.equal(await page.getByText('flowchart LR').count(), 0);
       const cut = await page.locator('.diagram').evaluate((box) => box.scrollWidth - box.clientWidth);
       assert.ok(cut <= 0, `${link} cuts ${cut} px of its diagram`);
+      const labels = await page.locator('.diagram svg').evaluate((svg) => {
+        const whole = svg.getBoundingClientRect();
+        const outside = ({ left, right, top, bottom }) => left < whole.left - 1 || right > whole.right + 1 || top < whole.top - 1 || bottom > whole.bottom + 1;
+        const texts = [...svg.querySelectorAll('text')];
+        return { html: svg.querySelectorAll('foreignObject').length, texts: texts.length, outside: texts.filter((one) => outside(one.getBoundingClientRect())).map((one) => one.textContent) };
+      });
+      assert.ok(labels.texts > 3 && labels.html === 0, `${link} has labels that the styles of the page may cut`);
+      assert.deepEqual(labels.outside, [], link);
       await fits(page, link);
     }
     await close();

@@ -11,7 +11,8 @@ export const Diagram = {
     const picture = ref('');
     const draw = async () => {
       const { default: mermaid } = await import('mermaid');
-      mermaid.initialize({ startOnLoad: false, theme: isDark.value ? 'dark' : 'neutral' });
+      // Labels of HTML would get the line height of the page, and be cut.
+      mermaid.initialize({ startOnLoad: false, htmlLabels: false, flowchart: { htmlLabels: false }, theme: isDark.value ? 'dark' : 'neutral' });
       picture.value = (await mermaid.render(`diagram-${++drawn}`, decodeURIComponent(code))).svg;
     };
     onMounted(draw);
