@@ -88,7 +88,16 @@ func (m *turnsModel) claim() {
 			}
 		}
 	}
-	m.apart(m.claims)
+	m.apart(m.inFlight())
+}
+
+// inFlight are the claims that their jobs still have. A lease may have expired: then the job was carried
+// again and perhaps ended by a change.
+func (m *turnsModel) inFlight() []store.Claimed {
+	return slices.DeleteFunc(slices.Clone(m.claims), func(c store.Claimed) bool {
+		j := m.get(c.Job.Key)
+		return j.State != job.Running || j.Token != c.Job.Token
+	})
 }
 
 // byKey are the unfinished jobs of each order key, and dead letters.
