@@ -20,7 +20,7 @@ type Stage uint8
 // The stages of a turn.
 const (
 	Claimed Stage = iota // it was claimed: no other job may take its turn
-	Started              // it has had attempts, before it was restored or changed
+	Started              // it has had attempts
 	Fresh                // it has not been sent
 )
 

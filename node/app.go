@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,7 +31,6 @@ import (
 	"github.com/duehook/duehook/schedule"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/scheduler/schedules"
-	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 )
@@ -76,7 +74,6 @@ type node struct {
 	recent  *recent.Recorder
 	runs    *schedules.RunLog
 	monitor *camellia.Monitor // nil: without the dialect
-	topics  atomic.Pointer[topics.Manager]
 	traces  *tracing.Provider // nil: nobody asks for traces
 	by      *deadline
 	away    error         // why the store did not answer at the start; nil: it did

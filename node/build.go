@@ -47,7 +47,6 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	n.topics.Store(topicSettings)
 	keys := n.newKeys(ln, keyring)
 	dispatch, err := n.newDispatcher(keyring, keys)
 	if err != nil {

@@ -378,11 +378,6 @@ type Claimed struct {
 	From job.State
 	// Earlier is the time of the claim before, if From is Running. 0: unknown.
 	Earlier job.Instant
-	// After is the last job of the same order key that was claimed and has ended, and AfterUID
-	// its uid, as long as the store keeps its end. AfterUID is empty if there is none, or if it
-	// is the claimed job itself.
-	After    job.Key
-	AfterUID string
 }
 
 // SettleStatus is the outcome of a settlement.

@@ -259,6 +259,19 @@ func TestIDs(t *testing.T) {
 	s.state(made.Data, "cancelled")
 }
 
+// A job that is pushed again in the same form counts its delay anew.
+func TestPushedAgain(t *testing.T) {
+	s := newServer(t)
+	uid := func() string {
+		s.want("POST", "/push", `{"topic":"order","id":"again","delay":600000}`, ok(`"again"`))
+		var j struct{ UID string }
+		s.v1("GET", "/v1/jobs/order/again", "", &j)
+		return j.UID
+	}
+	first := uid()
+	testenv.Eventually(t, 20*time.Second, func() bool { return uid() != first }, "a push of a later millisecond replaces the job")
+}
+
 func TestRefused(t *testing.T) {
 	s := newServer(t)
 	for body, want := range map[string]string{

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -22,22 +21,13 @@ import (
 	"github.com/duehook/duehook/scheduler"
 )
 
-// pushed is a job as a client writes it. The JSON of the rest is what the dialect keeps beside the
-// job.
+// pushed is a job as a client writes it.
 type pushed struct {
-	Topic    string  `json:"-"`
-	Body     *string `json:"-"`
-	Priority int64   `json:"-"`
-	Status   int64   `json:"-"`
-
-	Made       bool   `json:"-"` // the server made the id
-	ID         string `json:"id,omitempty"`
-	BizKey     string `json:"bizkey,omitempty"`
-	Subtopic   string `json:"subtopic,omitempty"`
-	TTL        int64  `json:"ttl"`
-	Delay      int64  `json:"delay"`
-	CreateTime int64  `json:"create_time"`
-	createTime *int64
+	Topic, ID, BizKey, Subtopic  string
+	Made                         bool // the server made the id
+	Body                         *string
+	Delay, TTL, Status, Priority int64
+	CreateTime                   *int64
 }
 
 // read reads a job as the original does: unknown members are ignored, names are case-sensitive, and
@@ -62,8 +52,8 @@ func read(data []byte) (*pushed, error) {
 		case numbers[name] != nil:
 			err = setNumber(numbers[name], value)
 		case name == "createTime" && wire.KindOf(value) != wire.KindNull:
-			p.createTime = new(int64)
-			err = setNumber(p.createTime, value)
+			p.CreateTime = new(int64)
+			err = setNumber(p.CreateTime, value)
 		case name == "body":
 			p.Body, err = textOf(value)
 		}
@@ -129,13 +119,13 @@ func (p *pushed) draft(now job.Instant) *job.Draft {
 	if !p.Made {
 		d.OnConflict = new(string(job.ConflictReplace))
 	}
-	if p.createTime == nil {
+	created := int64(now)
+	if p.CreateTime == nil {
 		// The store's clock counts.
-		p.CreateTime = int64(now)
 		d.Delay = new(job.Instant(max(sum(p.Delay, max(p.Priority, 0)), 0)).Sub(0))
 	} else {
-		p.CreateTime = *p.createTime
-		d.At = new(job.Instant(max(sum(p.CreateTime, sum(p.Delay, max(p.Priority, 0))), 1)))
+		created = *p.CreateTime
+		d.At = new(job.Instant(max(sum(created, sum(p.Delay, max(p.Priority, 0))), 1)))
 	}
 	if job.CheckName(p.BizKey) == nil {
 		d.BizKey = &p.BizKey
@@ -152,12 +142,8 @@ func (p *pushed) draft(now job.Instant) *job.Draft {
 			d.Headers[name] = url.PathEscape(value)
 		}
 	}
-	kept := *p
-	if id == p.ID {
-		kept.ID = ""
-	}
-	data, _ := json.Marshal(kept) // texts and numbers
-	d.Dialect = &job.Dialect{Name: Name, Data: string(data), Indexed: true}
+	// A later push has other content, so it replaces the job.
+	d.Dialect = &job.Dialect{Name: Name, Data: strconv.FormatInt(created, 10), Indexed: true}
 	return d
 }
 

@@ -123,11 +123,6 @@ func (c *claiming) hint(t *txn, h store.Hint) {
 	c.seen[key] = struct{}{}
 	f := *rec.flight
 	claimed := store.Claimed{Now: f.claim.at, From: f.claim.from, Earlier: f.claim.prior}
-	if rec.order != "" {
-		if id, uid := t.last(rec.order); uid != "" && uid != rec.UID {
-			claimed.After, claimed.AfterUID = job.Key{Topic: rec.Topic, ID: id}, uid
-		}
-	}
 	rec.flight = &f
 	c.claims, c.records = append(c.claims, claimed), append(c.records, rec)
 	c.bytes += rec.size()
@@ -267,7 +262,6 @@ func (t *txn) apply(rec *record, st *job.Settlement) store.Settled {
 	change := st.Change(rec.CancelRequested)
 	done := store.Settled{Status: store.Applied, To: change.To, Reason: strings.Clone(change.Reason), Now: t.now}
 	done.NextAt, done.EndedAt = change.Times(t.now, rec.CreatedAt)
-	hadTurn := t.hasTurn(rec)
 	if done.To.Final() {
 		t.take(rec)
 		rec.NextAt, rec.EndedAt, rec.Reason = 0, done.EndedAt, done.Reason
@@ -285,7 +279,7 @@ func (t *txn) apply(rec *record, st *job.Settlement) store.Settled {
 	}
 	rec.settled, rec.settledBy = done, st.Token
 	if done.To.Final() {
-		t.end(rec, hadTurn)
+		t.end(rec)
 	} else {
 		t.write(rec)
 		t.putEntry(rec)
@@ -310,12 +304,9 @@ func (t *txn) noteShed(st *job.Settlement, shed job.Shed) {
 }
 
 // end stores an ended job that was taken out of its bucket.
-func (t *txn) end(rec *record, hadTurn bool) {
+func (t *txn) end(rec *record) {
 	if t.dropsAtOnce(rec) {
 		t.promote(rec.order)
-		if hadTurn {
-			t.delete(row(famLast, rec.order))
-		}
 		t.delete(rec.place.key())
 		t.forgetNames(rec)
 		rec.place = place{}
@@ -323,9 +314,6 @@ func (t *txn) end(rec *record, hadTurn bool) {
 	}
 	t.put(rec)
 	t.promote(rec.order)
-	if hadTurn {
-		t.noteLast(rec)
-	}
 }
 
 // dropsAtOnce reports whether an ended job is not kept.
@@ -336,7 +324,6 @@ func (t *txn) dropsAtOnce(rec *record) bool {
 // forgetEnded deletes an ended job that is not kept.
 func (t *txn) forgetEnded(rec *record) {
 	if t.dropsAtOnce(rec) {
-		t.forgetLast(rec)
 		t.forget(rec)
 	}
 }

@@ -46,7 +46,6 @@ func (t *txn) purge(family byte, retention time.Duration, limit int) int {
 		return 0
 	}
 	for _, rec := range old {
-		t.forgetLast(rec)
 		t.takeEnded(rec)
 		t.forgetNames(rec)
 	}

@@ -24,7 +24,6 @@ const (
 	famCount  = 'n' // uid, key that was counted
 	famOrder  = 'o' // topic/order_key: its head
 	famQueue  = 'q' // topic/order_key, turn: the id of a job behind the head
-	famLast   = 'z' // topic/order_key: the last job that ended
 	famDoc    = 'D' // kind, name: a document
 
 	famLaneCounts  = 'L' // lane

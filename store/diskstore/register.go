@@ -63,9 +63,6 @@ func (t *txn) register(r *store.Registration) store.Registered {
 		return store.Registered{}
 	}
 	if old != nil {
-		if t.hasTurn(old) {
-			t.noteLast(old)
-		}
 		t.forget(old)
 	}
 	t.insert(newRecord(&j))
@@ -141,8 +138,7 @@ func (u *update) apply(t *txn) {
 		}
 	}
 	runs := rec.State == job.Running && u.j.State == job.Running
-	hadTurn := t.hasTurn(rec)
-	stopped := hadTurn && rec.State.Final()
+	stopped := t.hasTurn(rec) && rec.State.Final()
 	old := *rec
 	fresh := rec.changed(u.j)
 	t.reindex(&old, fresh)
@@ -166,9 +162,6 @@ func (u *update) apply(t *txn) {
 		t.resume(fresh, flight)
 	}
 	t.promote(fresh.order)
-	if hadTurn && fresh.State.Final() {
-		t.noteLast(fresh)
-	}
 	t.finish(u, fresh)
 }
 

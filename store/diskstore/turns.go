@@ -225,37 +225,3 @@ func (t *txn) unwait(order, turn string) {
 	t.s.meta.behind--
 	t.figure = true
 }
-
-// noteLast notes a claimed head that has ended or was replaced.
-func (t *txn) noteLast(rec *record) {
-	t.set(row(famLast, rec.order), lastRow(rec))
-}
-
-func lastRow(rec *record) []byte {
-	var w writer
-	w.text(rec.ID)
-	w.text(rec.UID)
-	return w.b
-}
-
-// forgetLast forgets the end of a job.
-func (t *txn) forgetLast(rec *record) {
-	if rec.order == "" {
-		return
-	}
-	if id, _ := t.last(rec.order); id == rec.ID {
-		t.delete(row(famLast, rec.order))
-	}
-}
-
-// last is the last job of an order key that was claimed and has ended.
-func (t *txn) last(order string) (id, uid string) {
-	value := t.get(row(famLast, order))
-	if value == nil {
-		return "", ""
-	}
-	in := reader{b: value}
-	id, uid = in.text(), in.text()
-	t.note(in.err)
-	return id, uid
-}

@@ -61,7 +61,7 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(reply) < 3 {
+	if len(reply) < 2 {
 		return nil, nil, fmt.Errorf("redisstore: claim answered %d values", len(reply))
 	}
 	for _, number := range listOf(reply[1]) {
@@ -78,12 +78,8 @@ func (s *Store) claimBatch(ctx context.Context, sh *shard, hints []store.Hint, o
 // decodeClaims appends the claimed jobs in the answer of lua/claim.lua to out.
 func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any, out []store.Claimed) ([]store.Claimed, error) {
 	now := sh.clock.observe(reply[0])
-	lasts, err := decodeLasts(reply[2])
-	if err != nil {
-		return nil, err
-	}
 	claims := make([]store.Claimed, len(hints)) // without a time where none was claimed
-	for _, same := range reply[3:] {
+	for _, same := range reply[2:] {
 		jobs := listOf(same)
 		if len(jobs) < 3 || len(jobs)%2 != 1 {
 			return nil, fmt.Errorf("redisstore: claim answered %d values for jobs with the same head", len(jobs))
@@ -107,13 +103,7 @@ func (s *Store) decodeClaims(sh *shard, hints []store.Hint, reply []any, out []s
 				s.log.Error("a job's record cannot be read", "error", err)
 				continue
 			}
-			c := store.Claimed{Job: r.Job, Now: now, From: from, Earlier: job.Instant(earlier)}
-			if last := lasts[at]; last != "" {
-				if uid := ulid.ULID([]byte(last[:uidLen])).String(); uid != r.UID {
-					c.After, c.AfterUID = job.Key{Topic: r.Topic, ID: last[uidLen:]}, uid
-				}
-			}
-			claims[at-1] = c
+			claims[at-1] = store.Claimed{Job: r.Job, Now: now, From: from, Earlier: job.Instant(earlier)}
 		}
 	}
 	for i := range claims {

@@ -34,11 +34,11 @@ const (
 	readOnly        = " flags=no-writes"
 )
 
-const keysOfChange = "lanes counts circuits deads topics places ranks index busy endings heads turns calls lasts"
+const keysOfChange = "lanes counts circuits deads topics places ranks index busy endings heads turns calls"
 
 var (
-	registerScript = newScript(refusedWhenFull, "lanes counts circuits topics ranks index busy heads turns calls lasts", "base", "counts", "lanes", "turns", "batch", "limits", "register")
-	claimScript    = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls lasts", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "claim")
+	registerScript = newScript(refusedWhenFull, "lanes counts circuits topics ranks index busy heads turns calls", "base", "counts", "lanes", "turns", "batch", "limits", "register")
+	claimScript    = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "claim")
 	countScript    = newScript(runsWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count")
 	recallScript   = newScript(refusedWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count") // for keys to remember
 	settleScript   = newScript(refusedWhenFull, keysOfChange, "base", "record", "counts", "lanes", "turns", "batch", "limits", "entry", "settle")

@@ -84,24 +84,6 @@ func (s *Store) head(ctx context.Context, sh *shard, r *record) (*job.Job, error
 	return &head.Job, nil
 }
 
-// decodeLasts reads the jobs that ended before claimed ones, by the number of the claim.
-func decodeLasts(reply any) (map[int]string, error) {
-	values := listOf(reply)
-	if len(values) == 0 {
-		return nil, nil
-	}
-	lasts := make(map[int]string, len(values)/2)
-	for i := 0; i+1 < len(values); i += 2 {
-		n := intOf(values[i])
-		last, _ := values[i+1].(string)
-		if len(last) <= uidLen {
-			return nil, fmt.Errorf("redisstore: claim answered %q for the job that ended before job %d", last, n)
-		}
-		lasts[n] = last
-	}
-	return lasts, nil
-}
-
 // turnOf looks for the turn of a job whose record cannot be read, with its order key as
 // lua/change.lua reads them, and its lane. It reads all turns of the topic.
 func (s *Store) turnOf(ctx context.Context, sh *shard, key job.Key) (lane job.Lane, turn string, err error) {

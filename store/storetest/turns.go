@@ -51,25 +51,6 @@ func (f *fixture) apart(claims []store.Claimed) {
 	}
 }
 
-// after claims the job id, and fails unless the claim says that the job before ended before it.
-func (f *fixture) after(before, id string) store.Claimed {
-	f.Helper()
-	for _, c := range f.nextTurns() {
-		if c.Job.ID != id {
-			continue // a callback
-		}
-		want := job.Key{Topic: "t", ID: before}
-		if before == "" {
-			want = job.Key{}
-		}
-		equal(f, "the job that ended before "+id, c.After, want)
-		equal(f, "it has a uid", c.AfterUID != "", before != "")
-		return c
-	}
-	f.Fatalf("%s was not claimed", id)
-	return store.Claimed{}
-}
-
 func (f *fixture) head(id string) string {
 	f.Helper()
 	o := f.outlook(job.Key{Topic: "t", ID: id})
@@ -352,78 +333,6 @@ var turnCases = []testCase{
 			want = append(want, id)
 		}
 		equal(f, "delivered", f.oneByOne(5, carryOptions), want)
-	}},
-	{name: "turns/a claim names the job that ended before", options: Options{Retention: long}, run: func(f *fixture) {
-		f.add(reg("t", "a", ordered("k")))
-		f.waitPast(f.now())
-		f.add(reg("t", "b", ordered("k"), reporting))
-		f.waitPast(f.now())
-		f.add(reg("t", "never claimed", ordered("k")))
-		f.update(job.Key{Topic: "t", ID: "never claimed"}, cancel)
-		f.settle(store.Applied, delivered(f.after("", "a")))
-		b := f.after("a", "b")
-		f.settle(store.Applied, failed(b, always))
-		b = f.after("a", "b") // its own attempt is no end
-		f.settle(store.Applied, delivered(b))
-
-		// The key had no job meanwhile.
-		f.add(reg("t", "c", ordered("k")))
-		f.settle(store.Applied, failed(f.after("b", "c"), after(long)))
-		f.update(job.Key{Topic: "t", ID: "c"}, cancel)
-		f.add(reg("t", "d", ordered("k")))
-		f.settle(store.Applied, failed(f.after("c", "d"), never))
-		f.update(job.Key{Topic: "t", ID: "d"}, replay)
-		f.settle(store.Applied, delivered(f.after("", "d")))
-		f.add(reg("t", "d", ordered("k"), onConflict(job.ConflictRenew), biz("renewed")))
-		f.settle(store.Applied, failed(f.after("d", "d"), after(long)))
-		f.add(reg("t", "d", ordered("k"), onConflict(job.ConflictReplace), biz("other")))
-		f.after("d", "d")
-
-		f.add(reg("t", "x", ordered("other")))
-		f.after("", "x")
-		f.add(reg("t", "plain"))
-		f.after("", "plain")
-	}},
-	{name: "turns/a claim names the round before", options: Options{Retention: long}, run: func(f *fixture) {
-		first := f.add(reg("t", "a", ordered("k")))
-		c := f.takeOne()
-		spec, err := c.Job.Again(0, nil, job.Bounds{MaxRounds: 1})
-		f.noError("Again", err)
-		f.settle(store.Applied, job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: attempt(c, 200), Again: &spec}, never))
-		equal(f, "uid of the round before", f.after("a", "a").AfterUID, first.UID)
-	}},
-	{name: "turns/a claim repeated names the same job", options: Options{Retention: long}, run: func(f *fixture) {
-		f.add(reg("t", "a", ordered("k")))
-		f.settle(store.Applied, delivered(f.takeOne()))
-		f.add(reg("t", "b", ordered("k")))
-		f.carry(carryOptions)
-		hints, o := f.pop(), terms()
-		for range 2 {
-			equal(f, "the job that ended before", f.claim(hints, o)[0].After.ID, "a")
-		}
-	}},
-	{name: "turns/a claim does not name jobs that were purged", options: Options{Retention: short}, run: func(f *fixture) {
-		f.add(reg("t", "a", ordered("k")))
-		f.add(reg("t", "b", ordered("l"), reporting))
-		for _, c := range f.take() {
-			f.settle(store.Applied, delivered(c))
-		}
-		f.waitPast(f.now().Add(short))
-		f.purge(2, 100)
-		f.add(reg("t", "c", ordered("k")))
-		f.after("", "c")
-		f.add(reg("t", "d", ordered("l")))
-		f.after("", "d")
-	}},
-	{name: "turns/a claim names no job that was not kept", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "a", ordered("k")))
-		f.settle(store.Applied, delivered(f.takeOne()))
-		f.add(reg("t", "b", ordered("k")))
-		f.settle(store.Applied, failed(f.after("", "b"), after(long)))
-		f.add(reg("t", "b", ordered("k"), onConflict(job.ConflictReplace), biz("other")))
-		f.settle(store.Applied, delivered(f.after("b", "b")))
-		f.add(reg("t", "c", ordered("k")))
-		f.after("", "c")
 	}},
 	{name: "turns/at random", options: Options{Retention: long}, run: func(f *fixture) {
 		for seed := range uint64(8) {

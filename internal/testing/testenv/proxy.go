@@ -26,12 +26,10 @@ type Proxy struct {
 	delay   atomic.Int64 // nanoseconds before each piece of a reply
 	refuse  atomic.Bool
 	dropped atomic.Int64
-	mute    atomic.Bool
 
-	mu      sync.Mutex
-	drop    func(request []byte) bool
-	swallow func(request []byte) bool
-	pairs   map[*pair]struct{}
+	mu    sync.Mutex
+	drop  func(request []byte) bool
+	pairs map[*pair]struct{}
 }
 
 // pair is one proxied connection.
@@ -39,8 +37,6 @@ type pair struct {
 	client, server *net.TCPConn
 	// spoiled is set once a request matched: its reply will be swallowed.
 	spoiled atomic.Bool
-	// lost is set once something was swallowed: nothing passes any more.
-	lost atomic.Bool
 }
 
 // StartProxy listens on a free loopback port and passes connections on to
@@ -90,30 +86,6 @@ func (p *Proxy) DropReplies(match func(request []byte) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drop = match
-}
-
-// Swallow asks match about each piece of a request. From the one on for which it says
-// yes, the proxy swallows what clients and server send, on new connections as well, and
-// resets nothing: the server seems to hang. A nil match ends it for new connections.
-// match is called by one goroutine at a time.
-func (p *Proxy) Swallow(match func(request []byte) bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.swallow = match
-	if match == nil {
-		p.mute.Store(false)
-	}
-}
-
-// Swallowing reports whether a request has matched.
-func (p *Proxy) Swallowing() bool { return p.mute.Load() }
-
-// swallows reports whether a piece of a connection gets lost.
-func (p *Proxy) swallows(c *pair) bool {
-	if p.mute.Load() {
-		c.lost.Store(true)
-	}
-	return c.lost.Load()
 }
 
 // Dropped is the number of replies swallowed so far.
@@ -166,9 +138,6 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	var requests sync.WaitGroup
 	requests.Go(func() { p.passRequests(c) })
 	p.passReplies(c)
-	if p.swallows(c) { // the client does not learn that the server has left
-		<-p.ctx.Done()
-	}
 	_ = client.Close()
 	requests.Wait()
 }
@@ -198,18 +167,11 @@ func (p *Proxy) passRequests(c *pair) {
 			if p.matches(buf[:n]) {
 				c.spoiled.Store(true)
 			}
-			if p.swallows(c) {
-				continue
-			}
 			if _, err := c.server.Write(buf[:n]); err != nil {
 				return
 			}
 		}
-		switch {
-		case err == nil:
-		case p.swallows(c): // the server does not learn that the client has left
-			return
-		default:
+		if err != nil {
 			_ = c.server.CloseWrite()
 			return
 		}
@@ -219,9 +181,6 @@ func (p *Proxy) passRequests(c *pair) {
 func (p *Proxy) matches(request []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.swallow != nil && !p.mute.Load() && p.swallow(request) {
-		p.mute.Store(true)
-	}
 	return p.drop != nil && p.drop(request)
 }
 
@@ -233,9 +192,6 @@ func (p *Proxy) passReplies(c *pair) {
 			if c.spoiled.Load() {
 				p.dropReply(c)
 				return
-			}
-			if p.swallows(c) {
-				continue
 			}
 			if d := time.Duration(p.delay.Load()); d > 0 && job.Sleep(p.ctx, job.SystemClock(), d) != nil {
 				return

@@ -108,9 +108,9 @@ local function change(j)
   end
   local to = state >= 0 and index_of(j.lane, state, ARGV[a + 7])
   local old_key, old_turn = turn_of(ARGV[a + 15], j.from, j.id)
-  local was_head, was_claimed = false, false
+  local was_head = false
   if old_key then
-    was_head, was_claimed = order.leave(old_key, old_turn)
+    was_head = order.leave(old_key, old_turn)
   end
   if from then
     leave(j, from, to)
@@ -124,11 +124,6 @@ local function change(j)
     end
   elseif key and state == DEAD and stops_on_dead(j.lane.topic) then
     order.stop(key, turn)
-  end
-  if old_key and state < 0 then
-    order.forget_last(old_key, j.id)
-  elseif was_claimed and (state >= FINAL or not (key and order.same(turn, old_turn))) then
-    order.note_last(old_key, string.sub(old_turn, DIGITS + 1, TURN), j.id)
   end
   if to then
     enter(j, to, state, ms)

@@ -2,15 +2,13 @@
 -- same claims.
 -- KEYS own, then of each lane: bucket
 -- ARGV nonce lease margin channel, then for each job nothing more
--- Returns now, the numbers (from 1) of jobs that
---   are for another call, the number of each claimed job whose order key had another one before
---   and the uid and id of that (lasts), then lists of claimed jobs with the same head: the head, the state that they were claimed from,
---   the token of the claim before if their leases expired, then number and registration of each.
+-- Returns now, the numbers (from 1) of jobs that are for another call, then lists of claimed jobs
+--   with the same head: the head, the state that they were claimed from, the token of the claim
+--   before if their leases expired, then number and registration of each.
 local nonce, lease, margin = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = now_ms()
 local left = {}
-local lasts_of = {}
-local reply = { now, left, lasts_of }
+local reply = { now, left }
 
 -- Two hints may name the same job: it is claimed once.
 local SEEN = 0 -- in the place of its progress
@@ -20,10 +18,6 @@ local order = nil -- the functions of lib/turns.lua, with order keys only
 local answers = {} -- by head, which says from which state its jobs were claimed
 local function answer(n, j, from, h, registration, expired)
   stored[j.field] = SEEN
-  local last = j.order_key and order.last(j.order_key)
-  if last then
-    lasts_of[#lasts_of + 1], lasts_of[#lasts_of + 2] = n, last
-  end
   local jobs = answers[h]
   if not jobs then
     jobs = { h.text, from, expired }

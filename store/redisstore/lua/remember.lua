@@ -1,4 +1,4 @@
--- Stores keys that were counted of a job that is put back. They expire unless it is.
+-- Stores keys that were counted of a job that moves to the shard. They expire unless it does.
 -- KEYS counted (see count.lua)
 -- ARGV life in ms, then for each key its field
 local alone = redis.call('EXISTS', KEYS[1]) == 0

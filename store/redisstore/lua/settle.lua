@@ -75,19 +75,11 @@ end
 local jobs, others = batch(last, 2, 7)
 read_scores(jobs)
 
--- pass_turn has the next job of an order key go, unless the dead letter stops the key. The job
--- that ended has a uid.
+-- pass_turn has the next job of an order key go, unless the dead letter stops the key.
 local order = nil -- the functions of lib/turns.lua
-local function pass_turn(j, state, key, uid)
-  if not order then
-    order = open_turns()
-  end
-  if forget and state ~= DEAD then
-    order.forget_last(key, j.id)
-  else
-    order.note_last(key, uid, j.id)
-  end
+local function pass_turn(j, state, key)
   if state ~= DEAD or not stops_on_dead(j.lane.topic) then
+    order = order or open_turns()
     order.leave(key, string.rep('0', TURN) .. j.lane.name .. '|' .. j.id)
   end
 end
@@ -142,7 +134,7 @@ for n = 1, #jobs do
         enter(j, others[outcome.group] or lane.ended, state, at)
       end
       if order_key then
-        pass_turn(j, state, lane.prefix .. order_key, uid)
+        pass_turn(j, state, lane.prefix .. order_key)
       end
     end
     answer(n, new.number, uid)

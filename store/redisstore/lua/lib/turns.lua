@@ -5,9 +5,6 @@
 -- and the uid. The ZSET calls has the jobs that became heads: carrying has them due.
 --
 -- A waiting job that is not the head is parked: PARK is added to its score.
---
--- The HASH lasts has the last job of each key that was claimed and has ended, as its uid and its
--- id, as long as its record is kept.
 
 -- open_turns makes the functions, for calls with such jobs only: each definition costs time.
 local function open_turns()
@@ -15,16 +12,12 @@ local function open_turns()
   local read, vacant = {}, {} -- heads by key, false for none; keys whose head left
   local touched = {} -- keys whose head changed
   local left = {} -- names of heads that left
-  local read_lasts, ended = {}, {} -- lasts by key, false for none; new ones
 
-  -- prefetch reads the heads of keys at once, and the last jobs that ended.
+  -- prefetch reads the heads of keys at once.
   function t.prefetch(keys)
     if #keys > 0 then
       for n, head in ipairs(redis.call('HMGET', heads, unpack(keys))) do
         read[keys[n]] = head
-      end
-      for n, last in ipairs(redis.call('HMGET', lasts, unpack(keys))) do
-        read_lasts[keys[n]] = last
       end
     end
   end
@@ -95,15 +88,14 @@ local function open_turns()
     return true
   end
 
-  -- leave takes a job out. It reports whether it was the head, or stopped its key, and
-  -- whether it was claimed.
+  -- leave takes a job out. It reports whether it was the head, or stopped its key.
   function t.leave(key, text)
     local head, name = t.head(key), t.name(text)
     if head and t.name(head) == name then
       set_head(key, false)
       vacant[key] = true
       left[#left + 1] = name
-      return true, string.sub(head, 1, 1) == CLAIMED_TURN
+      return true
     end
     redis.call('ZREM', turns, key .. ' ' .. text)
     return false
@@ -144,27 +136,6 @@ local function open_turns()
     set_head(key, CLAIMED_TURN .. string.sub(text, 2))
   end
 
-  -- note_last notes a job that was claimed and has ended.
-  function t.note_last(key, uid, id)
-    ended[#ended + 1], ended[#ended + 2] = key, uid .. id
-  end
-
-  -- last is the last job of a key that was claimed and has ended; false for none.
-  function t.last(key)
-    if read_lasts[key] == nil then
-      read_lasts[key] = redis.call('HGET', lasts, key)
-    end
-    return read_lasts[key]
-  end
-
-  -- forget_last forgets the end of a job.
-  function t.forget_last(key, id)
-    local last = t.last(key)
-    if last and string.sub(last, UID + 1) == id then
-      redis.call('HDEL', lasts, key)
-    end
-  end
-
   -- write has the next jobs called, and writes heads.
   function t.write(now)
     if #left > 0 then
@@ -193,9 +164,6 @@ local function open_turns()
     end
     if #gone > 0 then
       redis.call('HDEL', heads, unpack(gone))
-    end
-    if #ended > 0 then
-      redis.call('HSET', lasts, unpack(ended))
     end
   end
   return t
