@@ -11,8 +11,10 @@ import (
 type Pause struct {
 	Since time.Time `json:"since"`
 	Until time.Time `json:"until"` // zero: until it is resumed
-	By    string    `json:"by"`
-	Note  string    `json:"note"`
+	// Reason is why the server paused a schedule: receiver_gone or dead_occurrences. Empty: a client did.
+	Reason string `json:"reason"`
+	By     string `json:"by"`
+	Note   string `json:"note"`
 }
 
 // PauseOptions are what a pause may say.

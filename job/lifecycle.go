@@ -126,7 +126,7 @@ const MaxSnoozes = 100
 // Reasons for the end of a job, or for the time of its next attempt.
 const (
 	ReasonRetryLimit   = "retry_limit"         // the last step of the ladder failed
-	ReasonGone         = "receiver_gone"       // the receiver answered 410
+	ReasonGone         = "receiver_gone"       // the receiver answered 410, or webhook-delivery: disable
 	ReasonAborted      = "aborted_by_receiver" // webhook-delivery: abort-message
 	ReasonRejected     = "rejected"            // a consumer gave it up
 	ReasonBlocked      = "destination_blocked" // the address guard refused the target

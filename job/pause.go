@@ -8,10 +8,18 @@ type Pause struct {
 	Since Instant `json:"since"`
 	// Until ends the pause; 0: somebody has to.
 	Until Instant `json:"until,omitempty"`
+	// Reason is why the server paused a schedule; empty: a client did.
+	Reason string `json:"reason,omitempty"`
 	// By names the API key of the client that paused; empty if the server needs none.
 	By   string `json:"by,omitempty"`
 	Note string `json:"note,omitempty"`
 }
+
+// The reasons of pauses of the server.
+const (
+	PausedGone = ReasonGone         // the receiver of an occurrence accepts no more
+	PausedDead = "dead_occurrences" // many in a row became dead letters
+)
 
 // Check returns nil or a *ValidationError. now is the time of the store.
 func (p *Pause) Check(now Instant) error {

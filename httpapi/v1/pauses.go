@@ -30,6 +30,7 @@ func writePause(w *jsonout.Writer, name string, p *job.Pause) {
 	jsonout.Part(w, name, p, func(w *jsonout.Writer, p *job.Pause) {
 		w.Instant("since", p.Since)
 		w.Instant("until", p.Until)
+		w.TextIfAny("reason", p.Reason)
 		w.TextOrNull("by", p.By)
 		w.TextOrNull("note", p.Note)
 	})

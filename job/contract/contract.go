@@ -29,6 +29,7 @@ const (
 	headerAt       = "Duehook-At"
 
 	deliveryAbort    = "abort-message"
+	deliveryDisable  = "disable"
 	actionSnooze     = "snooze"
 	actionReschedule = "reschedule"
 	actionAgain      = "again"
@@ -61,7 +62,8 @@ type Answer struct {
 // Judge applies the contract with receivers. Its outcome has no Attempt yet. class is the error of
 // the attempt; empty: none. The first matching rule counts:
 //
-//	410, or webhook-delivery: abort-message without a 2xx    dead now
+//	410, or webhook-delivery: disable without a 2xx          dead now; the schedule of the job is paused
+//	webhook-delivery: abort-message without a 2xx            dead now
 //	Duehook-Action: snooze with Retry-After, any status      again then, no attempt used
 //	Duehook-Action: snooze without a usable Retry-After      failure
 //	Duehook-Action: reschedule with Duehook-At, any status   again then, an attempt used
@@ -75,7 +77,7 @@ func Judge(a Answer, expect string, now job.Instant) (o job.Outcome, class strin
 	after, named := retryAfter(a.Header.Get("Retry-After"), now, maxRetryAfter)
 	success := a.success()
 	switch {
-	case a.Status == http.StatusGone:
+	case a.Status == http.StatusGone, !success && headerIs(a.Header, headerDelivery, deliveryDisable):
 		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone}, StatusClass(a.Status)
 	case !success && headerIs(a.Header, headerDelivery, deliveryAbort):
 		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonAborted}, StatusClass(a.Status)

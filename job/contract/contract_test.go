@@ -61,6 +61,9 @@ func TestReceiverContract(t *testing.T) {
 		"abort on 500":      {Answer{Status: 500, Header: headers("Webhook-Delivery", " Abort-Message ")}, "", aborted, "http_500"},
 		"abort on 302":      {Answer{Status: 302, Header: headers("webhook-delivery", "abort-message")}, "", aborted, "http_302"},
 		"no abort on 200":   {Answer{Status: 200, Header: headers("webhook-delivery", "abort-message")}, "", delivered, ""},
+		"disable":           {Answer{Status: 400, Header: headers("webhook-delivery", " Disable")}, "", gone, "http_400"},
+		"disable on 503":    {Answer{Status: 503, Header: headers("webhook-delivery", "disable", "Retry-After", "9")}, "", gone, "http_503"},
+		"no disable on 200": {Answer{Status: 200, Header: headers("webhook-delivery", "disable")}, "", delivered, ""},
 		"another directive": {Answer{Status: 500, Header: headers("webhook-delivery", "disable-endpoint")}, "", failed, "http_500"},
 
 		"429, seconds":      {Answer{Status: 429, Header: headers("Retry-After", "120")}, "", failedAfter(2 * time.Minute), "http_429"},

@@ -346,10 +346,20 @@ func TestEnded(t *testing.T) {
 			o.Job.ExpiresAt = in(time.Hour)
 			o.Job.State, o.Job.Reason, o.Job.EndedAt, o.Job.Attempts = job.Dead, reason, now, 3
 			o.Job.LastAttempt = &job.Attempt{Number: 3, Status: 200}
-			if reason == job.ReasonRetryLimit {
+			switch reason {
+			case job.ReasonRetryLimit:
 				o.Job.LastAttempt.Error = "timeout"
+			case job.ReasonGone:
+				o.Job.LastAttempt.Status = 410
 			}
 		})
+		if reason == job.ReasonGone {
+			disabled := *o
+			disabled.Job.LastAttempt = &job.Attempt{Number: 3, Status: 400, Error: "http_400"}
+			if detail := Job(&disabled, policy, carry).Reasons[0].Detail(); !strings.Contains(detail, "rejected the job for good with attempt 3 (http_400)") {
+				t.Errorf("webhook-delivery: disable is explained by %q", detail)
+			}
+		}
 		e := Job(o, policy, carry)
 		if len(e.Reasons) != 1 || e.Reasons[0].Code != reason || e.Expected != 0 {
 			t.Errorf("%s: %+v", reason, e)

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -283,6 +284,9 @@ func ended(v *view) *Reason {
 	by := endedBy(j.Reason)
 	if j.Reason == job.ReasonDelivered {
 		by = v.or(by, "acknowledged")
+	}
+	if a := j.LastAttempt; j.Reason == job.ReasonGone && a != nil && a.Status != http.StatusGone { // webhook-delivery: disable
+		by = endedBy(job.ReasonAborted)
 	}
 	code, how := j.Reason, says(by, Params{"attempt": j.Attempts, "outcome": outcome(j.LastAttempt)})
 	if _, known := english[how.Code]; !known { // one of another version

@@ -165,7 +165,11 @@ func (a *alteration) skipped(at job.Instant, n int64, reason string) {
 }
 
 func (a *alteration) emit(t events.Type) {
-	a.events = append(a.events, events.Event{Type: t, At: a.now, Topic: a.rec.Def.Topic(), Schedule: a.name})
+	e := events.Event{Type: t, At: a.now, Topic: a.rec.Def.Topic(), Schedule: a.name}
+	if p := a.rec.Pause; p != nil && t == events.SchedulePaused {
+		e.Reason = p.Reason
+	}
+	a.events = append(a.events, e)
 }
 
 // Pause pauses a schedule, until a time if the pause has one. A repeated pause takes the place
@@ -222,6 +226,26 @@ func (a *alteration) pause(ctx context.Context, p job.Pause) error {
 	r.Pause = &p
 	a.changed(events.SchedulePaused)
 	return nil
+}
+
+// stop pauses a schedule because of a run that ended. Runs of before the schedule got its present occurrences or receiver
+// do not count.
+func (m *Manager) stop(ctx context.Context, name, reason string, last *Run) error {
+	err := m.changeExisting(ctx, name, nil, func(a *alteration) error {
+		r, to := a.rec, a.rec.Def.Job.Destination
+		if r.Pause != nil || last.Time <= r.Since || reason == job.PausedGone && (to == nil || *to != last.to) {
+			return documents.ErrKept
+		}
+		note := fmt.Sprintf("The receiver of the job %s accepts no more.", last.Key)
+		if reason == job.PausedDead {
+			note = fmt.Sprintf("%d occurrences in a row became dead letters, %s last.", maxDead, last.Key)
+		}
+		return a.pause(ctx, job.Pause{Reason: reason, Note: note})
+	})
+	if errors.Is(err, ErrNotFound) || errors.Is(err, store.ErrNewer) {
+		return nil
+	}
+	return err
 }
 
 func (a *alteration) resume() error {

@@ -109,6 +109,7 @@ func New(o Options) (*Manager, error) {
 		o.fail = func(string) error { return nil }
 	}
 	m := &Manager{o: o, docs: collection(o.Store, o.Clock), log: o.Logger, clock: o.Clock}
+	m.o.RunLog.pause = m.stop
 	m.engine = m.newEngine()
 	var err error
 	m.metrics, err = newMetrics(o.Metrics)

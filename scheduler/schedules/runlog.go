@@ -24,6 +24,7 @@ const (
 	MaxRuns     = 100
 	MaxRunBytes = 16 << 10 // about 70 runs
 
+	maxDead    = 100    // occurrences in a row that become dead letters until the schedule is paused
 	maxPending = 10_000 // runs that a node has not written
 	writeBatch = 100    // schedules of one write
 	writeRuns  = time.Second
@@ -45,6 +46,8 @@ type Run struct {
 	Status   int           `json:",omitzero"`
 	Error    string        `json:",omitempty"`
 	Ended    job.Instant
+
+	to job.Destination // of the job; not stored
 }
 
 func (r *Run) of(a *job.Attempt) {
@@ -54,17 +57,33 @@ func (r *Run) of(a *job.Attempt) {
 }
 
 // runs is the document of a schedule: its last runs, in the order of their ends.
-type runs struct{ Runs []Run }
+type runs struct {
+	Runs []Run
+	// Dead counts the occurrences that became dead letters since one was delivered, DeadAt is the last of them.
+	Dead   int         `json:",omitzero"`
+	DeadAt job.Instant `json:",omitzero"`
+}
 
 // add adds runs, replaces those of jobs that ended before and were replayed, and forgets the oldest.
 func (h *runs) add(more []Run) {
 	for _, r := range more {
+		h.count(&r)
 		h.Runs = append(slices.DeleteFunc(h.Runs, func(old Run) bool { return old.UID == r.UID }), r)
 	}
 	sort.SliceStable(h.Runs, func(i, j int) bool { return h.Runs[i].Ended < h.Runs[j].Ended })
 	h.Runs = h.Runs[max(len(h.Runs)-MaxRuns, 0):]
 	for len(h.Runs) > 1 && h.size() > MaxRunBytes {
 		h.Runs = h.Runs[1+len(h.Runs)/10:]
+	}
+}
+
+// count counts dead occurrences in a row. An occurrence counts once, whatever its number of jobs.
+func (h *runs) count(r *Run) {
+	switch {
+	case r.State == job.Delivered:
+		h.Dead, h.DeadAt = 0, 0
+	case r.State == job.Dead && (h.Dead == 0 || r.Time != h.DeadAt):
+		h.Dead, h.DeadAt = h.Dead+1, r.Time
 	}
 }
 
@@ -79,6 +98,7 @@ func (h *runs) size() int {
 type RunLog struct {
 	docs  *documents.Collection[runs]
 	defs  *documents.Collection[record]
+	pause func(ctx context.Context, name, reason string, last *Run) error // nil: nobody does
 	clock job.Clock
 	log   *slog.Logger
 
@@ -108,7 +128,7 @@ func (h *RunLog) settled(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
 			continue
 		}
 		of := s.Claimed.Spec.Occurrence
-		run := Run{Time: of.Time, Kind: of.Kind, Key: s.Key, UID: r.UID, State: r.To, Reason: r.Reason, Attempts: s.Attempts, Ended: r.EndedAt}
+		run := Run{Time: of.Time, Kind: of.Kind, Key: s.Key, UID: r.UID, State: r.To, Reason: r.Reason, Attempts: s.Attempts, Ended: r.EndedAt, to: s.Claimed.Spec.Destination}
 		run.of(s.Attempt)
 		h.note(of.Schedule, run)
 	}
@@ -119,7 +139,7 @@ func (h *RunLog) updated(j *job.Job, before job.State, _ job.Instant) {
 		return
 	}
 	of := j.Spec.Occurrence
-	run := Run{Time: of.Time, Kind: of.Kind, Key: j.Key, UID: j.UID, State: j.State, Reason: j.Reason, Attempts: j.Attempts, Ended: j.EndedAt}
+	run := Run{Time: of.Time, Kind: of.Kind, Key: j.Key, UID: j.UID, State: j.State, Reason: j.Reason, Attempts: j.Attempts, Ended: j.EndedAt, to: j.Spec.Destination}
 	run.of(j.LastAttempt)
 	h.note(of.Schedule, run)
 }
@@ -203,7 +223,26 @@ func (h *RunLog) with(ctx context.Context, name string, more []Run) (*documents.
 		return nil, err
 	}
 	d.Value.add(more)
-	return &d, nil
+	return &d, h.stop(ctx, name, &d.Value, more)
+}
+
+// stop pauses a schedule whose receiver is gone, or whose occurrences die.
+func (h *RunLog) stop(ctx context.Context, name string, all *runs, more []Run) error {
+	if h.pause == nil {
+		return nil
+	}
+	for i := range more {
+		if r := &more[i]; r.Reason == job.ReasonGone && r.State == job.Dead {
+			if err := h.pause(ctx, name, job.PausedGone, r); err != nil {
+				return err
+			}
+		}
+	}
+	if all.Dead < maxDead {
+		return nil
+	}
+	all.Dead, all.DeadAt = 0, 0
+	return h.pause(ctx, name, job.PausedDead, &all.Runs[len(all.Runs)-1])
 }
 
 func (h *RunLog) forget(ctx context.Context, name string) error {

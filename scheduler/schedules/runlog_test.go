@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/feed"
+	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
@@ -42,6 +44,9 @@ func (r *rig) end(s store.Store, status int) {
 		o := job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{StartedAt: job.InstantOf(time.Now()), Duration: 40 * time.Millisecond, Status: status}}
 		if status >= 300 {
 			o.Kind, o.Attempt.Error = job.OutcomeFailed, fmt.Sprint("http_", status)
+		}
+		if status == 410 {
+			o.Kind, o.Reason = job.OutcomeRefused, job.ReasonGone
 		}
 		_, err := s.Settle(r.ctx, []job.Settlement{job.Settle(&claimed[i].Job, o, func(int) (time.Duration, bool) { return 0, false })})
 		r.ok(err)
@@ -158,5 +163,94 @@ func TestRunsAreWrittenAtTheEnd(t *testing.T) {
 	r.ok(h.Run(ctx))
 	if d, err := h.docs.Get(r.ctx, "s"); err != nil || len(d.Value.Runs) != 1 {
 		t.Errorf("%+v, %v", d.Value, err)
+	}
+}
+
+// A receiver that accepts no more pauses its schedule, with a reason and an event.
+func TestAGoneReceiverPausesItsSchedule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, h, m, observed := watchedRig(t)
+		var seen []events.Event
+		m.o.Emit = func(e ...events.Event) { seen = append(seen, e...) }
+		r.set(m, "s", every("1000h"))
+		sleep(time.Second)
+		_, err := m.RunNow(r.ctx, "s", "")
+		r.ok(err)
+		r.end(observed, 410)
+		h.write(r.ctx)
+		s := r.get(m, "s")
+		if s.State != Paused || s.Pause.Reason != job.PausedGone || !strings.Contains(s.Pause.Note, s.Last.Key.String()) {
+			t.Errorf("%s, paused by %+v", s.State, s.Pause)
+		}
+		if last := seen[len(seen)-1]; last.Type != events.SchedulePaused || last.Reason != job.PausedGone || last.Schedule != "s" {
+			t.Errorf("reported as %+v", last)
+		}
+		if runs, err := m.Runs(r.ctx, "s"); err != nil || textOf(runs) != "[dead 1 410 http_410 40ms manual]" {
+			t.Errorf("runs %+v, %v", runs, err)
+		}
+		if page, err := r.jobs.List(r.ctx, store.Query{States: []job.State{job.Dead}, Limit: 10}); err != nil || len(page.Jobs) != 1 {
+			t.Errorf("%d dead letters are kept, %v", len(page.Jobs), err)
+		}
+	})
+}
+
+// What ends of jobs pause a schedule, and what do not.
+func TestEndsThatPause(t *testing.T) {
+	const here, there = job.Destination("http://receiver.example/"), job.Destination("http://receiver.example/old")
+	run := func(n int, state job.State, reason string, to job.Destination) Run {
+		return Run{UID: fmt.Sprint(n), State: state, Reason: reason, Time: job.Instant(n) * 1000, to: to}
+	}
+	times := func(n int, state job.State) (all []Run) {
+		for range n {
+			all = append(all, run(len(all)+1, state, job.ReasonRetryLimit, here))
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		ends []Run
+		want string // the reason; empty: it stays active
+	}{
+		"410":                              {[]Run{run(1, job.Dead, job.ReasonGone, here)}, job.PausedGone},
+		"410 of the receiver of before":    {[]Run{run(1, job.Dead, job.ReasonGone, there)}, ""},
+		"410 of an occurrence of before":   {[]Run{run(0, job.Dead, job.ReasonGone, here)}, ""},
+		"another refusal":                  {[]Run{run(1, job.Dead, job.ReasonAborted, here)}, ""},
+		"one that died of retries":         {times(1, job.Dead), ""},
+		"a hundred in a row":               {times(100, job.Dead), job.PausedDead},
+		"ninety-nine":                      {times(99, job.Dead), ""},
+		"a delivery between":               {append(append(times(99, job.Dead), run(100, job.Delivered, "", here)), times(99, job.Dead)...), ""},
+		"a cancelled one between":          {append(append(times(99, job.Dead), run(100, job.Cancelled, "", here)), run(101, job.Dead, job.ReasonBlocked, here)), job.PausedDead},
+		"a hundred jobs of one occurrence": {slices.Repeat([]Run{run(1, job.Dead, job.ReasonRetryLimit, here)}, 100), ""},
+		"a hundred delivered":              {times(100, job.Delivered), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, h, m, _ := watchedRig(t)
+			began := r.set(m, "s", every("1h")).Since
+			for i, one := range c.ends {
+				one.Time, one.Ended = one.Time+began, began.Add(time.Duration(i)*time.Second)
+				h.note("s", one)
+				if i%30 == 0 {
+					h.write(r.ctx)
+				}
+			}
+			h.write(r.ctx)
+			reason := ""
+			if s := r.get(m, "s"); s.Pause != nil {
+				reason = s.Pause.Reason
+			}
+			if reason != c.want {
+				t.Errorf("paused by %q, want %q", reason, c.want)
+			}
+			if c.want == "" {
+				return
+			}
+			// Resumed, it begins to count anew.
+			_, err := m.Resume(r.ctx, "s")
+			r.ok(err)
+			h.note("s", run(1, job.Dead, job.ReasonRetryLimit, here))
+			h.write(r.ctx)
+			if s := r.get(m, "s"); s.Pause != nil {
+				t.Errorf("paused again by %+v", s.Pause)
+			}
+		})
 	}
 }
