@@ -80,7 +80,7 @@ func TestStandbyLooksSeldomWhileOthersWork(t *testing.T) {
 		start(t, s)
 		pass(300 * time.Millisecond)
 		alone := looks()
-		start(t, s, nil)
+		start(t, s)
 		synctest.Wait()
 		checkAtMost(t, "looks of the standby in 10s", looks()-alone, int(10*time.Second/defaultLag))
 	})
@@ -242,8 +242,8 @@ func TestCarrierKilled(t *testing.T) {
 		s := newFakeStore()
 		killed := start(t, s)
 		synctest.Wait()
-		start(t, s, nil)
-		start(t, s, nil)
+		start(t, s)
+		start(t, s)
 		const jobs, every = 4000, 10 * time.Millisecond
 		for i := range jobs {
 			s.add(time.Duration(i)*every, false)
