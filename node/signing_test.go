@@ -200,8 +200,10 @@ func TestDeathWhileTheSecretIsMade(t *testing.T) {
 	path := filepath.Join(dir, signingSecretFile)
 	deliver(t, embedded(t, dir), "a")
 	secret := readFile(t, path)
-	if err := os.RemoveAll(filepath.Join(dir, "jobs")); err != nil { // what the store would have got
-		t.Fatal(err)
+	for _, name := range []string{"jobs", "jobs.files", "jobs.synced"} { // what the store would have got
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	deliver(t, embedded(t, dir), "b").verify(t, secret)
 	if readFile(t, path) != secret {
