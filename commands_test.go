@@ -19,7 +19,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra/doc"
 
+	"github.com/duehook/duehook/client"
 	"github.com/duehook/duehook/internal/cli"
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/node"
 )
 
@@ -353,6 +355,54 @@ func TestRaceImportAndExport(t *testing.T) {
 	u.runWith(cli.ExitUsage, lines.String()+"{", []string{"import"}, "line 4: not a registration", "--skip 3")
 	u.runWith(cli.ExitUsage, `{"url":"`+u.receiver+`/ok","dealy":"1h"}`, []string{"import"}, `unknown field "dealy"`)
 	u.runWith(cli.ExitUsage, `{"url":"`+u.receiver+`/ok"} {}`, []string{"import"}, "something follows")
+}
+
+// A job keeps its uid and the end of its ttl from an export to an import, a paused one does not go out by that, and both
+// say what stays behind.
+func TestRaceWhatAnExportKeeps(t *testing.T) {
+	t.Parallel()
+	from, to := newUser(t), newUser(t)
+	for _, args := range []string{
+		"send URL/ok --topic held --id a --in 1h --ttl 3h", "send URL/ok --topic held --id b --in 1h", "send URL/ok --topic free --id c --in 1h --order-key k --ttl 90m",
+		"send URL/ok --topic free --in 2h", "topic pause held", "topic set free weight=7", "schedule put s URL/ok --every 1h", "send URL/bad --topic free --id dead --limit 0 --wait",
+	} {
+		args = strings.ReplaceAll(args, "URL", from.receiver)
+		code := cli.ExitOK
+		if strings.Contains(args, "--wait") {
+			code = cli.ExitRefused
+		}
+		from.run(code, args)
+	}
+	const leaves = "1 dead letters, 1 paused topics, 1 schedules, 1 topics with settings"
+	lines := from.run(cli.ExitOK, "export", "4 jobs", "not exported: "+leaves)
+	to.runWith(cli.ExitRefused, lines, []string{"import"}, "held/a: deliveries of topic held were paused", "duehook topic pause held", "--unpaused", "not imported: "+leaves, `"created":2,"kept":0,"refused":2`)
+	to.run(cli.ExitOK, "topic pause held")
+	to.runWith(cli.ExitOK, lines, []string{"import"}, `"created":2,"kept":2,"refused":0`)
+	ended := strings.ReplaceAll(lines, `"expires_at":"2`, `"expires_at":"1`)
+	to.run(cli.ExitOK, "topic resume held")
+	to.runWith(cli.ExitOK, ended, []string{"import", "--unpaused"}, "2 jobs whose ttl has ended", `"created":0,"kept":2`)
+	type kept struct {
+		UID, Topic, ID, State string
+		TTL                   client.Duration
+		CreatedAt             time.Time `json:"created_at"`
+	}
+	for line := range strings.Lines(lines) {
+		var is, was kept
+		must.OK(t, json.Unmarshal([]byte(line), &is))
+		if is.ID == "" {
+			continue
+		}
+		at := "get " + is.Topic + "/" + is.ID + " --json"
+		must.OK(t, json.Unmarshal([]byte(from.run(cli.ExitOK, at)), &was))
+		must.OK(t, json.Unmarshal([]byte(to.run(cli.ExitOK, at)), &is))
+		end, ended := is.CreatedAt.Add(time.Duration(is.TTL)), was.CreatedAt.Add(time.Duration(was.TTL))
+		if is.UID != was.UID || is.TTL != 0 && end.Sub(ended).Abs() > time.Second {
+			t.Errorf("%s is %+v, was %+v", is.ID, is, was)
+		}
+	}
+	must.Equal(t, "lines", strings.Count(lines, "\n"), 5)
+	line := `{"topic":"t","id":"x","url":"` + to.receiver + `/ok","uid":"01M8KQXTCMASKQPERGG1TRHNRH"}`
+	to.runWith(cli.ExitRefused, line, []string{"import"}, "t/x: ", "uid")
 }
 
 // An import that is interrupted says so and how it continues, and doesn't blame the server.

@@ -30,6 +30,7 @@ func (s State) Final() bool {
 type Registration struct {
 	Topic       string            `json:"topic,omitempty"` // "default" if empty
 	ID          string            `json:"id,omitempty"`    // made by the client if empty
+	UID         string            `json:"uid,omitempty"`   // that the job had in another store; else the server makes one
 	BizKey      string            `json:"biz_key,omitempty"`
 	OrderKey    string            `json:"order_key,omitempty"`
 	URL         string            `json:"url,omitempty"`

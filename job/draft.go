@@ -10,6 +10,7 @@ import (
 type Draft struct {
 	Topic       *string
 	ID          *string
+	UID         *string // that the job had in another store
 	BizKey      *string
 	OrderKey    *string
 	Destination *Destination

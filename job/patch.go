@@ -12,7 +12,7 @@ import (
 // does not change j, and does not check whether j may change.
 func (d *Draft) Patch(j *Job, l Bounds, now Instant) (Spec, *When, error) {
 	var f Findings
-	for _, field := range d.Given("topic", "id", "order_key", "on_conflict", "group", "filter_label", "pull") {
+	for _, field := range d.Given("topic", "id", "uid", "order_key", "on_conflict", "group", "filter_label", "pull") {
 		f.Add(field, "cannot be changed; cancel the job and register another")
 	}
 	if len(f.fields) == 0 && len(d.Changes()) == 0 {
@@ -60,6 +60,7 @@ var changes = []Field{
 var gives = map[Field]func(d *Draft) bool{
 	"topic":        func(d *Draft) bool { return d.Topic != nil },
 	"id":           func(d *Draft) bool { return d.ID != nil },
+	"uid":          func(d *Draft) bool { return d.UID != nil },
 	"order_key":    func(d *Draft) bool { return d.OrderKey != nil },
 	"on_conflict":  func(d *Draft) bool { return d.OnConflict != nil },
 	"group":        func(d *Draft) bool { return d.Group != nil },

@@ -33,6 +33,7 @@ var OnConflicts = []OnConflict{ConflictReject, ConflictIgnore, ConflictReplace, 
 type Request struct {
 	// Key.ID is empty if the draft has none: the caller chooses one.
 	Key        Key
+	UID        string // empty: the caller makes one
 	Spec       Spec
 	OnConflict OnConflict
 }
@@ -70,6 +71,9 @@ func (d *Draft) ForGroup(l Bounds, now Instant) (Request, error) {
 	if r.Spec.Destination.Pulled() {
 		f.Add("pull", "must not be combined with group, whose members have urls")
 	}
+	if d.UID != nil {
+		f.Add("uid", "must not be combined with group, whose members have jobs of their own")
+	}
 	r.Spec.Group = &Membership{Group: f.name("group", d.Group, ""), Headers: len(r.Spec.Headers)}
 	if d.FilterLabel != nil {
 		f.Check("filter_label", CheckFilterLabel(*d.FilterLabel))
@@ -92,6 +96,7 @@ func (f *Findings) valid(r Request) (Request, error) {
 func (f *Findings) request(d *Draft, l Bounds, now Instant) Request {
 	r := Request{
 		Key:        Key{Topic: f.name("topic", d.Topic, DefaultTopic), ID: f.name("id", d.ID, "")},
+		UID:        f.name("uid", d.UID, ""),
 		OnConflict: f.onConflict(d.OnConflict),
 		Spec:       Spec{OrderKey: f.name("order_key", d.OrderKey, "")},
 	}

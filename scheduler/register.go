@@ -90,11 +90,16 @@ func errReservedID() error {
 
 // prepared sets the uid of a job; without an id, the uid is its id, too.
 func (s *Scheduler) prepared(key job.Key, request *job.Request, traceparent string) (Prepared, error) {
-	uid, err := s.o.NewUID(key)
-	if err != nil {
-		return Prepared{}, fmt.Errorf("make a uid: %w", err)
+	uid := request.UID
+	if uid == "" {
+		made, err := s.o.NewUID(key)
+		if err != nil {
+			return Prepared{}, fmt.Errorf("make a uid: %w", err)
+		}
+		uid = store.OrderUID(made, key.Topic, request.Spec.OrderKey)
+	} else if !store.UIDOf(uid, key, request.Spec.OrderKey) {
+		return Prepared{}, job.Invalid("uid", "is not one that duehook made for this topic, id and order_key; leave it out")
 	}
-	uid = store.OrderUID(uid, key.Topic, request.Spec.OrderKey)
 	if key.ID == "" {
 		key.ID = uid
 	}

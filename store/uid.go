@@ -88,6 +88,17 @@ func OrderUID(ulid, topic, orderKey string) string {
 	return bind(ulid, uint64(OrderHash(topic, orderKey))|uidOrdered)
 }
 
+// UIDOf reports whether a uid may be that of a job, which may come from another store.
+func UIDOf(uid string, key job.Key, orderKey string) bool {
+	if len(uid) != uidLen || strings.Trim(uid, uidAlphabet) != "" || uid[0] > '7' {
+		return false
+	}
+	if key.ID == uid {
+		key.ID = ""
+	}
+	return OrderUID(BindUID(uid, key), key.Topic, orderKey) == uid
+}
+
 // bind writes bits over the last ones of a ULID.
 func bind(ulid string, bits uint64) string {
 	var bound [uidLen - uidFree]byte

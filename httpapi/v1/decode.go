@@ -15,6 +15,7 @@ var (
 	draftFields = wire.NewFieldSet(map[string]func(*job.Draft, wire.Field){
 		"topic":        func(d *job.Draft, f wire.Field) { d.Topic = f.Text() },
 		"id":           func(d *job.Draft, f wire.Field) { d.ID = f.Text() },
+		"uid":          func(d *job.Draft, f wire.Field) { d.UID = f.Text() },
 		"biz_key":      func(d *job.Draft, f wire.Field) { d.BizKey = f.Text() },
 		"order_key":    func(d *job.Draft, f wire.Field) { d.OrderKey = f.Text() },
 		"group":        func(d *job.Draft, f wire.Field) { d.Group = f.Text() },

@@ -15,6 +15,7 @@ import (
 
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/store"
 )
 
 // registrationOf asks for a job as it is registered, and gives the answer as it stands.
@@ -168,7 +169,8 @@ func TestRegistrationsKeepDefaultsAway(t *testing.T) {
 // GET shows all that was registered but the body, and a caller who may only read no headers.
 func TestDetails(t *testing.T) {
 	a := newKeyedAPI(t)
-	const spec = `{"topic":"t","id":"a","biz_key":"b","order_key":"o","url":"https://shop.example/hook","method":"PUT","delay":"1h","spread":"1m",` +
+	uid := store.OrderUID(store.BindUID("01M8KQXTCMASKQPERGG1TRHNRH", job.Key{Topic: "t", ID: "a"}), "t", "o")
+	spec := `{"topic":"t","id":"a","uid":"` + uid + `","biz_key":"b","order_key":"o","url":"https://shop.example/hook","method":"PUT","delay":"1h","spread":"1m",` +
 		`"content_type":"text/plain","headers":{"X-A":"1"},"timeout":"5s","ttl":"2h","labels":{"l":"1"},"priority":7,"again_body":true,` +
 		`"retry":{"steps":["1s","2s"],"limit":3},"callbacks":{"dead":{"url":"https://shop.example/dead","headers":{"X-B":"2"}}},` +
 		`"expect":{"body":"ok"},"count":{"target":2},"body_text":"hello"}`

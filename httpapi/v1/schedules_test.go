@@ -128,7 +128,7 @@ func TestRegistrationOfAScheduleIsWhole(t *testing.T) {
 		"callbacks":  `{"dead":{"url":"https://shop.example/dead","method":"PUT","headers":{"X-Of":"7"}},"retry":{"limit":3}}`,
 		"again_body": `true`,
 	}
-	bySchedule := []string{"id", "delay", "at", "on_conflict", "count", "group", "pull", "filter_label", "body_text", "body_base64"}
+	bySchedule := []string{"id", "uid", "delay", "at", "on_conflict", "count", "group", "pull", "filter_label", "body_text", "body_base64"}
 	var job []string
 	for name := range draftFields.Names() {
 		if value, ok := given[name]; ok {

@@ -29,6 +29,10 @@ func (a *app) export() *cobra.Command {
 		Long: `Print unfinished jobs as import takes them, one a line. They need the scope write, since bodies may
 be secret. When the export breaks off, it says with which --cursor it continues.
 
+A job keeps its uid, its next time and the end of its ttl. Attempts, counts, dead letters, settings and
+pauses of topics, schedules, groups and alert rules stay behind: the export says how many. Where
+deliveries of a topic are paused, import refuses its jobs unless they are paused there, too.
+
 ` + searchHelp,
 		RunE: a.connected(func(ctx context.Context, args []string) error {
 			f, err := a.filterOf(ctx, args)
@@ -54,12 +58,12 @@ func (a *app) exportTo(ctx context.Context, f client.JobFilter, cursor string) e
 			bar.total = counted.Matched
 		}
 	}
-	n := int64(0)
+	n, out := int64(0), newLeft()
 	for {
 		page, err := a.client.JobPage(ctx, client.JobQuery{JobFilter: f, Paging: client.Paging{Limit: exportPage, Cursor: cursor}})
 		var lines []string
 		if err == nil {
-			lines, err = a.registrations(ctx, page.Data)
+			lines, err = a.registrations(ctx, page.Data, out)
 		}
 		if err == nil {
 			_, err = io.WriteString(a.Out, strings.Join(lines, ""))
@@ -80,12 +84,23 @@ func (a *app) exportTo(ctx context.Context, f client.JobFilter, cursor string) e
 	}
 	bar.end()
 	a.hint("%d jobs\n", n)
-	return nil
+	return a.leave(ctx, out)
 }
 
 // registrations are the lines of jobs. Those that ended meanwhile have none.
-func (a *app) registrations(ctx context.Context, jobs []client.Job) ([]string, error) {
+func (a *app) registrations(ctx context.Context, jobs []client.Job, out *left) ([]string, error) {
 	lines := make([]string, len(jobs))
+	for i := range jobs {
+		if jobs[i].Attempts > 0 {
+			out.add(leftAttempts, 1)
+		}
+		if c := jobs[i].Count; c != nil && c.Count > 0 {
+			out.add(leftCounts, 1)
+		}
+		if err := out.look(ctx, a.client, jobs[i].Topic); err != nil {
+			return nil, err
+		}
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(exportCalls)
 	for i := range jobs {
@@ -98,8 +113,22 @@ func (a *app) registrations(ctx context.Context, jobs []client.Job) ([]string, e
 			if err != nil {
 				return err
 			}
-			r.Topic, r.ID, r.At, r.Delay = j.Topic, j.ID, j.NextAt, 0
-			data, err := json.Marshal(r)
+			kept := exported{r, out.note(j)}
+			kept.Topic, kept.ID, kept.UID, kept.At, kept.Delay = j.Topic, j.ID, j.UID, j.NextAt, 0
+			if r.TTL > 0 {
+				e, err := a.client.Explain(ctx, j.Topic, j.ID)
+				if errors.Is(err, client.ErrJobNotFound) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				if kept.Export == nil {
+					kept.Export = &exportNote{}
+				}
+				kept.Export.ExpiresAt = e.Ladder.ExpiresAt
+			}
+			data, err := json.Marshal(&kept)
 			if err != nil {
 				return fmt.Errorf("encode %s/%s: %w", j.Topic, j.ID, err)
 			}

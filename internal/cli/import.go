@@ -39,9 +39,10 @@ const (
 
 // importing are the flags of an import.
 type importing struct {
-	from string
-	skip int
-	set  []string
+	from     string
+	skip     int
+	unpaused bool
+	set      []string
 	moving.Options
 }
 
@@ -55,7 +56,10 @@ func (a *app) imports() *cobra.Command {
 
 Give each job of a file an id: then the import can be repeated, and registers nothing twice. When it
 breaks off, it says how it continues. Jobs that cannot be registered are printed with the reason, up to
-1,000 of them; the others are registered. --dry-run registers nothing, and prints what would be registered.`,
+1,000 of them; the others are registered. --dry-run registers nothing, and prints what would be registered.
+
+Jobs of an export keep their uids and the ends of their ttls. Those of a paused topic are refused unless the
+topic is paused here, too. What the export left behind is printed, by number.`,
 		RunE: a.connected(func(ctx context.Context, args []string) error { return a.importFrom(ctx, d, args) }),
 	}
 	f := cmd.Flags()
@@ -65,6 +69,7 @@ breaks off, it says how it continues. Jobs that cannot be registered are printed
 	f.BoolVar(&d.Pull, "pull", false, "consumers fetch the jobs")
 	f.StringArrayVar(&d.set, "set", nil, "a setting of the other system, as NAME=VALUE; repeatable")
 	f.BoolVar(&d.DryRun, "dry-run", false, "print what would be registered, and register nothing")
+	f.BoolVar(&d.unpaused, "unpaused", false, "register jobs of an export whose topics were paused there, although they are not paused here")
 	numberFlag(cmd, &d.skip, "skip", 0, "leave out this many lines of a file, which an earlier run has registered")
 	return cmd
 }
@@ -123,14 +128,15 @@ func (a *app) importLines(ctx context.Context, d *importing, in io.Reader) error
 			l.bar.total = info.Size()
 		}
 	}
-	return l.load(ctx, lines(counted, d.skip), func(err error) error {
+	take := func(j *moving.Job, note *exportNote) error { return l.take(ctx, j, note) }
+	return l.load(ctx, lines(counted, d.skip, take), func(err error) error {
 		done := d.skip + l.done
 		return &brokenOffError{cause: fmt.Errorf("line %d: %w", done+1, err), flags: fmt.Sprintf("--skip %d", done)}
 	})
 }
 
-// lines are the registrations of a file. An empty line is none.
-func lines(in io.Reader, skip int) iter.Seq2[moving.Job, error] {
+// lines are the registrations of a file. An empty line is none. take sees what an export noted of a job.
+func lines(in io.Reader, skip int, take func(*moving.Job, *exportNote) error) iter.Seq2[moving.Job, error] {
 	return func(yield func(moving.Job, error) bool) {
 		scanner := bufio.NewScanner(in)
 		scanner.Buffer(make([]byte, 0, 64<<10), maxLine)
@@ -143,8 +149,11 @@ func lines(in io.Reader, skip int) iter.Seq2[moving.Job, error] {
 			if line := scanner.Bytes(); len(line) == 0 {
 				j.Empty = true
 			} else {
-				if j.Registration, err = registrationOf(line); err != nil {
+				var is exported
+				if is, err = exportedOf(line); err != nil {
 					err = usagef("not a registration: %v", err)
+				} else if j.Registration = is.Registration; is.Export != nil {
+					err = take(&j, is.Export)
 				} else if j.Registration.Group != "" {
 					err = usagef("a registration for a group cannot be imported; use duehook send --group")
 				}
@@ -197,6 +206,8 @@ type loading struct {
 	progress func() int64
 	report   importReport
 	topics   map[string]*importedTopic
+	unpaused bool
+	left     *left
 }
 
 // importReport is the result of an import.
@@ -205,6 +216,7 @@ type importReport struct {
 	Created int              `json:"created"`
 	Kept    int              `json:"kept"` // registered before
 	Refused int              `json:"refused"`
+	LeftOut map[string]int64 `json:"left_out,omitempty"` // of an export, by kind
 	DryRun  bool             `json:"dry_run,omitempty"`
 	Topics  []*importedTopic `json:"topics,omitempty"` // in a dry run
 }
@@ -220,7 +232,7 @@ type importedTopic struct {
 }
 
 func (a *app) newLoading(d *importing, unit string) *loading {
-	return &loading{a: a, dryRun: d.DryRun, bar: a.newBar(unit), topics: map[string]*importedTopic{}}
+	return &loading{a: a, dryRun: d.DryRun, unpaused: d.unpaused, left: newLeft(), bar: a.newBar(unit), topics: map[string]*importedTopic{}}
 }
 
 // load registers jobs. brokenOff says how to continue after an error.
@@ -307,8 +319,9 @@ func (l *loading) register(ctx context.Context) ([]moving.Result, error) {
 	answers, err := l.a.client.RegisterBatch(ctx, registrations, options...)
 	results := make([]moving.Result, len(answers))
 	for i := range answers {
-		if results[i].Created = answers[i].Result == "created"; answers[i].Error != nil {
-			results[i].Err = answers[i].Error
+		results[i].Created = answers[i].Result == "created"
+		if e := answers[i].Error; e != nil && (e.UID == "" || e.UID != registrations[i].UID) { // the same uid is the same job, with a ttl of then
+			results[i].Err = e
 		}
 	}
 	return results, err
@@ -375,6 +388,9 @@ func (l *loading) topic(r *client.Registration) *importedTopic {
 // print prints the result.
 func (l *loading) print() error {
 	r := &l.report
+	if r.LeftOut = l.left.counts; len(r.LeftOut) > 0 {
+		l.a.hint("not imported: %s\n", l.left)
+	}
 	if r.Read, r.DryRun = l.read, l.dryRun; r.DryRun {
 		r.Topics = slices.SortedFunc(maps.Values(l.topics), func(a, b *importedTopic) int { return strings.Compare(a.Topic, b.Topic) })
 		l.table()

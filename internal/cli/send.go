@@ -190,19 +190,28 @@ func pairs(flag, separators string, from []string) (map[string]string, error) {
 // maxBody bounds what is read for a body.
 const maxBody = 32 << 20
 
-// registrationOf reads a registration as the API takes it: the type of the client permits members that
-// it does not know, which would be lost.
+// registrationOf reads a registration as the API takes it.
 func registrationOf(data []byte) (client.Registration, error) {
+	line, err := exportedOf(data)
+	if err == nil && line.Export != nil {
+		err = errors.New("json: unknown field \"export\"")
+	}
+	return line.Registration, err
+}
+
+// exportedOf reads a line of an export: the type of the client permits members that it does not know, which would be lost.
+func exportedOf(data []byte) (exported, error) {
 	type plain client.Registration
 	var r struct {
 		plain
-		Body json.RawMessage `json:"body"`
+		Body   json.RawMessage `json:"body"`
+		Export *exportNote     `json:"export"`
 	}
 	err := strict(data, &r)
 	if r.Body != nil {
 		r.plain.Body = r.Body
 	}
-	return client.Registration(r.plain), err
+	return exported{client.Registration(r.plain), r.Export}, err
 }
 
 // strict reads one JSON value, and refuses members that are not in its type.

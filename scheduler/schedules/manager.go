@@ -144,7 +144,7 @@ func (m *Manager) check(ctx context.Context, name string, d *Draft, preview bool
 // checkJob checks the template, which has no time and no id of its own.
 func (m *Manager) checkJob(d *job.Draft) error {
 	var f job.Findings
-	for _, field := range d.Given("id", "delay", "at", "on_conflict", "count") {
+	for _, field := range d.Given("id", "uid", "delay", "at", "on_conflict", "count") {
 		f.Add(field.Within("job"), "is given by the schedule: leave it out")
 	}
 	if err := f.Take("job", m.o.Jobs.CheckTemplate(d)); err != nil {
