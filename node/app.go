@@ -199,7 +199,7 @@ func (n *node) buildInfo() prometheus.Collector {
 
 // newRecorder counts attempts, together with the other nodes if there can be any.
 func (n *node) newRecorder(s store.Store) *recent.Recorder {
-	o := recent.Options{Documents: s, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger}
+	o := recent.Options{Documents: s, Clock: n.clock, Logger: n.Logger}
 	if n.Dev != nil { // its store is gone when it ends, and turning its clock would wait for each publication
 		o.Documents = nil
 	}

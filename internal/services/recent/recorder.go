@@ -37,12 +37,10 @@ const (
 
 // Options of New.
 type Options struct {
-	// Documents are shared with other nodes, and keep series beyond a restart; nil: neither.
+	// Documents are shared with other nodes, and keep figures beyond a restart; nil: neither.
 	Documents store.Documents
-	// Alone: there are no other nodes. Only series are stored.
-	Alone  bool
-	Clock  job.Clock    // paces publications; nil: the machine's
-	Logger *slog.Logger // nil: none
+	Clock     job.Clock    // paces publications; nil: the machine's
+	Logger    *slog.Logger // nil: none
 }
 
 // Recorder counts attempts. It is safe for concurrent use.
@@ -69,15 +67,12 @@ type Recorder struct {
 func New(o Options) *Recorder {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	name := strings.ToLower(rand.Text())
-	hours := exchange.Options[shared]{
-		Documents: o.Documents, Kind: hourKind, Name: name, Latest: func(s *shared) job.Instant { return s.Latest },
-		Kept: hourKept, Max: maxNodes, Logger: o.Logger,
-	}
-	if o.Alone {
-		hours.Documents = nil
-	}
 	return &Recorder{
-		o: o, hours: exchange.New(hours),
+		o: o,
+		hours: exchange.New(exchange.Options[shared]{
+			Documents: o.Documents, Kind: hourKind, Name: name, Latest: func(s *shared) job.Instant { return s.Latest },
+			Kept: hourKept, Max: maxNodes, Logger: o.Logger,
+		}),
 		charts: exchange.New(exchange.Options[charted]{
 			Documents: o.Documents, Kind: chartKind, Name: name, Latest: func(c *charted) job.Instant { return c.Latest },
 			Kept: chartKept, Max: maxNodes, Logger: o.Logger,
@@ -117,11 +112,16 @@ type shared struct {
 // Activity returns the activity of the hour before now, by the store's clock.
 func (r *Recorder) Activity(ctx context.Context, now job.Instant) (Activity, error) {
 	a := newActivity(now)
+	return a, r.hour(ctx, a.add)
+}
+
+// hour passes on the hours of all nodes, and of this one before its last starts.
+func (r *Recorder) hour(ctx context.Context, add func(*sheet)) error {
 	r.mu.Lock()
-	a.add(r.all[0].sheet())
+	own := r.all[0].sheet()
 	r.mu.Unlock()
-	err := r.hours.Others(ctx, func(s *shared) { a.add(s.Hour) })
-	return a, err
+	add(own)
+	return r.hours.Others(ctx, func(s *shared) { add(s.Hour) })
 }
 
 // Health returns the health of recently attempted endpoints.
@@ -166,7 +166,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 
 // publish writes this node's document if it changed.
 func (r *Recorder) publish(ctx context.Context) {
-	if r.o.Alone || !r.take(&r.changed) {
+	if !r.take(&r.changed) {
 		return
 	}
 	r.mu.Lock()
@@ -209,8 +209,6 @@ func (r *Recorder) tidy(ctx context.Context) {
 	r.mu.Lock()
 	now := r.latest
 	r.mu.Unlock()
-	if !r.o.Alone {
-		r.hours.Tidy(ctx, now)
-	}
+	r.hours.Tidy(ctx, now)
 	r.charts.Tidy(ctx, now)
 }

@@ -212,6 +212,8 @@ type Of struct {
 	Topics          job.TopicSet
 }
 
+func (of *Of) all() bool { return of.Topic == "" && of.Endpoint == "" && len(of.Topics) == 0 }
+
 // from returns the sheets of a node. whole: no others are missing.
 func (of Of) from(c *charted) (found []sheets, whole bool) {
 	p, name := &c.Topics, of.Topic
@@ -266,6 +268,9 @@ func (r *Recorder) Series(ctx context.Context, of Of, window int, now job.Instan
 	s.From = job.Instant((s.slot(now) - int64(s.Steps) + 1) * s.Step.Milliseconds())
 	for _, into := range s.kinds() {
 		*into = make([]int64, s.Steps)
+	}
+	if window == 0 && of.all() { // of the same source as Activity
+		return s, r.hour(ctx, s.add)
 	}
 	read := func(c *charted) {
 		found, whole := of.from(c)

@@ -140,10 +140,10 @@ func TestNodesShareTheirSeries(t *testing.T) {
 	})
 }
 
-// A node alone keeps its series, and writes nothing else.
+// A node keeps its figures. The overview and the chart beside it have the same hour, also after a restart.
 func TestSeriesOutliveARestart(t *testing.T) {
 	mem := testenv.Store(t, diskstore.Options{})
-	run := func() *Recorder { return New(Options{Documents: mem, Alone: true}) }
+	run := func() *Recorder { return New(Options{Documents: mem}) }
 	first := run()
 	attemptOf(first, "a", shop, job.OutcomeDelivered, at(0))
 	first.publish(t.Context())
@@ -151,8 +151,23 @@ func TestSeriesOutliveARestart(t *testing.T) {
 	if got := seriesOf(t, run(), Of{Topic: "a"}, hourly, at(0)).Delivered[59]; got != 1 {
 		t.Errorf("%d delivered before the restart", got)
 	}
-	if list, err := mem.ListDocuments(t.Context(), store.DocumentQuery{Kind: hourKind}); err != nil || len(list) != 0 {
-		t.Errorf("%d documents of the hour, %v", len(list), err)
+	second := run()
+	attemptOf(second, "a", shop, job.OutcomeFailed, at(0))
+	for name, r := range map[string]*Recorder{"restarted": run(), "with an attempt": second} {
+		a, chart := activity(t, r, at(0)), seriesOf(t, r, Of{}, hourly, at(0))
+		if rate, known := a.SuccessRate(); !known || a.Delivered[59] != 1 || rate != 1/float64(1+a.Failed[59]) {
+			t.Errorf("%s: the overview has %v, %v of %d and %d", name, rate, known, a.Delivered[59], a.Failed[59])
+		}
+		if late, known := a.LateBy(1); !known || late != 5 {
+			t.Errorf("%s: late by %d, %v", name, late, known)
+		}
+		if diff := cmp.Diff([][]int64{a.Delivered, a.Failed}, [][]int64{chart.Delivered, chart.Failed}); diff != "" {
+			t.Errorf("%s (-overview +chart):\n%s", name, diff)
+		}
+		health, err := r.Health(t.Context())
+		if err != nil || health[shop].LastSuccessAt != at(0) {
+			t.Errorf("%s: health %v, %v", name, health, err)
+		}
 	}
 	// However often it restarts, few documents stay.
 	for i := range 2 * maxNodes {
