@@ -67,7 +67,8 @@ type node struct {
 	guard   *dispatcher.Guard
 	cert    *certificate // nil: plain HTTP
 	store   store.Store
-	disk    diskstore.Embedded // the embedded store; nil on Redis
+	disk    diskstore.Embedded              // the embedded store; nil on Redis
+	takes   func(ctx context.Context) error // of the store: why it would not take a job
 	jobs    *scheduler.Scheduler
 	events  *events.Hub
 	counts  *alerts.Counts

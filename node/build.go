@@ -163,6 +163,18 @@ func (n *node) delivering(run func(context.Context) error) func(context.Context)
 // topicsWithin is how long a node that starts reads its topics before it serves: without a store, it answers 503.
 const topicsWithin = 2 * time.Second
 
+// takesJobs is why a registration would be refused for the store's sake, or nil.
+func (n *node) takesJobs(ctx context.Context) error {
+	if err := n.store.Ping(ctx); err != nil {
+		return err
+	}
+	err := n.takes(ctx)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return &httpapi.Error{Code: httpapi.CodeStoreUnavailable, Detail: "The store answers, but takes no jobs: " + err.Error() + "."}
+}
+
 // watchDisk ends the node when the embedded store fails: it must be opened anew.
 func (n *node) watchDisk(ctx context.Context) error {
 	select {
@@ -240,7 +252,7 @@ func (n *node) newAlerts(jobs *scheduler.Scheduler, topicSettings *topics.Manage
 // newAPI returns the server, and the parts for its keys and certificate.
 func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dialect, stuck func() string) (*httpapi.Server, []part, error) {
 	o := httpapi.Options{
-		Wrap: rpc.New, Ready: n.store.Ping, Stuck: stuck, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
+		Wrap: rpc.New, Ready: n.takesJobs, Stuck: stuck, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
 		DrainDelay: n.Config.DrainDelay, DrainTimeout: n.drainTime(),
 	}
 	var err error

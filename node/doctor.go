@@ -321,6 +321,9 @@ func (d *doctor) redis(ctx context.Context) {
 		version = "of an unknown version"
 	}
 	d.found(check, FoundOK, "%s answers: Redis %s", config.Redact(c.RedisURL), version)
+	if err := s.Takes(ctx); err != nil {
+		d.found(check, FoundProblem, "it takes no jobs: %v", err)
+	}
 	d.skew(now.Time().Sub(before), d.clock.Now().Sub(before))
 	if c.Signed() {
 		d.secrets(ctx, s)

@@ -59,7 +59,9 @@ func (n *node) openInner(ctx context.Context) (store.Store, error) {
 	n.restrictDataDir()
 	if n.Config.Embedded() {
 		s, err := diskstore.Open(diskstore.Options{Dir: n.Config.DataDir, Clock: n.clock, Retention: n.Config.Retention, Logger: n.Logger})
-		n.disk = s
+		if err == nil {
+			n.disk, n.takes = s, s.Takes
+		}
 		return s, err
 	}
 	if err := n.checkStranded(); err != nil {
@@ -84,6 +86,7 @@ func (n *node) openInner(ctx context.Context) (store.Store, error) {
 	case errors.As(n.away, &otherwise):
 		return nil, errors.Join(otherwise, s.Close())
 	}
+	n.takes = s.Takes
 	return s, nil
 }
 

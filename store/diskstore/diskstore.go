@@ -102,6 +102,8 @@ type Embedded interface {
 	// Backup copies the store as it is into a data directory, which must hold no jobs. A store
 	// opens on the copy. Acknowledged changes are in it, and calls go on meanwhile.
 	Backup(ctx context.Context, dir string) error
+	// Takes returns why a registration would not be stored, or nil. Ping only asks whether the store is open.
+	Takes(ctx context.Context) error
 	// Failed is closed when the store cannot serve any more and must be opened anew.
 	Failed() <-chan struct{}
 	// Failure is why, or nil.
@@ -278,6 +280,17 @@ func (s *Store) locked(ctx context.Context, call func(now job.Instant)) error {
 func (s *Store) Ping(ctx context.Context) error {
 	err := s.locked(ctx, func(job.Instant) {})
 	return err
+}
+
+// Takes returns why a registration would not be stored, or nil.
+func (s *Store) Takes(ctx context.Context) error {
+	if err := s.Ping(ctx); err != nil {
+		return err
+	}
+	if s.full() {
+		return fmt.Errorf("%w: the disk has no room for new jobs: free space", store.ErrUnavailable)
+	}
+	return nil
 }
 
 // Close ends all calls. A second call does nothing.

@@ -166,6 +166,10 @@ func TestRaceAFullDisk(t *testing.T) {
 		go func() { waits <- register("a") }()
 		synctest.Wait() // the write of a waits
 		must.Equal(t, "outcome", register("b"), store.StoreFull)
+		must.OK(t, s.Ping(t.Context()))
+		if err := s.Takes(t.Context()); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "free space") {
+			t.Errorf("a full disk takes jobs: %v", err)
+		}
 		grows := func(j *job.Job, _ job.Instant) error { j.Spec.Body = []byte("larger"); return nil }
 		if _, err := s.Update(t.Context(), job.Key{Topic: "t", ID: "there"}, grows); !errors.Is(err, store.ErrFull) {
 			t.Errorf("a larger body while the disk is full: %v", err)
@@ -177,6 +181,7 @@ func TestRaceAFullDisk(t *testing.T) {
 		full.Off()
 		must.Equal(t, "outcome", <-waits, store.Created)
 		must.Equal(t, "outcome", register("b"), store.Created)
+		must.OK(t, s.Takes(t.Context()))
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

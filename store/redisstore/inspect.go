@@ -30,8 +30,9 @@ type inspector struct {
 
 	met func() // called for each connection, unless nil
 
-	mu   sync.Mutex
-	seen map[string]bool // run ids of masters
+	mu       sync.Mutex
+	seen     map[string]bool   // run ids of masters
+	policies map[string]string // their memory policies when they were looked at last
 }
 
 // onConnect refuses servers that are too old.
@@ -67,18 +68,34 @@ func (i *inspector) onConnect(ctx context.Context, conn *redis.Conn) error {
 		log.Info("Redis forbids INFO, so duehook cannot check its version, memory policy and persistence: check them yourself")
 		return nil
 	}
+	i.policy(server["run_id"], rest["maxmemory_policy"], log)
 	i.look(rest, log)
 	return lookAtDisk(ctx, conn, rest, log)
 }
 
 // look warns of dangers that need no settings to detect.
 func (i *inspector) look(facts map[string]string, log *slog.Logger) {
-	if policy := facts["maxmemory_policy"]; policy != "noeviction" {
-		log.Warn("Redis evicts waiting jobs when its memory is full: set maxmemory-policy noeviction", "maxmemory_policy", policy)
-	}
 	if n, err := strconv.Atoi(facts["connected_slaves"]); err == nil && n < i.replicas {
 		log.Warn("Redis has too few replicas to confirm registrations: all are refused until more connect; --redis-min-replicas sets the number",
 			"replicas", n, "needed", i.replicas)
+	}
+}
+
+// policy warns once if a server evicts jobs when its memory is full, and again if it has a new policy.
+func (i *inspector) policy(runID, policy string, log *slog.Logger) {
+	i.mu.Lock()
+	old := i.policies[runID]
+	if i.policies == nil {
+		i.policies = map[string]string{}
+	}
+	i.policies[runID] = policy
+	i.mu.Unlock()
+	switch {
+	case policy == old || policy == "":
+	case policy != "noeviction":
+		log.Warn("Redis evicts waiting jobs when its memory is full: set maxmemory-policy noeviction", "maxmemory_policy", policy)
+	case old != "":
+		log.Info("Redis keeps waiting jobs when its memory is full again", "maxmemory_policy", policy)
 	}
 }
 

@@ -86,7 +86,9 @@ type guard struct {
 	current *look // in progress; nil: none
 	looks   sync.WaitGroup
 	last    atomic.Pointer[look]
-	met     atomic.Int64 // connections that were made
+	met     atomic.Int64              // connections that were made
+	again   func(ctx context.Context) // after every policyEvery reads; nil: nothing
+	reads   int
 }
 
 // look is one read of the layout. Its results are set when done is closed.
@@ -213,6 +215,9 @@ func (g *guard) look(ctx context.Context) error {
 		if l, err = writeLayout(limited, g.db, g.namespace, nil, &layout{Version: layoutVersion, Shards: g.shards}); err != nil {
 			return err
 		}
+	}
+	if g.reads++; g.again != nil && g.reads%policyEvery == 0 { // one read at a time
+		g.again(limited)
 	}
 	return l.suits(g.namespace, g.shards)
 }

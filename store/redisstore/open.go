@@ -89,7 +89,7 @@ var (
 // in each package that sees *Store.
 //
 //go:noinline
-func Open(_ context.Context, o Options) (store.Store, error) {
+func Open(_ context.Context, o Options) (Opened, error) {
 	s, err := prepare(o, true)
 	if err != nil {
 		return nil, err
@@ -97,9 +97,17 @@ func Open(_ context.Context, o Options) (store.Store, error) {
 	return s, nil
 }
 
+// Opened is a store that also says whether it takes jobs.
+type Opened interface {
+	store.Store
+	// Takes returns why a registration would not be stored, or nil. Ping only asks whether Redis answers.
+	// The error wraps store.ErrUnavailable.
+	Takes(ctx context.Context) error
+}
+
 // Inspected is a store for tools.
 type Inspected interface {
-	store.Store
+	Opened
 	// ServerVersion is the version of Redis. The error wraps store.ErrUnavailable.
 	ServerVersion(ctx context.Context) (string, error)
 }
@@ -156,6 +164,7 @@ func prepare(o Options, guard bool) (*Store, error) {
 		s.guard = newGuard(s.db, o)
 		s.db.AddHook(guarded{s.guard})
 		inspect.met = func() { s.guard.met.Add(1) }
+		s.guard.again = func(ctx context.Context) { inspect.lookAgain(ctx, s.db) }
 	}
 	s.common = &shard{shardKeys: newShardKeys(o.Namespace)}
 	s.locks = redsync.New(goredis.NewPool(s.db))

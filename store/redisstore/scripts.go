@@ -54,6 +54,8 @@ var (
 	rememberScript = newScript(refusedWhenFull, "", "remember")
 	markScript     = newScript(runsWhenFull, "", "mark")
 
+	takesScript = newScript(refusedWhenFull, takenKeys, "takes")
+
 	factsScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks calls plan", "base", "counts", "facts")
 	carryScript = newScript(runsWhenFull, "lanes counts circuits ready tokens places ranks index busy calls plan", "base", "counts", "lanes", "carry")
 )

@@ -13,6 +13,7 @@
 --   another, 3 when the topic is full, 4 when it is draining, 5 when it is for another call.
 local obey = ARGV[2] == '1'
 local now = now_ms()
+check_types()
 local jobs, others, by_number = batch(2, 2, 20)
 
 -- index_of is the ZSET of the jobs of a state.

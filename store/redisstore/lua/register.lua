@@ -21,6 +21,8 @@ local function check(zset)
   end
 end
 
+check_types()
+
 local order = nil -- the functions of lib/turns.lua
 local created = text(now) .. ' '
 for n, j in ipairs(jobs) do

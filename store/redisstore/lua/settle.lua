@@ -13,6 +13,7 @@ local SETTLED = '+' -- in the nonce's place: the holder of the token has settled
 local now = now_ms()
 local reply = { now }
 local emptied = {}
+check_types()
 
 local function answer(n, version, uid)
   reply[2 * n], reply[2 * n + 1] = version, uid or ''

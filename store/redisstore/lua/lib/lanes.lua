@@ -51,6 +51,16 @@ local function call_lanes(now)
   end
 end
 
+-- check_types fails the call if another program has written a key that write_lanes and write_counts
+-- use: the jobs would be stored without it.
+local function check_types()
+  redis.call('HLEN', counts)
+  redis.call('ZCARD', lanes)
+  redis.call('ZCARD', ranks)
+  redis.call('ZCARD', index)
+  redis.call('ZCARD', busy)
+end
+
 -- index_lanes names new lanes (each behind its score) in ranks and index.
 local function index_lanes(looks)
   local names, ranked = {}, {}
