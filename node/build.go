@@ -229,7 +229,7 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispa
 
 func (n *node) newSchedules(jobs *scheduler.Scheduler, dates schedules.Calendars) (*schedules.Manager, error) {
 	return schedules.New(schedules.Options{
-		Store: n.store, Jobs: jobs, Calendars: dates, RunLog: n.runs, ID: n.id, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
+		Store: n.store, Jobs: jobs, Calendars: dates, RunLog: n.runs, ID: n.id, MaxRate: n.Config.ScheduleRate, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
 	})
 }
 

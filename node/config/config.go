@@ -44,16 +44,18 @@ type Config struct {
 	SigningSecret string // of deliveries; empty: a node creates and stores one
 	MasterKey     string // encrypts stored secrets
 
-	AllowCIDRs  []netip.Prefix // ranges that the guard would refuse
-	Timeout     time.Duration  // of one attempt, for jobs without their own
-	MaxTimeout  time.Duration  // largest timeout of a job
-	RetrySteps  []time.Duration
-	RetryJitter float64       // random variation of a step, as a share from 0 to 1
-	MaxRounds   int           // how often a receiver may arm a job again
-	Deliver     bool          // otherwise the node only answers calls
-	Workers     int           // concurrent attempts
-	Lease       time.Duration // of jobs without their own timeout
-	Visibility  time.Duration // until a carried, unclaimed job is due again
+	AllowCIDRs []netip.Prefix // ranges that the guard would refuse
+	Timeout    time.Duration  // of one attempt, for jobs without their own
+	MaxTimeout time.Duration  // largest timeout of a job
+	// ScheduleRate bounds the jobs that schedules register, per second; 0: no bound.
+	ScheduleRate int
+	RetrySteps   []time.Duration
+	RetryJitter  float64       // random variation of a step, as a share from 0 to 1
+	MaxRounds    int           // how often a receiver may arm a job again
+	Deliver      bool          // otherwise the node only answers calls
+	Workers      int           // concurrent attempts
+	Lease        time.Duration // of jobs without their own timeout
+	Visibility   time.Duration // until a carried, unclaimed job is due again
 	// EndpointConcurrency is the most jobs in flight of one endpoint;
 	// TopicConcurrency is that of a topic at one endpoint.
 	EndpointConcurrency int

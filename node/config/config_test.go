@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 		Namespace: "default", Shards: 1, RedisReplicaWait: time.Second, Retention: time.Hour,
 		Signing: "on", Timeout: 10 * time.Second, MaxTimeout: time.Minute,
 		RetrySteps: retrypolicy.Default().Steps, RetryJitter: retrypolicy.DefaultJitter, Deliver: true, Workers: 512, Lease: 20 * time.Second, Visibility: 15 * time.Second,
-		EndpointConcurrency: 256, CatchUpRate: 100, ConnectRetries: 2, CallbackResponse: 4 << 10, MaxRounds: 100_000, ReadyCap: 1000, BreakerFailures: 20, BreakerOpen: 10 * time.Second,
+		EndpointConcurrency: 256, CatchUpRate: 100, ConnectRetries: 2, CallbackResponse: 4 << 10, MaxRounds: 100_000, ScheduleRate: 1000, ReadyCap: 1000, BreakerFailures: 20, BreakerOpen: 10 * time.Second,
 		LogLevel: slog.LevelInfo, LogFormat: "auto",
 	}
 	if diff := cmp.Diff(want, got, cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "origins" }, cmp.Ignore())); diff != "" {
@@ -106,7 +106,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 		"addr": "127.0.0.1:9", "api-keys": keyLine, "insecure-no-api-keys": "true", "api-rate": "100/1s", "dashboard": "false", "dialects": "qstash",
 		"tls-cert": "c.pem", "tls-key": "k.pem", "max-body": "8KiB", "grace": "3s", "drain-delay": "4s", "data-dir": "/d", "redis-url": "redis://h:1",
 		"namespace": "ns", "shards": "3", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "deliver": "false", "allow-cidrs": "10.0.0.0/8,fd00::/8",
-		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5", "connect-retries": "1", "callback-response": "8KiB", "max-rounds": "7", "tzdata": "/z.zip",
+		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5", "connect-retries": "1", "callback-response": "8KiB", "max-rounds": "7", "schedule-rate": "8", "tzdata": "/z.zip",
 		"ready-cap": "7", "lease": "1m", "visibility": "20s", "breaker-failures": "6", "breaker-open": "40s",
 		"log-level": "debug", "log-format": "json",
 		"signing": "off", "signing-secret": testSecret, "master-key": testMasterKey,

@@ -277,6 +277,11 @@ var settings = []setting{
 		at:   func(c *Config) any { return &c.MaxRounds },
 	},
 	{
+		name: "schedule-rate", group: groupDelivery, hint: "n", def: "1000", least: "0", most: "1000000",
+		help: "most jobs per second that all schedules together may register, and half of it those of one topic, by their busiest minute; 0: no bound",
+		at:   func(c *Config) any { return &c.ScheduleRate },
+	},
+	{
 		name: "tzdata", group: groupDelivery, hint: "file", shown: "the release in the program",
 		help: "time zones of schedules: a zip of a zoneinfo directory, such as /usr/share/zoneinfo, with its tzdata.zi or +VERSION",
 		at:   func(c *Config) any { return &c.TZData },

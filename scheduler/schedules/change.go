@@ -40,6 +40,9 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...docum
 	if err != nil {
 		return Schedule{}, false, err
 	}
+	if err := m.admit(ctx, name, &def, rules.Table); err != nil {
+		return Schedule{}, false, err
+	}
 	a, err := m.change(ctx, m.docs.Update, name, allow, func(a *alteration) error {
 		if !a.rec.exists() {
 			return a.create(def, d)

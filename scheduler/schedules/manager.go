@@ -70,6 +70,9 @@ type Options struct {
 	Alone bool
 	// TZData is the release of the time zones; empty: that of package schedule.
 	TZData string
+	// MaxRate bounds the jobs that all schedules together register, per second; those of a topic may register half.
+	// Zero: no bound.
+	MaxRate int
 	// Clock paces the work; nil is the machine's. The store's clock decides.
 	Clock   job.Clock
 	Logger  *slog.Logger            // nil: none
@@ -87,6 +90,7 @@ type Manager struct {
 	clock   job.Clock
 	metrics *metrics
 	engine  *engine
+	rates   rates
 
 	// mayPurge is false while an ended job may still be needed: see MayPurge.
 	mayPurge atomic.Bool
