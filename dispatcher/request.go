@@ -40,7 +40,7 @@ func (s *sender) complete(ctx context.Context, h http.Header, j *job.Job, number
 	return err
 }
 
-// sign adds the signature, if requests are signed.
+// sign adds the signatures, if requests are signed.
 func (s *sender) sign(ctx context.Context, h http.Header, j *job.Job, stamp job.Instant) error {
 	if s.signer == nil {
 		return nil
@@ -49,6 +49,11 @@ func (s *sender) sign(ctx context.Context, h http.Header, j *job.Job, stamp job.
 	if err != nil {
 		return err
 	}
+	ofTopic, err := s.signer.Sign(ctx, j.Topic, contract.SignedTopic(j.Topic, j.MessageID()), stamp.Time(), nil)
+	if err != nil {
+		return err
+	}
 	h.Set(contract.HeaderSignature, signature)
+	h.Set(contract.HeaderTopicSignature, ofTopic)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,13 +163,17 @@ func TestSignerSignsEachAttempt(t *testing.T) {
 	url, requests := recorder(t)
 	s := realSender(t, Options{AllowCIDRs: loopback(), Signer: signer(
 		func(topic, id string, at time.Time, body []byte) (string, error) {
-			return topic + "," + id + "," + strconv.FormatInt(at.Unix(), 10) + "," + string(body), nil
+			return topic + "," + strings.ReplaceAll(id, "\n", "|") + "," + strconv.FormatInt(at.Unix(), 10) + "," + string(body), nil
 		})})
 	o, _ := s.send(t.Context(), claimOf(newJob("s", url)))
 	got := next(t, requests, "request").header
 	want := "orders,uid-s," + got.Get("webhook-timestamp") + `,{"order":1}`
 	if o.Kind != job.OutcomeDelivered || got.Get("webhook-signature") != want {
 		t.Errorf("signature %q, want %q", got.Get("webhook-signature"), want)
+	}
+	want = "orders,topic:orders|uid-s," + got.Get("webhook-timestamp") + ","
+	if of := got.Get("Duehook-Topic-Signature"); of != want {
+		t.Errorf("the topic is signed as %q, want %q", of, want)
 	}
 }
 

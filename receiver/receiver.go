@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ type Options struct {
 	// Secrets are the signing secrets, each "whsec_" and base64. A delivery
 	// signed with any of them is accepted, so that the secret can be rotated.
 	Secrets []string
+	// Topics are the accepted topics. Topics without a secret of their own share the default, so whoever may
+	// register jobs of one of them can send signed deliveries here. Empty: the topic is not checked.
+	Topics []string
 	// Tolerance is the largest difference between webhook-timestamp and our clock.
 	// It prevents replay attacks. Zero: DefaultTolerance.
 	Tolerance time.Duration
@@ -51,6 +55,7 @@ type Options struct {
 // all deliveries.
 type Receiver struct {
 	webhooks  []*standardwebhooks.Webhook
+	topics    []string
 	tolerance time.Duration
 	maxBody   int64
 	seen      Seen
@@ -68,7 +73,7 @@ func New(o Options) (*Receiver, error) {
 		return nil, errors.New("receiver: tolerance and body limit cannot be negative")
 	}
 	r := &Receiver{
-		tolerance: o.Tolerance, maxBody: o.MaxBody, seen: o.Seen, reply: o.Reply, log: o.Logger, now: o.Now,
+		topics: slices.Clone(o.Topics), tolerance: o.Tolerance, maxBody: o.MaxBody, seen: o.Seen, reply: o.Reply, log: o.Logger, now: o.Now,
 	}
 	for i, secret := range o.Secrets {
 		webhook, err := newWebhook(secret)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,8 @@ var (
 	ErrTimestamp = errors.New("signed at another time")
 	// ErrSignature says that it was not signed with any of the secrets.
 	ErrSignature = errors.New("no signature by a known secret")
+	// ErrTopic says that it is not, by its signature, of one of Options.Topics.
+	ErrTopic = errors.New("not of an accepted topic")
 	// ErrTooLarge says that the body is larger than Options.MaxBody.
 	ErrTooLarge = errors.New("body too large")
 	// ErrBody says that the body did not arrive whole.
@@ -31,14 +34,15 @@ const (
 	headerTimestamp = "Webhook-Timestamp"
 	headerSignature = "Webhook-Signature"
 	headerTopic     = "Duehook-Topic"
+	headerOfTopic   = "Duehook-Topic-Signature"
 	headerJobID     = "Duehook-Job-Id"
 	headerAttempt   = "Duehook-Attempt"
 	headerDueAt     = "Duehook-Due-At"
 )
 
 // Delivery is one request of duehook's. The signature covers ID, SentAt and
-// Body, not the other headers: do not let those decide what TLS does not
-// protect.
+// Body, and with Options.Topics also Topic, not the other headers: do not let those
+// decide what TLS does not protect.
 type Delivery struct {
 	// ID is the webhook-id: the same on every attempt, and for every replay, of
 	// one registered job.
@@ -81,10 +85,30 @@ func (r *Receiver) Verify(req *http.Request) (Delivery, error) {
 	}
 	for _, webhook := range r.webhooks {
 		if webhook.VerifyIgnoringTimestamp(d.Body, req.Header) == nil {
+			if err := r.checkTopic(&d); err != nil {
+				return Delivery{}, err
+			}
 			return d, nil
 		}
 	}
 	return Delivery{}, ErrSignature
+}
+
+// checkTopic checks the topic of a verified delivery by its own signature.
+func (r *Receiver) checkTopic(d *Delivery) error {
+	if len(r.topics) == 0 {
+		return nil
+	}
+	signed := http.Header{}
+	signed.Set(headerID, "topic:"+d.Topic+"\n"+d.ID)
+	signed.Set(headerTimestamp, d.Header.Get(headerTimestamp))
+	signed.Set(headerSignature, d.Header.Get(headerOfTopic))
+	for _, webhook := range r.webhooks {
+		if slices.Contains(r.topics, d.Topic) && webhook.VerifyIgnoringTimestamp(nil, signed) == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %q", ErrTopic, d.Topic)
 }
 
 // Sign returns the header webhook-signature of a request with a webhook-id, a webhook-timestamp and a

@@ -268,3 +268,43 @@ func FuzzVerify(f *testing.F) {
 		}
 	})
 }
+
+// A delivery of another topic is refused, also if the same secret signed it.
+func TestVerifyTopics(t *testing.T) {
+	signed := func(topic, as string) *http.Request {
+		req := delivery(t)
+		at := start.Truncate(time.Second)
+		of, err := newReceiver(t).Sign("topic:"+topic+"\n"+deliveryID, at, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Duehook-Topic", as)
+		req.Header.Set("Duehook-Topic-Signature", of)
+		return req
+	}
+	r, err := receiver.New(receiver.Options{Secrets: []string{secret}, Topics: []string{"payments", "orders"}, Now: func() time.Time { return start }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := r.Verify(signed("orders", "orders")); err != nil || d.Topic != "orders" {
+		t.Errorf("a delivery of the topic: %+v, %v", d, err)
+	}
+	unsigned := signed("orders", "orders")
+	unsigned.Header.Del("Duehook-Topic-Signature")
+	body := signed("orders", "orders")
+	body.Header.Set("Duehook-Topic-Signature", body.Header.Get("Webhook-Signature"))
+	earlier := signed("orders", "orders")
+	of, _ := newReceiver(t).Sign("topic:orders\nanother-id", start.Truncate(time.Second), nil)
+	earlier.Header.Set("Duehook-Topic-Signature", of)
+	for name, req := range map[string]*http.Request{
+		"another topic": signed("other", "other"), "another topic under the name of one": signed("other", "orders"), "no signature": unsigned,
+		"the signature of the body": body, "the signature of another message": earlier,
+	} {
+		if d, err := r.Verify(req); !errors.Is(err, receiver.ErrTopic) || d.ID != "" {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+	}
+	if _, err := newReceiver(t).Verify(signed("other", "other")); err != nil {
+		t.Errorf("without topics, a delivery is refused: %v", err)
+	}
+}

@@ -171,7 +171,12 @@ func (l *listener) exchange(ctx context.Context, pulled *client.LeasedJob, now j
 		if err != nil {
 			return contract.Answer{}, err
 		}
+		ofTopic, err := l.signer.Sign(contract.SignedTopic(j.Topic, j.MessageID()), now.Time(), nil)
+		if err != nil {
+			return contract.Answer{}, err
+		}
 		req.Header.Set(contract.HeaderSignature, signature)
+		req.Header.Set(contract.HeaderTopicSignature, ofTopic)
 	}
 	resp, err := l.http.Do(req)
 	if err != nil {

@@ -8,8 +8,15 @@ import (
 	"github.com/duehook/duehook/job"
 )
 
-// HeaderSignature is the header with the signature of a request.
-const HeaderSignature = "Webhook-Signature"
+// HeaderSignature is the header with the signature of a request, HeaderTopicSignature that with the one of its topic.
+const (
+	HeaderSignature      = "Webhook-Signature"
+	HeaderTopicSignature = "Duehook-Topic-Signature"
+)
+
+// SignedTopic is what takes the place of the webhook-id in the signature of a topic, which has no body. No webhook-id begins
+// like it, so no signature of a body is one of a topic. It holds for one message: the webhook-id is a part of it.
+func SignedTopic(topic, id string) string { return "topic:" + topic + "\n" + id }
 
 // Headers of a delivery, in the form in which net/http keeps them.
 const (
