@@ -483,7 +483,7 @@ func TestAReceiverRestarts(t *testing.T) {
 		return conn, err
 	})}).plain
 	s, reg := newFakeStore(), prometheus.NewRegistry()
-	d := withTransport(t, Options{Store: s, Workers: jobs, Metrics: reg}, transport)
+	d := withTransport(t, Options{Store: s, Workers: 2 * jobs, Metrics: reg}, transport)
 	launch(t, d)
 	for round := range rounds {
 		server := &http.Server{Handler: http.HandlerFunc(accept)}

@@ -135,6 +135,8 @@ type Options struct {
 	// CallbackResponse is how much of an answer callbacks contain, in bytes. Zero:
 	// DefaultCallbackResponse; negative: nothing.
 	CallbackResponse int
+	// Weight returns the weight of a topic. Nil: all have the same.
+	Weight func(topic string) int
 	// Contracts are those of the dialects of the API, by their names.
 	Contracts map[string]*Contract
 	// Signer signs requests; nil: requests are not signed.
@@ -195,6 +197,9 @@ func (o Options) withDefaults() Options {
 	o.BreakerOpen = cmp.Or(o.BreakerOpen, DefaultBreakerOpen)
 	o.BreakerProbes = cmp.Or(o.BreakerProbes, DefaultBreakerProbes)
 	o.CatchUpRate = cmp.Or(o.CatchUpRate, DefaultCatchUpRate)
+	if o.Weight == nil {
+		o.Weight = func(string) int { return store.DefaultWeight }
+	}
 	o.Bounds = o.Bounds.WithDefaults()
 	o.CallbackResponse = cmp.Or(o.CallbackResponse, DefaultCallbackResponse)
 	o.ConnectRetries = cmp.Or(o.ConnectRetries, DefaultConnectRetries)

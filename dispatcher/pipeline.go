@@ -24,6 +24,9 @@ const (
 	// popWait is how long a pop waits for the first hint: the interval of calls of an
 	// idle dispatcher.
 	popWait = 5 * time.Second
+	// asideWait is the same while hints are set aside: a topic of theirs may get a worker. After a
+	// pop of such hints it is the time until the next one, so that other nodes come first.
+	asideWait = 5 * time.Millisecond
 	// claimTries bounds the tries of a claim, except while the store is unavailable.
 	claimTries = 3
 )
@@ -57,6 +60,7 @@ type pipeline struct {
 	shard   int
 	workers int
 	slots   *slots
+	shares  *shares
 	sending atomic.Int64 // jobs that workers have
 	jobs    chan *claim
 	ahead   signal.Signal // jobs wait for a worker
@@ -68,17 +72,21 @@ type pipeline struct {
 	most     int          // the most jobs of a claim: fewer while the store is slow
 	left     []store.Hint // hints that claims left, because their batch was full by bytes
 	leftNext bool         // the next claim takes left hints
+	sifting  bool         // the last pop brought hints that were set aside
+	popAt    time.Time    // no other pop before then, if sifting
 }
 
 func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
 	slots := newSlots(workers, d.opts.Clock)
+	jobs := make(chan *claim, workers)
 	return &pipeline{
 		d:       d,
 		opts:    &d.opts,
 		shard:   shard,
 		workers: workers,
 		slots:   slots,
-		jobs:    make(chan *claim, workers+slots.mostAhead), // a slot is a place in it
+		shares:  newShares(workers, d.opts.Weight, jobs),
+		jobs:    jobs,
 		ahead:   signal.New(),
 		pops:    outage.New("taking from the ready list", d.opts.Clock, d.opts.Logger, d.opts.Random),
 		claims:  outage.New("claiming jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
@@ -98,6 +106,7 @@ func (p *pipeline) run(ph phases) {
 	p.feed(ph)
 	relief.Wait()
 	p.giveBack(0, job.ReasonShutdown)
+	p.giveBackHints(ph)
 	close(p.jobs)
 	workers.Wait()
 	p.settler.batches.Close()
@@ -110,26 +119,54 @@ func (p *pipeline) feed(ph phases) {
 		if n == 0 {
 			return
 		}
-		claims := p.fetch(ph, n)
-		for _, c := range claims {
-			p.jobs <- c
-		}
-		p.slots.fetched(n, len(claims))
-		if p.slots.waiting() {
+		jobs := p.fetch(ph, n)
+		p.slots.fetched(n, jobs, p.shares.waits())
+		if p.shares.waiting() {
 			p.ahead.Set()
 		}
 	}
 }
 
-// fetch claims up to n jobs; none after a failure. Left hints alternate with the ready
-// list, so that large jobs do not delay the others.
-func (p *pipeline) fetch(ph phases, n int) []*claim {
-	wait := popWait
-	if len(p.left) > 0 {
-		wait = 0
-		if p.leftNext || len(p.left) >= maxBatch {
-			return p.claimLeft(ph, n)
+// fetch claims up to n jobs for workers, and returns their number. Left hints alternate with the
+// ready list, so that large jobs do not delay the others.
+func (p *pipeline) fetch(ph phases, n int) int {
+	free := n + p.slots.left()
+	p.shares.weigh()
+	if len(p.left) > 0 && (p.leftNext || len(p.left) >= maxBatch) {
+		return p.claimLeft(ph, n, free)
+	}
+	hints := p.shares.again(n, free)
+	if len(hints) < n {
+		popped := p.pop(ph, n-len(hints), len(hints) > 0)
+		admitted := p.shares.admit(popped, free-len(hints))
+		if p.sifting = len(admitted) < len(popped); p.sifting {
+			p.popAt = p.opts.Clock.Now().Add(asideWait)
 		}
+		hints = append(hints, admitted...)
+	}
+	p.leftNext = true
+	if len(hints) == 0 {
+		return p.claimLeft(ph, n, free)
+	}
+	return p.claimFor(ph, hints)
+}
+
+// pop takes up to n hints off the ready list; none after a failure. It waits for the first one
+// unless there is something else to do. When sifting it takes as many as it can, because those
+// of other topics may be behind many that may not run.
+func (p *pipeline) pop(ph phases, n int, busy bool) []store.Hint {
+	wait := popWait
+	if p.shares.waits() {
+		wait = asideWait
+		if p.sifting {
+			n = maxBatch
+		}
+		if rest := p.popAt.Sub(p.opts.Clock.Now()); rest > 0 && (busy || job.Sleep(ph.take, p.opts.Clock, min(rest, asideWait)) != nil) {
+			return nil
+		}
+	}
+	if busy || len(p.left) > 0 {
+		wait = 0
 	}
 	hints, err := p.opts.Store.Pop(ph.take, p.shard, n, wait)
 	if err != nil {
@@ -137,23 +174,29 @@ func (p *pipeline) fetch(ph phases, n int) []*claim {
 		return nil
 	}
 	p.pops.Worked()
-	p.leftNext = true
-	if len(hints) == 0 {
-		return p.claimLeft(ph, n)
-	}
-	return p.claim(ph, hints)
+	return p.unique(hints)
 }
 
 // claimLeft claims jobs that were left, if there are any.
-func (p *pipeline) claimLeft(ph phases, n int) []*claim {
+func (p *pipeline) claimLeft(ph phases, n, free int) int {
 	p.leftNext = false
 	n = min(n, len(p.left), leftBatch)
 	if n == 0 {
-		return nil
+		return 0
 	}
 	hints := slices.Clone(p.left[:n])
 	p.left = slices.Delete(p.left, 0, n)
-	return p.claim(ph, hints)
+	return p.claimFor(ph, p.shares.admit(hints, free))
+}
+
+// claimFor claims the jobs of admitted hints, and gives them to workers.
+func (p *pipeline) claimFor(ph phases, hints []store.Hint) int {
+	if len(hints) == 0 {
+		return 0
+	}
+	claims := p.claim(ph, slices.Clone(hints))
+	p.shares.claimed(hints, claims)
+	return len(claims)
 }
 
 // claim claims the hinted jobs.
@@ -249,6 +292,7 @@ func (p *pipeline) serve(ph phases) {
 		p.sending.Add(1)
 		p.handle(ph, c)
 		p.sending.Add(-1)
+		p.shares.ended(c.Job.Topic)
 		p.slots.end()
 	}
 }

@@ -410,7 +410,9 @@ func TestNoMoreIsTakenThanWorkersAreFree(t *testing.T) {
 		}))
 		launch(t, d)
 		for i := range 10 {
-			s.add(newJob(fmt.Sprint(i), anyURL))
+			j := newJob(fmt.Sprint(i), anyURL)
+			j.Topic = fmt.Sprint("topic-", i)
+			s.add(j)
 		}
 		synctest.Wait()
 		if n := len(s.hints); n != 7 {

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/duehook/duehook/job"
@@ -23,7 +24,7 @@ func (p *pipeline) relieve(take context.Context) {
 			return
 		case <-p.ahead:
 		}
-		for p.slots.waiting() && job.Sleep(take, p.opts.Clock, untakenTime) == nil {
+		for p.shares.waiting() && job.Sleep(take, p.opts.Clock, untakenTime) == nil {
 			p.giveBack(untakenTime, reasonUntaken)
 		}
 	}
@@ -31,18 +32,20 @@ func (p *pipeline) relieve(take context.Context) {
 
 // giveBack releases the jobs that have waited for a worker for a time.
 func (p *pipeline) giveBack(waited time.Duration, reason string) {
-	now := p.opts.Clock.Now()
-	for range len(p.jobs) {
-		select {
-		case c := <-p.jobs:
-			if now.Sub(c.got) < waited {
-				p.jobs <- c // never blocks: the job has a slot
-				continue
-			}
-			p.conclude(c, job.Outcome{Kind: job.OutcomeReleased, Reason: reason})
-			p.slots.untaken()
-		default:
-			return
+	for _, c := range p.shares.untaken(p.opts.Clock.Now().Add(-waited)) {
+		p.conclude(c, job.Outcome{Kind: job.OutcomeReleased, Reason: reason})
+		p.slots.untaken()
+	}
+}
+
+// giveBackHints releases the jobs whose hints this node has taken off the ready list and not used.
+// Otherwise they would be late until their visibility deadlines pass.
+func (p *pipeline) giveBackHints(ph phases) {
+	hints := p.unique(append(p.shares.takeAside(), p.left...))
+	for batch := range slices.Chunk(hints, maxBatch) {
+		p.left = nil
+		for _, c := range p.claim(ph, batch) {
+			p.conclude(c, job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown})
 		}
 	}
 }

@@ -109,25 +109,26 @@ func (s *slots) readyNow() bool {
 // isReady reports whether take may go on. s.mu is held.
 func (s *slots) isReady() bool { return s.isEnough() || s.free > 0 && !s.gathering }
 
-// fetched returns the slots of the last take that got no job. If all got one, the next take
+// fetched returns the slots of the last take that got no job. If all got one, or more jobs wait
+// for their topic's share, the next take
 // may go ahead: by twice the workers that became free during the fetch. A number that is
 // not worth a round trip counts as zero, so nothing is claimed ahead while requests are
 // few or slow.
-func (s *slots) fetched(taken, jobs int) {
+func (s *slots) fetched(taken, jobs int, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ahead = min(aheadShare*s.ended, s.mostAhead)
-	if jobs < taken || s.ahead < s.enough {
+	if jobs < taken && !more || s.ahead < s.enough {
 		s.ahead = 0
 	}
 	s.add(taken - jobs)
 }
 
-// waiting reports whether jobs may wait for a worker.
-func (s *slots) waiting() bool {
+// left is how many slots could be taken.
+func (s *slots) left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.free < 0
+	return max(0, s.free+s.ahead)
 }
 
 // end returns the slot of a worker that has ended.

@@ -10,12 +10,13 @@ import (
 )
 
 // fetched are slots of 256 workers of which all had a job and so many came free
-// during the second fetch, which brought all it was for or one less.
-func fetched(t *testing.T, ended int, whole bool) *slots {
+// during the second fetch, which brought all it was for or one less; then more jobs may wait
+// for their topic's share.
+func fetched(t *testing.T, ended int, whole, more bool) *slots {
 	t.Helper()
 	s := newSlots(256, job.SystemClock())
 	wantTaken(t, s, 256)
-	s.fetched(256, 256)
+	s.fetched(256, 256, false)
 	for range 128 {
 		s.end()
 	}
@@ -27,7 +28,7 @@ func fetched(t *testing.T, ended int, whole bool) *slots {
 	if !whole {
 		jobs--
 	}
-	s.fetched(128, jobs)
+	s.fetched(128, jobs, more)
 	return s
 }
 
@@ -45,6 +46,7 @@ func TestJobsAreTakenAheadWhileWorkersComeFreeQuickly(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ended int
 		whole bool
+		more  bool
 		taken int // at once, or when the time for gathering is over
 		ahead bool
 	}{
@@ -55,12 +57,13 @@ func TestJobsAreTakenAheadWhileWorkersComeFreeQuickly(t *testing.T) {
 		"slowly":                        {ended: 1, whole: true, taken: 1},
 		"not at all":                    {ended: 0, whole: true, taken: 0},
 		"quickly, with nothing to do":   {ended: 64, whole: false, taken: 65},
+		"quickly, with jobs set aside":  {ended: 64, more: true, taken: 65 + 128, ahead: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := fetched(t, tt.ended, tt.whole)
+				s := fetched(t, tt.ended, tt.whole, tt.more)
 				wantTaken(t, s, tt.taken)
-				if got := s.waiting(); got != tt.ahead {
+				if got := s.free < 0; got != tt.ahead {
 					t.Errorf("jobs may wait for a worker: %v", got)
 				}
 			})
@@ -70,9 +73,9 @@ func TestJobsAreTakenAheadWhileWorkersComeFreeQuickly(t *testing.T) {
 
 func TestNothingIsTakenAheadOnceJobsFoundNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := fetched(t, 64, true)
+		s := fetched(t, 64, true, false)
 		wantTaken(t, s, 64+128)
-		s.fetched(64+128, 64+128)
+		s.fetched(64+128, 64+128, false)
 		for range 128 {
 			s.untaken()
 		}

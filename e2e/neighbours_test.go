@@ -80,6 +80,44 @@ func healthyLateness(b *testing.B, n *node, topic string) latenesses {
 	return latenessOf(r)
 }
 
+// TestOneTopicDoesNotStopOthers: while each of many endpoints of one topic accepts requests and
+// never answers, the jobs of another topic are delivered. None of the first topic's attempts has
+// ended by then, so no worker has come free.
+func TestOneTopicDoesNotStopOthers(t *testing.T) {
+	t.Parallel()
+	flags := []string{"--workers=32", "--ready-cap=100", "--timeout=5m", "--max-timeout=5m"}
+	for _, backend := range []string{"embedded", "redis"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			var n *node
+			if backend == "redis" {
+				n = startNodes(t, shipped, "a", testenv.StartRedis(t).URL(), flags...)[0]
+			} else {
+				n = startEmbedded(t, shipped, flags...)
+			}
+			_, port, err := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(silentOn(t, "0.0.0.0:0"), "http://"), "/"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var dead []registration
+			for i := range 500 {
+				url := fmt.Sprintf("http://127.1.%d.%d:%s/", i/250, 1+i%250, port)
+				dead = append(dead, registration{Topic: "dead", ID: fmt.Sprint(i), URL: url})
+			}
+			must(t, http.StatusOK, "POST", n.base()+"/v1/jobs/batch", map[string]any{"jobs": dead})
+			testenv.Eventually(t, deliverLimit, func() bool { return getTopic(t, n.base(), "dead").States["running"] == 28 }, "the topic to have its share of workers")
+
+			r := receiver.Start(t, receiver.Accept)
+			l := &load{topic: "well", url: r.URL(), jobs: 24, pick: n.base}
+			l.run(t, rand.New(rand.NewPCG(1, 0)))
+			testenv.Eventually(t, deliverLimit, func() bool { return r.Jobs() == l.jobs }, "the jobs of the other topic to arrive")
+			if states := getTopic(t, n.base(), "dead").States; states["running"] != 28 || states["waiting"]+states["ready"] != 500-28 {
+				t.Errorf("the jobs of the first topic: %v", states)
+			}
+		})
+	}
+}
+
 // registerDead registers the jobs for a dead endpoint, due at once.
 func registerDead(b *testing.B, base, url string) {
 	b.Helper()
@@ -99,7 +137,7 @@ func registerDead(b *testing.B, base, url string) {
 // refusingEndpoint is a port at which nobody listens.
 func refusingEndpoint(b *testing.B) string {
 	b.Helper()
-	l := listen(b)
+	l := listen(b, "127.0.0.1:0")
 	_ = l.Close()
 	return "http://" + l.Addr().String() + "/"
 }
@@ -107,7 +145,12 @@ func refusingEndpoint(b *testing.B) string {
 // silentEndpoint takes connections, reads, and never answers.
 func silentEndpoint(b *testing.B) string {
 	b.Helper()
-	l := listen(b)
+	return silentOn(b, "127.0.0.1:0")
+}
+
+func silentOn(b testing.TB, address string) string {
+	b.Helper()
+	l := listen(b, address)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -130,9 +173,9 @@ func silentEndpoint(b *testing.B) string {
 	return "http://" + l.Addr().String() + "/"
 }
 
-func listen(b *testing.B) net.Listener {
+func listen(b testing.TB, address string) net.Listener {
 	b.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	keys := n.newKeys(ln, keyring)
-	dispatch, err := n.newDispatcher(keyring, keys)
+	dispatch, err := n.newDispatcher(keyring, keys, topicSettings)
 	if err != nil {
 		return nil, err
 	}
@@ -203,11 +203,11 @@ func (n *node) newCarrier(mayPurge func() bool, waiting func(*store.Backlogs)) (
 }
 
 // newDispatcher returns the dispatcher; a nil keyring signs nothing.
-func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys) (*dispatcher.Dispatcher, error) {
+func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys, of *topics.Manager) (*dispatcher.Dispatcher, error) {
 	c := n.Config
 	o := dispatcher.Options{
 		Store: n.store, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
-		Workers: c.Workers, Timeout: c.Timeout, Lease: c.Lease, LeaseMargin: c.LeaseMargin(),
+		Workers: c.Workers, Weight: of.Weight, Timeout: c.Timeout, Lease: c.Lease, LeaseMargin: c.LeaseMargin(),
 		Policy: n.policy, Grace: c.DrainDelay + n.drainTime(), AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
 		Bounds: job.Bounds{MaxBody: c.MaxBody, MaxRounds: orOff(c.MaxRounds)}, CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),

@@ -68,6 +68,7 @@ type doctor struct {
 func Doctor(ctx context.Context, c *config.Config, clock job.Clock, deep bool) []Finding {
 	d := &doctor{c: c, clock: clock}
 	d.settings()
+	d.workers()
 	d.files()
 	d.dataDir()
 	d.jobs(ctx, deep)
@@ -101,6 +102,18 @@ func (d *doctor) settings() {
 			d.found(check, FoundNote, "the API key %s expires at %s; make another with duehook apikey new", k.ID, k.ExpiresAt.Time().UTC().Format(time.RFC3339))
 		}
 	}
+}
+
+// workers examines whether topics can share workers: each has a part of those of a shard.
+func (d *doctor) workers() {
+	const check = "workers"
+	shards := max(1, d.c.Shards)
+	if each := (d.c.Workers + shards - 1) / shards; each > 1 {
+		d.found(check, FoundOK, "a topic without attempts in progress finds one of the %d workers of a shard", each)
+		return
+	}
+	d.found(check, FoundNote, "there is a single worker for each of %d shards: while a receiver does not answer, the jobs of all other topics wait; set --workers to %d at least",
+		shards, 2*shards)
 }
 
 func (d *doctor) files() {

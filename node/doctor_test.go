@@ -37,7 +37,7 @@ func finds(t *testing.T, flags []string, want ...[3]string) {
 func TestDoctorOfAnEmbeddedNode(t *testing.T) {
 	fresh := filepath.Join(t.TempDir(), "data")
 	finds(t, []string{"--data-dir", fresh},
-		[3]string{"settings", FoundOK, fresh}, [3]string{"open files", FoundOK, "the limit is"}, [3]string{"data directory", FoundOK, "free space"},
+		[3]string{"settings", FoundOK, fresh}, [3]string{"workers", FoundOK, "512 workers"}, [3]string{"open files", FoundOK, "the limit is"}, [3]string{"data directory", FoundOK, "free space"},
 		[3]string{"master key", FoundOK, "the first start makes"}, [3]string{"address", FoundOK, "is free"})
 	if _, err := os.Stat(fresh); err == nil {
 		t.Error("the doctor made the data directory")
@@ -55,6 +55,16 @@ func TestDoctorOfAnEmbeddedNode(t *testing.T) {
 	finds(t, []string{"--data-dir", filepath.Join(open, masterKeyFile)}, [3]string{"data directory", FoundProblem, "not a directory"})
 	finds(t, []string{"--tls-cert=none.pem", "--tls-key=none.pem", "--signing=off"},
 		[3]string{"certificate", FoundProblem, "none.pem"}, [3]string{"master key", FoundNote, "--signing is off"})
+}
+
+// With a single worker, one topic has all.
+func TestDoctorOfFewWorkers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	finds(t, []string{"--data-dir", dir, "--workers=1"}, [3]string{"workers", FoundNote, "set --workers to 2"})
+	finds(t, []string{"--data-dir", dir, "--workers=2"}, [3]string{"workers", FoundOK, "2 workers"})
+	redis := []string{"--data-dir", dir, "--redis-url=redis://127.0.0.1:1", "--shards=4"}
+	finds(t, append(redis, "--workers=4"), [3]string{"workers", FoundNote, "set --workers to 8"})
+	finds(t, append(redis, "--workers=5"), [3]string{"workers", FoundOK, "2 workers of a shard"})
 }
 
 // The doctor finds what a start refuses, without a change, and with deep what a start does not read.

@@ -42,9 +42,11 @@ type Outlook struct {
 	Limits        Limits
 	TopicInFlight int64
 	NextByRate    job.Instant
-	// ReadyList is the number of hints on the ready list.
-	ReadyList int64
-	Circuit   Circuit
+	// ReadyList is the number of hints on the ready list. Ready are the ready jobs, without those
+	// of pull queues, and TopicReady those of the topic. rules.MoreHints limits them.
+	ReadyList         int64
+	Ready, TopicReady int64
+	Circuit           Circuit
 	// Shard is the number of the job's shard, from 0, among the Shards of the store, at
 	// least one. Package rules divides limits among them.
 	Shard, Shards int

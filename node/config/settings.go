@@ -253,7 +253,7 @@ var settings = []setting{
 	},
 	{
 		name: "workers", group: groupDelivery, hint: "n", def: strconv.Itoa(dispatcher.DefaultWorkers), least: "1", most: "100000",
-		help: "most concurrent attempts of this node",
+		help: "most concurrent attempts of this node; a topic may have eight for each free worker, so one topic alone has eight of nine",
 		at:   func(c *Config) any { return &c.Workers },
 	},
 	{
@@ -298,7 +298,7 @@ var settings = []setting{
 	},
 	{
 		name: "ready-cap", group: groupDelivery, hint: "n", def: "1000", least: "1", most: "1000000",
-		help: "most jobs on the ready list of a shard",
+		help: "most jobs of a topic on the ready list of a shard; with weights more or fewer, and all topics together twice as many at most",
 		at:   func(c *Config) any { return &c.ReadyCap },
 	},
 	{

@@ -257,7 +257,7 @@ func TestReasons(t *testing.T) {
 		},
 		{"jobs go first, but it is not due", waiting(due(time.Hour), func(o *store.Outlook) { o.Higher = 2 }), in(time.Hour), []reason{{Code: CodeNotDue, Until: in(time.Hour)}}},
 		{
-			"the ready list is full", waiting(func(o *store.Outlook) { o.ReadyList, o.Ahead = 10, 17 }), now,
+			"its topic has as many hints as it may", waiting(func(o *store.Outlook) { o.TopicReady, o.Ready, o.Ahead = 7, 13, 17 }), now,
 			[]reason{{CodeReadyListFull, none, "", "17 jobs of its topic and endpoint were due before it"}},
 		},
 		{"ready", waiting(func(o *store.Outlook) { o.Job.State, o.At, o.ReadyList = job.Ready, in(15*time.Second), 4 }), now, []reason{
@@ -439,7 +439,7 @@ func TestForecast(t *testing.T) {
 
 // Without limits nothing is full.
 func TestNoLimits(t *testing.T) {
-	o := waiting(out(1000), func(o *store.Outlook) { o.ReadyList, o.Circuit.HalfOpenUntil = 1000, in(time.Hour) })
+	o := waiting(out(1000), func(o *store.Outlook) { o.TopicReady, o.Ready, o.Circuit.HalfOpenUntil = 1000, 1000, in(time.Hour) })
 	if e := Job(o, policy, store.CarryOptions{}); len(e.Reasons) != 1 || e.Reasons[0].Code != CodeCarrierBehind {
 		t.Errorf("%+v", e)
 	}

@@ -176,10 +176,10 @@ func (v *view) line() Sentence {
 }
 
 func readyListFull(v *view) *Reason {
-	if v.pulled() || !v.carriable() || v.carry.Cap <= 0 || v.ReadyList < int64(v.carry.Cap) {
+	if v.pulled() || !v.carriable() || v.carry.Cap <= 0 || rules.MoreHints(&v.Limits, &v.carry, int(v.TopicReady), int(v.Ready)) > 0 {
 		return nil
 	}
-	return reason(CodeReadyListFull, says("ready_list_full", Params{"count": v.ReadyList}), v.line())
+	return reason(CodeReadyListFull, says("ready_list_full", Params{"count": v.TopicReady}), v.line())
 }
 
 func ready(v *view) *Reason {

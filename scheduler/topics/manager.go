@@ -88,6 +88,11 @@ func (m *Manager) Defaults(topic string) *job.Defaults {
 	return &t.Settings.Defaults
 }
 
+// Weight returns the weight of a topic, as far as this node knows.
+func (m *Manager) Weight(topic string) int {
+	return cmp.Or(m.known.All()[topic].Settings.Weight, store.DefaultWeight)
+}
+
 // Get reads one topic from the store.
 func (m *Manager) Get(ctx context.Context, topic string) (Topic, error) {
 	d, err := m.docs.Get(ctx, topic)

@@ -24,7 +24,7 @@ func (s *Store) Carry(ctx context.Context, _ int, o store.CarryOptions) (store.C
 		if s.wentBack {
 			t.afterStep(o.Longest)
 		}
-		c := carrying{txn: t, o: o, room: min(o.Cap-len(s.ready), maxCarry), met: map[string]struct{}{}}
+		c := carrying{txn: t, o: o, room: min(rules.HintPlaces(&o)-len(s.ready), maxCarry), met: map[string]struct{}{}}
 		if o.Pull != nil {
 			result = c.pull()
 			return
@@ -45,6 +45,7 @@ func (c *carrying) run() store.CarryResult {
 			break
 		}
 		c.carryFrom(lanes)
+		c.pass()
 		looks += len(lanes)
 	}
 	// A lane without a carried job comes first the next time.
@@ -52,14 +53,13 @@ func (c *carrying) run() store.CarryResult {
 		w.lane.limited = w.look
 		s.queue(w.lane, w.look)
 	}
-	c.pass()
 	s.earlier = false // the result tells the caller
 	if len(c.carried) > 0 && s.pushed != nil {
 		close(s.pushed)
 		s.pushed = nil
 	}
 	wait := s.untilDue(c.now)
-	full := wait == 0 && len(s.ready) >= c.o.Cap
+	full := wait == 0 && len(s.ready) >= rules.HintPlaces(&c.o)
 	return store.CarryResult{Carried: c.carried, Wait: wait, Full: full}
 }
 
@@ -79,7 +79,7 @@ type carrying struct {
 	room             int // hints that may still be pushed
 	carried          []store.Carried
 	served, unserved []waiting           // lanes to visit again for a free place
-	met              map[string]struct{} // topics with limits whose lanes were visited
+	met              map[string]struct{} // topics whose lanes were visited
 }
 
 // waiting is a lane that waits for a free place.
@@ -105,7 +105,7 @@ func (c *carrying) due() []*lane {
 func (c *carrying) facts(lanes []*lane, due int) *rules.Facts {
 	f := &rules.Facts{
 		Now: c.now, Lanes: make([]job.Lane, len(lanes)), Due: due, Options: c.o, Shards: 1,
-		Topics: map[string]rules.Topic{}, Circuits: map[string]store.Circuit{},
+		Topics: map[string]rules.Topic{}, Circuits: map[string]store.Circuit{}, Ready: c.s.hints(),
 	}
 	for i, l := range lanes {
 		f.Lanes[i] = l.Lane
@@ -142,25 +142,24 @@ func (c *carrying) carryFrom(due []*lane) {
 // they were due before.
 func (c *carrying) visit(run *rules.Run, v *rules.Visit, l *lane) {
 	c.s.stopWaiting(l)
-	if v.Topic != 0 {
-		c.met[l.Topic] = struct{}{}
-	}
+	c.met[l.Topic] = struct{}{}
 	if v.PutOff != 0 {
 		l.limited = v.PutOff
 		c.s.queue(l, v.PutOff)
 		return
 	}
 	most := run.Most(v)
-	taken := c.again(most, l)
+	again := c.again(most, l)
 	if l.Pulled() { // the others wait for consumers
-		c.room -= taken
-		run.Took(v, taken)
+		c.room -= again
+		run.Took(v, again, 0)
 		c.s.queue(l, l.head(c.txn, 0))
 		return
 	}
-	taken += c.take(min(most-taken, run.Free(v, c.s.inFlight(l))), l)
+	fresh := c.take(min(most-again, run.Free(v, c.s.inFlight(l))), l)
+	taken := again + fresh
 	c.room -= taken
-	run.Took(v, taken)
+	run.Took(v, again, fresh)
 	if head := l.head(c.txn, 0); head > c.now {
 		c.s.queue(l, head)
 		return
@@ -171,7 +170,7 @@ func (c *carrying) visit(run *rules.Run, v *rules.Visit, l *lane) {
 	case wait.Limit == 0:
 		c.s.queue(l, c.now) // to the end of the line
 	case wait.Called:
-		c.awaitPlace(l, wait.Look)
+		c.awaitPlace(l, wait)
 	default:
 		c.s.unqueue(l) // until the call ends
 		w := waiting{l, wait.Look}
@@ -218,8 +217,8 @@ func (c *carrying) push(l *lane, id string, from job.State) {
 // inFlight counts the jobs in flight that may limit a lane.
 func (s *Store) inFlight(l *lane) rules.InFlight {
 	n := rules.InFlight{Endpoint: l.endpoint.inFlight, Own: s.inFlightOf(l)}
-	if _, ok := s.limits[l.Topic]; ok {
-		n.Topic = s.topicInFlight(l.Topic)
+	if t, ok := s.topics.Get(l.Topic); ok {
+		n.Topic, n.Ready = t.counts.inFlight(), int(t.counts[job.Ready])
 	}
 	return n
 }

@@ -22,6 +22,8 @@ func (c *counts) unfinished() (n int64) {
 	return n
 }
 
+func (c *counts) inFlight() int { return int(c[job.Ready] + c[job.Running]) }
+
 // topic has the counts of a topic. It lives as long as it has a job.
 type topic struct {
 	name   string

@@ -72,11 +72,12 @@ type Store struct {
 	dead      btree.Map[string, int64] // dead letters by listing.DeadName
 	endpoints btree.Map[string, *endpoint]
 	flights   map[job.Key]*flight
-	held      int                             // bytes of the records that flights hold
-	notClosed map[*endpoint]struct{}          // their circuits may be open, half-open or ramping up
-	limits    map[string]*rules.Topic         // of topics
-	waiting   map[string]*btree.BTreeG[*lane] // lanes by topic and ticket
-	ranked    map[string]*ranked              // of topics
+	held      int                     // bytes of the records that flights hold
+	notClosed map[*endpoint]struct{}  // their circuits may be open, half-open or ramping up
+	limits    map[string]*rules.Topic // of topics
+	waiting   lines                   // for fewer jobs in flight
+	hinted    lines                   // for fewer ready jobs
+	ranked    map[string]*ranked      // of topics
 	counts    counts
 	meta      meta
 	line      *btree.BTreeG[*lane] // lanes by the time of their next visit
@@ -149,7 +150,8 @@ func open(o Options, readOnly bool) (*Store, error) {
 		flights:   map[job.Key]*flight{},
 		notClosed: map[*endpoint]struct{}{},
 		limits:    map[string]*rules.Topic{},
-		waiting:   map[string]*btree.BTreeG[*lane]{},
+		waiting:   lines{},
+		hinted:    lines{},
 		ranked:    map[string]*ranked{},
 		line:      btree.NewBTreeGOptions(byLook, btree.Options{NoLocks: true}),
 		pulls:     map[string]job.Instant{},

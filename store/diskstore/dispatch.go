@@ -176,6 +176,7 @@ func (t *txn) claimable(rec *record) bool {
 		t.land(rec.flight)
 		t.look(lane)
 		t.placeFree(lane)
+		t.hintFree(lane.Topic)
 	}
 	return false
 }
@@ -214,12 +215,16 @@ func (t *txn) claim(rec *record, o store.ClaimOptions) bool {
 	rec.Token = max(rec.Token+1, uint64(t.now))
 	rec.Version, rec.UpdatedAt = rec.Version+1, max(t.now, rec.CreatedAt)
 	rec.State, rec.flight = job.Running, f
+	ready := f.ready
 	t.extend(f, until, false)
 	f.claimed, f.claim = true, claim{nonce: strings.Clone(o.Nonce), at: t.now, from: from, prior: prior, by: strings.Clone(o.By)}
 	f.remember(rec)
 	t.hold(f, rec)
 	t.writeClaim(f)
 	t.look(f.lane)
+	if ready {
+		t.hintFree(f.lane.Topic)
+	}
 	return true
 }
 

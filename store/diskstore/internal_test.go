@@ -72,6 +72,12 @@ func carry(t *testing.T, s *Store, o store.CarryOptions) ([]string, store.CarryR
 func take(t *testing.T, s *Store, lease time.Duration) []store.Claimed {
 	t.Helper()
 	carry(t, s, options)
+	return claimReady(t, s, lease)
+}
+
+// claimReady claims all jobs of the ready list.
+func claimReady(t *testing.T, s *Store, lease time.Duration) []store.Claimed {
+	t.Helper()
 	hints, err := s.Pop(t.Context(), 0, 1_000, 0)
 	must.OK(t, err)
 	claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(time.Now()), Lease: lease})
@@ -207,7 +213,7 @@ func TestLanesTakeTurnsInDueOrder(t *testing.T) {
 			if ahead := next['a'] - next['b']; max(ahead, -ahead) > most {
 				t.Fatalf("one lane is %d ahead of the other", ahead)
 			}
-			s.ready = nil
+			claimReady(t, s, time.Hour)
 			// New arrivals push no lane ahead.
 			add(t, s, newReg(fmt.Sprintf("z%v", next), job.Spec{When: job.When{Delay: time.Hour}}))
 		}

@@ -29,6 +29,7 @@ type lane struct {
 
 	limited job.Instant // it was at a limit; no visit before then
 	ticket  uint64      // its place among the lanes that wait for a free place of their topic; 0: it does not wait
+	line    lines       // in which it waits
 
 	queued bool        // it is in the line
 	wake   job.Instant // when it next needs a visit

@@ -70,7 +70,29 @@ func (s *Store) topicInFlight(topic string) int {
 	if !ok {
 		return 0
 	}
-	return int(t.counts[job.Ready] + t.counts[job.Running])
+	return t.counts.inFlight()
+}
+
+// hints counts the ready jobs, without those of pull queues.
+func (s *Store) hints() int {
+	n := s.counts[job.Ready]
+	if e, ok := s.endpoints.Get(string(job.PullQueue)); ok {
+		n -= e.jobs[job.Ready]
+	}
+	return int(n)
+}
+
+// moreHints is how many more jobs of the topic may be ready.
+func (c *carrying) moreHints(topic string) int {
+	var limits store.Limits
+	if l, ok := c.s.limits[topic]; ok {
+		limits = l.Limits
+	}
+	ready := 0
+	if t, ok := c.s.topics.Get(topic); ok {
+		ready = int(t.counts[job.Ready])
+	}
+	return rules.MoreHints(&limits, &c.o, ready, c.s.hints())
 }
 
 // hasPlace reports whether another job of the topic may be ready or running.
@@ -79,19 +101,26 @@ func (s *Store) hasPlace(topic string) bool {
 	return !ok || l.Concurrency == 0 || s.topicInFlight(topic) < l.Concurrency
 }
 
+// lines are lanes that wait for a place, by topic and ticket.
+type lines map[string]*btree.BTreeG[*lane]
+
 // awaitPlace puts a lane into the line for a free place: its topic, or the lane itself, has
-// as many jobs in flight as allowed.
-func (t *txn) awaitPlace(l *lane, until job.Instant) {
+// as many jobs in flight as allowed, or its topic as many ready ones.
+func (t *txn) awaitPlace(l *lane, wait rules.Wait) {
 	s := t.s
-	line := s.waiting[l.Topic]
+	l.line = s.waiting
+	if wait.Hint {
+		l.line = s.hinted
+	}
+	line := l.line[l.Topic]
 	if line == nil {
 		line = btree.NewBTreeGOptions(byTicket, btree.Options{NoLocks: true})
-		s.waiting[l.Topic] = line
+		l.line[l.Topic] = line
 	}
 	s.seq++
 	l.ticket = s.seq
 	line.Set(l)
-	l.limited = until
+	l.limited = wait.Look
 	t.s.queue(l, l.head(t, l.limited))
 }
 
@@ -107,11 +136,19 @@ func (s *Store) stopWaiting(l *lane) {
 	if l.ticket == 0 {
 		return
 	}
-	line := s.waiting[l.Topic]
+	line := l.line[l.Topic]
 	line.Delete(l)
 	l.ticket = 0
 	if line.Len() == 0 {
-		delete(s.waiting, l.Topic)
+		delete(l.line, l.Topic)
+	}
+}
+
+// hintFree calls the lane that is first in line for a hint of a topic.
+func (t *txn) hintFree(topic string) {
+	if line := t.s.hinted[topic]; line != nil {
+		first, _ := line.Min()
+		t.call(first)
 	}
 }
 
@@ -140,16 +177,21 @@ func (t *txn) call(l *lane) {
 	t.look(l)
 }
 
-// pass calls other lanes of topics that still have free places, because the lanes called
-// before may not have used them.
+// pass calls other lanes of topics that still have free places after a plan, because the lanes
+// called before may not have used them.
 func (c *carrying) pass() {
+	if len(c.s.waiting)+len(c.s.hinted) == 0 {
+		return
+	}
 	for _, topic := range slices.Sorted(maps.Keys(c.met)) {
-		line := c.s.waiting[topic]
-		if line == nil || !c.s.hasPlace(topic) {
-			continue
+		if line := c.s.waiting[topic]; line != nil && c.s.limits[topic] != nil && c.s.hasPlace(topic) {
+			first, _ := line.Min()
+			c.call(first)
 		}
-		if l, _ := line.Min(); l != nil {
-			c.call(l)
+		if c.s.hinted[topic] != nil {
+			for range min(c.moreHints(topic), maxLooks) {
+				c.hintFree(topic)
+			}
 		}
 	}
 }

@@ -79,7 +79,10 @@ func (o *outlook) gather(t *txn) {
 	}
 	o.Look = l.wake
 	o.EndpointInFlight, o.LaneInFlight = int64(l.endpoint.inFlight), int64(s.inFlightOf(l))
-	o.ReadyList = int64(len(s.ready))
+	o.ReadyList, o.Ready = int64(len(s.ready)), int64(s.hints())
+	if top, ok := s.topics.Get(rec.Topic); ok {
+		o.TopicReady = top.counts[job.Ready]
+	}
 	if limits, ok := s.limits[rec.Topic]; ok {
 		o.Limits, o.TopicInFlight = limits.Limits, int64(s.topicInFlight(rec.Topic))
 		if limits.Rate > 0 {

@@ -99,8 +99,9 @@ func (t *txn) take(rec *record) {
 // takeEntry takes an unfinished job out of its bucket, and out of flight.
 func (t *txn) takeEntry(rec *record) {
 	l, e := t.s.laneOf(rec.lane), entryOf(rec)
-	flew := rec.flight != nil
+	flew, ready := rec.flight != nil, false
 	if flew {
+		ready = rec.flight.ready
 		t.land(rec.flight)
 		rec.flight = nil
 	}
@@ -116,6 +117,9 @@ func (t *txn) takeEntry(rec *record) {
 	t.look(l)
 	if flew {
 		t.placeFree(l)
+	}
+	if ready {
+		t.hintFree(l.Topic)
 	}
 }
 

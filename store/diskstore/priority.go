@@ -125,8 +125,10 @@ func (c *carrying) withRivals(lanes []*lane) []*lane {
 		}
 		asked[l.Topic] = struct{}{}
 		some(r.lanes)
-		if line := c.s.waiting[l.Topic]; line != nil {
-			some(line)
+		for _, of := range []lines{c.s.waiting, c.s.hinted} {
+			if line := of[l.Topic]; line != nil {
+				some(line)
+			}
 		}
 	}
 	return lanes

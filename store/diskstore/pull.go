@@ -68,7 +68,7 @@ func (c *carrying) pull() store.CarryResult {
 // passes.
 func (c *carrying) pullFrom(run *rules.Run, v *rules.Visit, l *lane, note func(at job.Instant)) {
 	taken := c.take(min(run.Most(v), run.Free(v, c.s.inFlight(l))), l)
-	run.Took(v, taken)
+	run.Took(v, 0, taken)
 	c.s.queue(l, l.head(c.txn, 0))
 	head, waits := l.first(c.txn)
 	switch {
@@ -78,7 +78,7 @@ func (c *carrying) pullFrom(run *rules.Run, v *rules.Visit, l *lane, note func(a
 	default:
 		wait := run.Rest(v, taken, c.s.inFlight(l))
 		if wait.Called {
-			c.awaitPlace(l, 0)
+			c.awaitPlace(l, rules.Wait{})
 		}
 		if !wait.Paced {
 			note(wait.Pull(c.now))

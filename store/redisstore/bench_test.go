@@ -69,7 +69,7 @@ func benchScripts(b *testing.B, s *Store, to job.Destination, batch int) {
 		ok(b, "Register", err)
 	}
 	step("register")
-	o := store.CarryOptions{Cap: batch, Visibility: time.Hour, EndpointLimit: b.N + 1}
+	o := store.CarryOptions{Cap: b.N, Visibility: time.Hour, EndpointLimit: b.N + 1}
 	if to == job.PullQueue {
 		o.Pull = []string{"order-timeout"}
 	}

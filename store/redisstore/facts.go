@@ -19,7 +19,8 @@ type facts struct {
 	names    []string
 	lanes    []laneCounts
 	endpoint map[string]int   // jobs in flight
-	topic    map[string]int   // jobs in flight, of topics with limits
+	topic    map[string]int   // jobs in flight
+	readyOf  map[string]int   // ready jobs by topic
 	own      map[job.Lane]int // jobs in flight of plain lanes and their siblings
 	closed   []string         // endpoints whose stored circuits have closed
 	rivals   []string         // lanes that the facts lack. If there are some, the other fields are not set
@@ -40,7 +41,7 @@ func (s *Store) readFacts(ctx context.Context, n int, names []string, due int, o
 			Due: due, Options: o, Shard: n, Shards: len(s.shards), Lanes: make([]job.Lane, len(names)),
 			Topics: map[string]rules.Topic{}, Circuits: map[string]store.Circuit{},
 		},
-		names: names, endpoint: map[string]int{}, topic: map[string]int{}, own: map[job.Lane]int{},
+		names: names, endpoint: map[string]int{}, topic: map[string]int{}, readyOf: map[string]int{}, own: map[job.Lane]int{},
 	}
 	for i, name := range names {
 		var err error
@@ -54,16 +55,17 @@ func (s *Store) readFacts(ctx context.Context, n int, names []string, due int, o
 	}
 	f.Now = sh.clock.observe(reply[0])
 	f.plan, _ = reply[1].(string)
-	f.ready, f.rivals = intOf(reply[2]), textsOf(reply[5])
+	f.ready, f.rivals = intOf(reply[2]), textsOf(reply[6])
 	if len(f.rivals) > 0 {
 		return f, nil
 	}
-	if n := len(listOf(reply[6])); n != len(names) {
+	f.Ready = intOf(reply[3])
+	if n := len(listOf(reply[7])); n != len(names) {
 		return nil, fmt.Errorf("redisstore: facts answered %d lanes for %d", n, len(names))
 	}
-	f.addTopics(listOf(reply[3]))
-	f.addEndpoints(listOf(reply[4]))
-	for i, answer := range listOf(reply[6]) {
+	f.addTopics(listOf(reply[4]))
+	f.addEndpoints(listOf(reply[5]))
+	for i, answer := range listOf(reply[7]) {
 		of := listOf(answer)
 		if len(of) < 3 {
 			return nil, fmt.Errorf("redisstore: facts answered %d values for a lane", len(of))
@@ -91,7 +93,7 @@ func (s *Store) askFacts(ctx context.Context, sh *shard, names []string, endpoin
 		keys, args = append(keys, sh.bucket(name)), append(args, name)
 	}
 	reply, err := s.eval(ctx, factsScript, keys, args)
-	if err == nil && len(reply) != 7 {
+	if err == nil && len(reply) != 8 {
 		err = fmt.Errorf("redisstore: facts answered %d values", len(reply))
 	}
 	return reply, err
@@ -100,13 +102,15 @@ func (s *Store) askFacts(ctx context.Context, sh *shard, names []string, endpoin
 func (f *facts) addTopics(answers []any) {
 	for _, answer := range answers {
 		of := textsOf(answer)
-		if len(of) != 4 {
+		if len(of) != 5 {
 			continue
 		}
-		limits, _ := parseLimits(of[1])          // unreadable: none, as in Limits
-		next, _ := strconv.ParseFloat(of[2], 64) // empty: none was taken
-		f.Topics[of[0]] = rules.Topic{Limits: limits, Next: next}
-		f.topic[of[0]] = intOf(listOf(answer)[3])
+		if of[1] != "" {
+			limits, _ := parseLimits(of[1])          // unreadable: none, as in Limits
+			next, _ := strconv.ParseFloat(of[2], 64) // empty: none was taken
+			f.Topics[of[0]] = rules.Topic{Limits: limits, Next: next}
+		}
+		f.topic[of[0]], f.readyOf[of[0]] = intOf(listOf(answer)[3]), intOf(listOf(answer)[4])
 	}
 }
 
@@ -149,7 +153,7 @@ func (f *facts) onlyDue() (next job.Instant) {
 
 // inFlight counts the jobs in flight that may limit a lane.
 func (f *facts) inFlight(l job.Lane) rules.InFlight {
-	return rules.InFlight{Endpoint: f.endpoint[l.Endpoint], Own: f.own[l.Plain()], Topic: f.topic[l.Topic]}
+	return rules.InFlight{Endpoint: f.endpoint[l.Endpoint], Own: f.own[l.Plain()], Topic: f.topic[l.Topic], Ready: f.readyOf[l.Topic]}
 }
 
 // add counts jobs that become in flight.
@@ -157,6 +161,8 @@ func (f *facts) add(l job.Lane, n int) {
 	f.endpoint[l.Endpoint] += n
 	f.own[l.Plain()] += n
 	f.topic[l.Topic] += n
+	f.readyOf[l.Topic] += n
+	f.Ready += n
 }
 
 func listOf(v any) []any {

@@ -172,8 +172,8 @@ func (s *Store) busy(ctx context.Context, sh *shard, n int) ([]string, error) {
 }
 
 // lanesDue returns lanes that may have due jobs: lanes due for a visit, and lanes put off
-// because of an open circuit or a limit of their topic. Other lanes are put off for at most
-// rules.LaneLook.
+// because of an open circuit, or because of a limit or the ready jobs of their topic. Other lanes are
+// put off for at most rules.LaneLook.
 func (s *Store) lanesDue(ctx context.Context, sh *shard, q *store.NameQuery) ([]string, error) {
 	all := map[string]struct{}{}
 	add := func(names []string) {
@@ -188,6 +188,14 @@ func (s *Store) lanesDue(ctx context.Context, sh *shard, q *store.NameQuery) ([]
 		return nil, s.wrap(err)
 	}
 	add(due)
+	hinted, err := s.db.ZRangeArgs(ctx, redis.ZRangeArgs{Key: sh.places, ByLex: true, Start: "[" + hint, Stop: "(,", Count: int64(q.N)}).Result()
+	if err != nil {
+		return nil, s.wrap(err)
+	}
+	for i, name := range hinted {
+		hinted[i] = strings.TrimPrefix(name, hint)
+	}
+	add(hinted)
 	sections, err := s.putOff(ctx, sh, q.Before-1)
 	if err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ type view struct {
 	rank, laneOut, hints  *redis.IntCmd
 	ranked                *redis.IntCmd // lanes of the topic with priorities
 	circuit, limits, turn *redis.StringCmd
-	out                   *redis.SliceCmd // ready and running: jobs of the endpoint, then of the topic
+	out                   *redis.SliceCmd // ready and running: jobs of the endpoint, then of the topic; ready: of all, and of pull queues
 	record                *redis.SliceCmd
 }
 
@@ -86,7 +86,8 @@ func (s *Store) view(ctx context.Context, sh *shard, r *record) (view, error) {
 		ranked:  pipe.ZLexCount(ctx, sh.ranks, "["+job.LanePrefix(lane.Topic), "("+lane.Topic+"}"),
 		circuit: pipe.HGet(ctx, sh.circuits, lane.Endpoint), limits: pipe.HGet(ctx, sh.topics, lane.Topic), turn: pipe.HGet(ctx, sh.tokens, lane.Topic),
 		out: pipe.HMGet(ctx, sh.counts, countField(ofEndpoint+lane.Endpoint, job.Ready), countField(ofEndpoint+lane.Endpoint, job.Running),
-			countField(lane.Topic, job.Ready), countField(lane.Topic, job.Running)),
+			countField(lane.Topic, job.Ready), countField(lane.Topic, job.Running),
+			countField("", job.Ready), countField(ofEndpoint+string(job.PullQueue), job.Ready)),
 		record: pipe.HMGet(ctx, sh.page(r.Key), fieldsOf(r.Key)...),
 	}
 	return v, s.exec(ctx, pipe)
@@ -111,12 +112,12 @@ func (v *view) fillUnfinished(o *store.Outlook, r *record) error {
 	if v.score.Val() >= 0 {
 		o.Ahead = v.rank.Val() - o.LaneInFlight
 	}
-	out := make([]int64, 4)
+	out := make([]int64, 6)
 	for i, n := range v.out.Val() {
 		text, _ := n.(string)
-		out[i%4], _ = strconv.ParseInt(text, 10, 64) // missing: none
+		out[i%6], _ = strconv.ParseInt(text, 10, 64) // missing: none
 	}
-	o.EndpointInFlight = out[0] + out[1]
+	o.EndpointInFlight, o.TopicReady, o.Ready = out[0]+out[1], out[2], out[4]-out[5]
 	o.Circuit = circuitAt(v.circuit.Val(), o.Now)
 	if r.State == job.Running {
 		o.Worker = workerOf(r.nonce)

@@ -39,7 +39,7 @@ func (s *Store) carryFrom(ctx context.Context, n int, names []string, o store.Ca
 			}
 			continue
 		}
-		if f.ready >= o.Cap {
+		if f.ready >= rules.HintPlaces(&o) {
 			return store.CarryResult{Full: true}, nil
 		}
 		m := sh.moves(f)
@@ -82,13 +82,13 @@ func (s *Store) pull(ctx context.Context, sh *shard, f *facts) (r store.CarryRes
 // moves is one plan in the arguments of lua/carry.lua, list by list.
 type moves struct {
 	*facts
-	run                             *rules.Run
-	keys                            []string
-	args                            []any
-	visited                         []job.Lane // by their numbers in lanes
-	limited, closed, waiting, lanes []any
-	numbers                         map[int]int // of lanes in lanes, from 1, by their numbers in the facts
-	next                            job.Instant // when consumers may find more in a pull queue; 0: unknown
+	run                            *rules.Run
+	keys                           []string
+	args                           []any
+	visited                        []job.Lane // by their numbers in lanes
+	topics, closed, waiting, lanes []any
+	numbers                        map[int]int // of lanes in lanes, from 1, by their numbers in the facts
+	next                           job.Instant // when consumers may find more in a pull queue; 0: unknown
 }
 
 // note notes when consumers may find more.
@@ -108,7 +108,7 @@ const (
 // moves makes a plan, with the keys and arguments of the script that executes it.
 func (sh *shard) moves(f *facts) *moves {
 	plan := rules.MakePlan(&f.Facts)
-	m := &moves{facts: f, run: plan.Run(min(maxBatch, f.Options.Cap-f.ready)), keys: sh.own[carryScript], numbers: map[int]int{}}
+	m := &moves{facts: f, run: plan.Run(min(maxBatch, rules.HintPlaces(&f.Options)-f.ready)), keys: sh.own[carryScript], numbers: map[int]int{}}
 	for i := range plan.Visits {
 		if m.run.Room() == 0 {
 			m.note(f.Now)
@@ -132,9 +132,8 @@ func (sh *shard) moves(f *facts) *moves {
 	},
 		func(topic string, p rules.Pace) { tokens[topic] = strconv.FormatFloat(p.Next, 'f', 3, 64) })
 	for i := range plan.Topics {
-		if t := &plan.Topics[i]; t.Limit > 0 || tokens[t.Name] != "" {
-			m.limited = append(m.limited, t.Name, tokens[t.Name], t.Limit)
-		}
+		t := &plan.Topics[i]
+		m.topics = append(m.topics, t.Name, tokens[t.Name], t.Limit, f.readyOf[t.Name], m.moreHints(t.Name))
 	}
 	for _, endpoint := range f.closed {
 		m.closed = append(m.closed, endpoint)
@@ -143,10 +142,19 @@ func (sh *shard) moves(f *facts) *moves {
 	for _, list := range []struct {
 		items []any
 		each  int
-	}{{m.limited, 3}, {m.closed, 1}, {m.waiting, 4}, {m.lanes, argsOfLane}} {
+	}{{m.topics, 5}, {m.closed, 1}, {m.waiting, 4}, {m.lanes, argsOfLane}} {
 		m.args = append(append(m.args, len(list.items)/list.each), list.items...)
 	}
 	return m
+}
+
+// moreHints is how many more jobs of a topic may be ready after the plan.
+func (m *moves) moreHints(topic string) int {
+	if m.Options.Pull != nil {
+		return 0
+	}
+	limits := m.Topics[topic].Limits
+	return rules.MoreHints(&limits, &m.Options, m.readyOf[topic], m.Ready)
 }
 
 // argsOfLane is the number of arguments of a lane. The last is its next visit.
@@ -169,7 +177,7 @@ func (m *moves) visit(v *rules.Visit) {
 	again := min(most, has.again)
 	fresh := min(most-again, m.run.Free(v, m.inFlight(l)), has.waiting)
 	m.add(l, fresh)
-	m.run.Took(v, again+fresh)
+	m.run.Took(v, again, fresh)
 	if again == has.again && fresh == has.waiting {
 		add(again, fresh, lookAsNeeded)
 		return
@@ -198,11 +206,17 @@ func (m *moves) visit(v *rules.Visit) {
 	}
 }
 
+// hint is before the names of lanes in places that wait for a hint: HINT in Lua.
+const hint = "+"
+
 // await has a lane called when a place becomes free.
 func (m *moves) await(v *rules.Visit, wait rules.Wait) {
 	name := m.names[v.Lane]
-	if wait.Own {
+	switch {
+	case wait.Own:
 		name = "=" + name
+	case wait.Hint:
+		name = hint + name
 	}
 	m.waiting = append(m.waiting, m.numbers[v.Lane], name, wait.Limit, int64(wait.Look))
 }
@@ -224,7 +238,7 @@ func (sh *shard) carried(reply []any, m *moves) (store.CarryResult, error) {
 	if m.Options.Pull == nil {
 		sh.line.Store(&line)
 	}
-	r.Full = r.Wait == 0 && intOf(reply[1]) >= m.Options.Cap
+	r.Full = r.Wait == 0 && intOf(reply[1]) >= rules.HintPlaces(&m.Options)
 	for _, of := range reply[3:] {
 		jobs := listOf(of)
 		if len(jobs) < 2 || intOf(jobs[0]) < 1 || intOf(jobs[0]) > len(m.visited) {

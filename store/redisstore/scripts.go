@@ -104,7 +104,7 @@ func constants() string {
 	return fmt.Sprintf("local WAITING, READY, RUNNING, FINAL, DEAD, LAST = %d, %d, %d, %d, %d, %d\n",
 		job.Waiting, job.Ready, job.Running, job.Delivered, job.Dead, len(job.States)-1) +
 		"local OF_STATE = {" + ofState.String() + "} -- behind a topic or an endpoint: a field of counts\n" +
-		fmt.Sprintf("local LETTERS, RIVALS, AT_ONCE = '%s', %d, %d\n", laneLetters(), rules.MaxRivals, lanesAtOnce) +
+		fmt.Sprintf("local LETTERS, RIVALS, AT_ONCE, CALLS = '%s', %d, %d, %d\n", laneLetters(), rules.MaxRivals, lanesAtOnce, maxBatch) +
 		fmt.Sprintf("local ROOM, SMALL, SUSPECT_AFTER, MANY = %d, %d, %d, %d\n", store.BatchBytes, store.SmallRecord, job.SuspectAfter, manyJobs) +
 		fmt.Sprintf("local PULLED, PULL_CHANNEL, NEVER = '|%s', '%s', %d\n", job.PullQueue, pullChannel, parked) +
 		fmt.Sprintf("local ORDERED, CLAIMED_TURN, FRESH_TURN = '|[%s]|', '%d', '%d'\n", orderedLetters(), job.Claimed, job.Fresh) +

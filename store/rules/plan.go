@@ -48,6 +48,9 @@ type Facts struct {
 	Due      int
 	Topics   map[string]Topic         // topics that have limits
 	Circuits map[string]store.Circuit // endpoints whose circuit is not closed
+	// Ready counts the ready jobs of the shard, without those of pull queues. They have hints on
+	// the ready list, or nodes have taken these.
+	Ready int
 	// Options are the carrier's, for the whole store. The shard is the Shard-th of Shards.
 	Options       store.CarryOptions
 	Shard, Shards int
@@ -61,16 +64,19 @@ type Topic struct {
 
 // Plan says what may go of each lane.
 type Plan struct {
-	Visits []Visit // in this order
+	Visits []Visit // in this order: topics take turns
 	Topics []TopicTerms
 	Groups []Group
+	// Free is how many places for hints are free, and HintLook when to look again at a lane for
+	// whose topic none is left. Not Shared: consumers get the jobs, which need no such place.
+	Free     int
+	HintLook job.Instant
+	Shared   bool
 }
 
-// Group is a topic with priorities. Its lanes share the part of one lane Endpoints times.
-// Ranks is how many lanes of each rank are visited.
+// Group is a topic with priorities. Ranks is how many lanes of each rank are visited.
 type Group struct {
-	Endpoints int
-	Ranks     [job.MaxPriority + 1]int
+	Ranks [job.MaxPriority + 1]int
 }
 
 // Visit is one lane of Facts.Lanes and its terms.
@@ -83,15 +89,13 @@ type Visit struct {
 type Terms struct {
 	// PutOff, if not zero, is when to visit the lane again. None of its jobs goes now.
 	PutOff job.Instant
-	// Part is the lane's part of the free places on the ready list, at least one place.
-	Part float64
 	// Group, if not zero, is the number (from 1) of the lane's group in Plan.Groups, and
 	// Rank the rank of the lane. Rank 1 goes first.
 	Group, Rank int
 	// Endpoint limits the jobs in flight of the lane's endpoint, Own those of its topic
 	// at that endpoint.
 	Endpoint, Own Places
-	// Topic, if not zero, is the number (from 1) of the topic in Plan.Topics.
+	// Topic is the number of the topic in Plan.Topics.
 	Topic int
 	// Rival: the lane is not due itself. If it waits for its topic's rate anyway and
 	// nothing of it goes, it keeps its slot.
@@ -118,9 +122,15 @@ func (p Places) Left(n int) int {
 
 const unlimited = int(^uint(0) >> 1)
 
-// TopicTerms are what may go of all lanes of a topic that has limits.
+// TopicTerms are what may go of all lanes of a topic.
 type TopicTerms struct {
 	Name string
+	// Part is the topic's part of the free places on the ready list, at least one place. Its
+	// visited Lanes share it; those of a topic with priorities by their groups.
+	Part   float64
+	Lanes  int
+	Weight int
+	// Places limit its jobs in flight.
 	Places
 	// Paced: Allowed jobs may go, and Pace.After is the next pace. Then the waiting lanes
 	// get the Slots in turn, by rank; within a rank, lanes without a carried job go first.
@@ -132,21 +142,31 @@ type TopicTerms struct {
 
 // MakePlan makes the plan from the facts.
 func MakePlan(f *Facts) *Plan {
-	m := maker{Facts: f, plan: &Plan{Visits: make([]Visit, len(f.Lanes))}, topics: map[string]*lanesOf{}}
+	m := maker{Facts: f, plan: &Plan{
+		Visits: make([]Visit, len(f.Lanes)), Free: HintPlaces(&f.Options) - f.Ready, HintLook: f.Now.Add(UncalledLook),
+		Shared: f.Options.Pull == nil,
+	}, topics: map[string]*lanesOf{}}
 	m.order()
-	weights := 0
 	for i := range m.plan.Visits {
-		weights += m.setTerms(&m.plan.Visits[i])
+		m.setTerms(&m.plan.Visits[i])
 	}
-	for i := range m.plan.Visits {
-		if v := &m.plan.Visits[i]; v.PutOff == 0 {
-			m.setParts(v, weights)
+	weights := 0
+	for _, t := range m.topics {
+		if t.visited > 0 {
+			weights += weightOf(&t.Limits)
 		}
 	}
 	for _, t := range m.topics {
-		if t.terms != 0 {
-			m.plan.Topics[t.terms-1].setSlots(t.visited, f.Now)
+		terms := &m.plan.Topics[t.terms]
+		if t.visited > 0 {
+			terms.Part, terms.Lanes = float64(terms.Weight)/float64(weights), t.visited
 		}
+		terms.setSlots(t.visited, f.Now)
+	}
+	for i := range m.plan.Visits {
+		v := &m.plan.Visits[i]
+		t := m.topics[m.Lanes[v.Lane].Topic]
+		v.Late = v.Rank > t.top && t.Rate > 0
 	}
 	return m.plan
 }
@@ -161,21 +181,18 @@ type maker struct {
 // lanesOf are the lanes of one topic.
 type lanesOf struct {
 	Topic
-	terms     int   // the number in Plan.Topics; 0: it has no limits
-	group     int   // the number in Plan.Groups; 0: it has no priorities
-	at        []int // its places in the order, which are those in Facts.Lanes
-	visited   int   // lanes that are not put off
-	endpoints map[string]struct{}
-	top       int // the first rank among lanes that are not put off
+	terms   int   // the number in Plan.Topics
+	group   int   // the number in Plan.Groups; 0: it has no priorities
+	at      []int // its places in the order, which are those in Facts.Lanes
+	visited int   // lanes that are not put off
+	top     int   // the first rank among lanes that are not put off
 }
 
 // rankOf is 1 for the lanes that go first.
 func rankOf(l job.Lane) int { return job.MaxPriority - l.Priority.Number() + 1 }
 
-func (t *lanesOf) weight() int { return cmp.Or(t.Weight, store.DefaultWeight) }
-
-// order sorts the lanes into the order of visits: as given, but the lanes of a topic by
-// rank.
+// order sorts the lanes into the order of visits: topics take turns, and the lanes of a topic go
+// as given, by rank.
 func (m *maker) order() {
 	for i, l := range m.Lanes {
 		m.plan.Visits[i].Lane = i
@@ -187,18 +204,32 @@ func (m *maker) order() {
 		t.at = append(t.at, i)
 		if l.Special() && t.group == 0 {
 			m.plan.Groups = append(m.plan.Groups, Group{})
-			t.group, t.endpoints = len(m.plan.Groups), map[string]struct{}{}
+			t.group = len(m.plan.Groups)
 		}
 	}
-	if len(m.plan.Groups) == 0 {
-		return
-	}
-	for _, t := range m.topics {
-		if t.group != 0 {
-			m.sort(t)
+	if len(m.plan.Groups) > 0 {
+		for _, t := range m.topics {
+			if t.group != 0 {
+				m.sort(t)
+			}
 		}
+		m.plan.Visits = slices.DeleteFunc(m.plan.Visits, func(v Visit) bool { return v.Lane < 0 })
 	}
-	m.plan.Visits = slices.DeleteFunc(m.plan.Visits, func(v Visit) bool { return v.Lane < 0 })
+	if len(m.topics) > 1 {
+		m.takeTurns()
+	}
+}
+
+// takeTurns puts the first lane of each topic before the second lanes, and so on. Otherwise the many
+// lanes of one topic could fill the ready list before the lane of another.
+func (m *maker) takeTurns() {
+	turn, met := make([]int, len(m.Lanes)), map[string]int{}
+	for _, v := range m.plan.Visits {
+		topic := m.Lanes[v.Lane].Topic
+		turn[v.Lane] = met[topic]
+		met[topic]++
+	}
+	slices.SortStableFunc(m.plan.Visits, func(a, b Visit) int { return cmp.Compare(turn[a.Lane], turn[b.Lane]) })
 }
 
 // sort puts the lanes of a topic in order, and rivals that go after them aside.
@@ -221,12 +252,8 @@ func (m *maker) sort(t *lanesOf) {
 
 // topic begins a topic.
 func (m *maker) topic(name string) *lanesOf {
-	limits, limited := m.Topics[name]
-	t := &lanesOf{Topic: limits}
-	if !limited {
-		return t
-	}
-	terms := TopicTerms{Name: name}
+	t := &lanesOf{Topic: m.Topics[name], terms: len(m.plan.Topics)}
+	terms := TopicTerms{Name: name, Weight: weightOf(&t.Limits)}
 	if n := Share(t.Concurrency, m.Shard, m.Shards); n > 0 {
 		terms.Places = Places{Limit: n, Look: m.Now.Add(UncalledLook), Called: true}
 	}
@@ -235,12 +262,11 @@ func (m *maker) topic(name string) *lanesOf {
 		terms.Allowed = terms.Pace.Allowed(m.Now)
 	}
 	m.plan.Topics = append(m.plan.Topics, terms)
-	t.terms = len(m.plan.Topics)
 	return t
 }
 
-// setTerms sets a lane's own terms, and returns its weight.
-func (m *maker) setTerms(v *Visit) (weight int) {
+// setTerms sets a lane's own terms.
+func (m *maker) setTerms(v *Visit) {
 	l := m.Lanes[v.Lane]
 	t, circuit := m.topics[l.Topic], m.Circuits[l.Endpoint]
 	v.Topic = t.terms
@@ -250,30 +276,23 @@ func (m *maker) setTerms(v *Visit) (weight int) {
 		if t.PausedUntil != 0 {
 			v.PutOff = min(v.PutOff, t.PausedUntil)
 		}
-		return 0
+		return
 	case circuit.OpenUntil > m.Now:
 		v.PutOff = circuit.OpenUntil
-		return 0
+		return
 	}
 	t.visited++
 	v.Rival = v.Lane >= m.Due
 	v.Endpoint = m.endpointPlaces(l, circuit)
 	v.Own = m.ownPlaces(l, t.group != 0)
 	if t.group == 0 {
-		return t.weight()
+		return
 	}
 	v.Group, v.Rank = t.group, rankOf(l)
-	g := &m.plan.Groups[t.group-1]
-	g.Ranks[v.Rank]++
+	m.plan.Groups[t.group-1].Ranks[v.Rank]++
 	if t.top == 0 || v.Rank < t.top {
 		t.top = v.Rank
 	}
-	if _, known := t.endpoints[l.Endpoint]; known {
-		return 0
-	}
-	t.endpoints[l.Endpoint] = struct{}{}
-	g.Endpoints++
-	return t.weight()
 }
 
 func (m *maker) endpointPlaces(l job.Lane, circuit store.Circuit) Places {
@@ -307,13 +326,6 @@ func (m *maker) ownPlaces(l job.Lane, ranked bool) Places {
 func (m *maker) poll(pause time.Duration) job.Instant {
 	ms := job.Instant(pause.Milliseconds())
 	return (m.Now/ms + 1) * ms
-}
-
-// setParts sets a lane's share among others.
-func (m *maker) setParts(v *Visit, weights int) {
-	t := m.topics[m.Lanes[v.Lane].Topic]
-	v.Part = float64(t.weight()) / float64(weights)
-	v.Late = v.Rank > t.top && t.Rate > 0
 }
 
 // setSlots assigns slots to as many lanes as may wait for the rate. They wait only after

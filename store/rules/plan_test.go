@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -21,7 +22,7 @@ type shard struct {
 	again, waiting []int // due jobs by lane: in flight, and not
 	endpoint       map[string]int
 	own            map[job.Lane]int // by lane without its priority
-	topic          map[string]int
+	topic, ready   map[string]int
 }
 
 // priorities are those of lanes' names in these tests: higher ones, and a lower one.
@@ -33,6 +34,7 @@ type lane struct {
 	due      int // waiting jobs that are due
 	again    int // jobs in flight that are due again
 	inFlight int // others
+	ready    int // of those in flight
 	rival    bool
 }
 
@@ -40,8 +42,8 @@ func newShard(f Facts, lanes []lane) *shard {
 	if f.Shards == 0 {
 		f.Shards = 1
 	}
-	f.Now = now
-	s := &shard{Facts: f, endpoint: map[string]int{}, own: map[job.Lane]int{}, topic: map[string]int{}}
+	f.Now, f.Options.Cap = now, cmp.Or(f.Options.Cap, 1000)
+	s := &shard{Facts: f, endpoint: map[string]int{}, own: map[job.Lane]int{}, topic: map[string]int{}, ready: map[string]int{}}
 	for _, l := range lanes {
 		name := strings.Split(l.name, "|")
 		parsed := job.Lane{Topic: name[0], Endpoint: name[len(name)-1]}
@@ -54,6 +56,8 @@ func newShard(f Facts, lanes []lane) *shard {
 		}
 		s.again, s.waiting = append(s.again, l.again), append(s.waiting, l.due)
 		s.count(parsed, l.again+l.inFlight)
+		s.ready[parsed.Topic] += l.ready
+		s.Ready += l.ready
 	}
 	return s
 }
@@ -65,7 +69,7 @@ func (s *shard) count(l job.Lane, n int) {
 }
 
 func (s *shard) inFlight(l job.Lane) InFlight {
-	return InFlight{s.endpoint[l.Endpoint], s.own[l.Plain()], s.topic[l.Topic]}
+	return InFlight{s.endpoint[l.Endpoint], s.own[l.Plain()], s.topic[l.Topic], s.ready[l.Topic]}
 }
 
 // outcome is what came of a plan, by lane.
@@ -105,8 +109,9 @@ func (s *shard) visit(run *Run, v *Visit, o *outcome) {
 	fresh := min(most-again, run.Free(v, s.inFlight(l)), s.waiting[n])
 	s.again[n], s.waiting[n] = s.again[n]-again, s.waiting[n]-fresh
 	s.count(l, fresh)
+	s.ready[l.Topic] += fresh
 	o.went[n] = again + fresh
-	run.Took(v, o.went[n])
+	run.Took(v, again, fresh)
 	if s.again[n]+s.waiting[n] == 0 {
 		return
 	}
@@ -136,16 +141,70 @@ func TestPlan(t *testing.T) {
 		next  map[string]float64
 	}{
 		{
-			name: "lanes share the room", facts: Facts{Options: unlimited},
-			lanes: []lane{{name: "t|" + a, due: 500}, {name: "u|" + b, due: 3}, {name: "u|" + c, due: 500}}, went: []int{34, 3, 34},
+			name: "lanes of a topic share the room", facts: Facts{Options: unlimited},
+			lanes: []lane{{name: "t|" + a, due: 500}, {name: "t|" + b, due: 3}, {name: "t|" + c, due: 500}}, went: []int{34, 3, 34},
 		},
 		{
-			name: "each lane has one place", facts: Facts{Options: unlimited}, room: 2,
+			name: "topics share first", facts: Facts{Options: unlimited},
+			lanes: []lane{{name: "t|" + a, due: 500}, {name: "t|" + b, due: 500}, {name: "t|" + c, due: 500}, {name: "u|" + b, due: 500}},
+			went:  []int{17, 17, 16, 50},
+		},
+		{
+			name: "topics take turns", facts: Facts{Options: unlimited}, room: 2,
+			lanes: []lane{{name: "t|" + a, due: 5}, {name: "t|" + b, due: 5}, {name: "u|" + b, due: 5}}, went: []int{1, 0, 1},
+		},
+		{
+			name: "each lane of a topic has one place", facts: Facts{Options: unlimited}, room: 2,
 			lanes: []lane{{name: "t|" + a, due: 5}, {name: "t|" + b, due: 5}, {name: "t|" + c, due: 5}}, went: []int{1, 1, 0},
 		},
 		{
 			name: "by weight", facts: Facts{Options: unlimited, Topics: topic(store.Limits{Weight: 30})},
 			lanes: []lane{{name: "t|" + a, due: 500}, {name: "u|" + a, due: 500}}, went: []int{75, 25},
+		},
+		{
+			name: "by weight, whatever the number of lanes", facts: Facts{Options: unlimited, Topics: topic(store.Limits{Weight: 30})},
+			lanes: []lane{{name: "u|" + a, due: 500}, {name: "u|" + b, due: 500}, {name: "t|" + a, due: 500}, {name: "u|" + c, due: 500}},
+			went:  []int{9, 9, 75, 7},
+		},
+		{
+			name: "a topic alone fills the ready list", facts: Facts{Options: unlimited},
+			lanes: []lane{{name: "t|" + a, due: 50}, {name: "t|" + b, due: 50, inFlight: 980, ready: 980}},
+			went:  []int{10, 10}, look: []job.Instant{0, pause(UncalledLook)},
+		},
+		{
+			name: "and leaves room for others", facts: Facts{Options: unlimited},
+			lanes: []lane{{name: "t|" + a, due: 50, inFlight: 1000, ready: 1000}, {name: "u|" + b, due: 50}},
+			went:  []int{0, 50}, look: []job.Instant{pause(UncalledLook), 0},
+		},
+		{
+			name: "running jobs take no room", facts: Facts{Options: unlimited},
+			lanes: []lane{{name: "t|" + a, due: 50, inFlight: 5000}}, went: []int{50},
+		},
+		{
+			name: "two topics have two thirds each", facts: Facts{Options: store.CarryOptions{Cap: 30}},
+			lanes: []lane{{name: "t|" + a, due: 50, inFlight: 30, ready: 30}, {name: "u|" + b, due: 50, inFlight: 17, ready: 17}},
+			went:  []int{0, 0}, look: []job.Instant{pause(UncalledLook), pause(UncalledLook)},
+		},
+		{
+			name: "of more topics, one has at least one hint", facts: Facts{Options: store.CarryOptions{Cap: 10}},
+			lanes: []lane{{name: "t|" + a, inFlight: 10, ready: 10}, {name: "u|" + b, inFlight: 10, ready: 10}, {name: "v|" + b, due: 50}},
+			went:  []int{0, 0, 1}, look: []job.Instant{0, 0, pause(UncalledLook)},
+		},
+		{
+			name:  "a weight is a share of the hints",
+			facts: Facts{Options: store.CarryOptions{Cap: 100}, Topics: topic(store.Limits{Weight: 30})},
+			lanes: []lane{{name: "t|" + a, due: 500, inFlight: 110, ready: 110}, {name: "u|" + b, due: 50, inFlight: 40, ready: 40}},
+			went:  []int{10, 0}, look: []job.Instant{pause(UncalledLook), pause(UncalledLook)},
+		},
+		{
+			name:  "jobs in flight that are due again need no other place for a hint",
+			facts: Facts{Options: store.CarryOptions{Cap: 5}},
+			lanes: []lane{{name: "t|" + a, due: 5, again: 5, ready: 5}}, went: []int{5}, look: []job.Instant{pause(UncalledLook)},
+		},
+		{
+			name:  "consumers of pull queues share no hints",
+			facts: Facts{Options: store.CarryOptions{Cap: 5, Pull: []string{"t"}}},
+			lanes: []lane{{name: "t|pull:", due: 50, inFlight: 50, ready: 50}}, went: []int{50},
 		},
 		{
 			name:  "a lane that is put off has no share",
@@ -248,7 +307,7 @@ func TestPlan(t *testing.T) {
 		{
 			name:  "lanes of one rank share equally",
 			facts: Facts{Options: unlimited}, room: 90,
-			lanes: []lane{{name: "t|A|" + a, due: 99}, {name: "t|A|" + b, due: 99}, {name: "u|" + c, due: 99}}, went: []int{30, 30, 30},
+			lanes: []lane{{name: "t|A|" + a, due: 99}, {name: "t|A|" + b, due: 99}, {name: "u|" + c, due: 99}}, went: []int{23, 22, 45},
 		},
 		{
 			name:  "a rival that is no higher does not go",

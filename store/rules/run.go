@@ -13,8 +13,10 @@ import (
 type Run struct {
 	plan        *Plan
 	first, room int   // free places on the ready list: at first, and now
-	cut         bool  // the last visit had less than its share, because the room ended
+	free        int   // places for hints that topics share
+	cut         bool  // the last visit had less than its share, because the room or the topic's part ended
 	allowed     []int // by topic: jobs that its rate still allows
+	left, lanes []int // by topic: the rest of its part, and of its lanes
 	groups      []group
 	slow        [][]slow // by topic: visits that wait for its rate, in the order of their slots
 }
@@ -28,25 +30,27 @@ type slow struct {
 // group is the rest for the lanes of a Group.
 type group struct {
 	Group
-	met  bool // a lane was visited
-	left int
-	cut  int // the rank of a lane that had more than its share; 0: none had
+	cut int // the rank of a lane that had more than its share; 0: none had
 }
 
 // Run begins to carry the plan out with so many free places on the ready list.
 func (p *Plan) Run(room int) *Run {
 	r := &Run{
-		plan: p, first: room, room: room, allowed: make([]int, len(p.Topics)), groups: make([]group, len(p.Groups)),
-		slow: make([][]slow, len(p.Topics)),
+		plan: p, first: room, room: room, free: p.Free, groups: make([]group, len(p.Groups)),
+		allowed: make([]int, len(p.Topics)), left: make([]int, len(p.Topics)), lanes: make([]int, len(p.Topics)), slow: make([][]slow, len(p.Topics)),
 	}
 	for n := range p.Groups {
 		r.groups[n].Group = p.Groups[n]
 	}
 	for n := range p.Topics {
-		r.allowed[n] = p.Topics[n].Allowed
+		t := &p.Topics[n]
+		r.allowed[n], r.left[n], r.lanes[n] = t.Allowed, t.part(room), t.Lanes
 	}
 	return r
 }
+
+// part is the topic's part of so many places.
+func (t *TopicTerms) part(places int) int { return max(1, int(math.Ceil(float64(places)*t.Part))) }
 
 // Room is how many places of the ready list are left.
 func (r *Run) Room() int { return r.room }
@@ -54,56 +58,69 @@ func (r *Run) Room() int { return r.room }
 // Most is how many jobs of a lane may go. Ready and running jobs that are due again go
 // first. They need no other place, because they have one.
 func (r *Run) Most(v *Visit) int {
-	share := max(1, int(math.Ceil(float64(r.first)*v.Part)))
+	t, left := &r.plan.Topics[v.Topic], max(0, r.left[v.Topic])
+	share := (t.part(r.first) + t.Lanes - 1) / t.Lanes
 	if v.Group != 0 {
-		share = r.groups[v.Group-1].share(v.Rank, share)
+		share = r.groups[v.Group-1].share(v.Rank, left)
+		left = share
 	}
 	if r.paced(v) {
-		share = min(share, r.allowed[v.Topic-1])
+		share = min(share, r.allowed[v.Topic])
 	}
-	r.cut = share > r.room
-	return min(share, r.room)
+	most := min(share, left, r.room)
+	r.cut = share > most
+	return most
 }
 
-// share is an equal part of the rest for a rank, if quantum is the share of one endpoint.
-// Lanes of lower ranks get nothing once one had more than its share.
-func (g *group) share(rank, quantum int) int {
-	if !g.met {
-		g.met, g.left = true, g.Endpoints*quantum
-	}
+// share is an equal part of what is left for a rank. Lanes of lower ranks get nothing once one had
+// more than its share.
+func (g *group) share(rank, left int) int {
 	if g.cut != 0 && g.cut < rank {
 		return 0
 	}
-	share := (max(0, g.left) + g.Ranks[rank] - 1) / g.Ranks[rank]
+	share := (left + g.Ranks[rank] - 1) / g.Ranks[rank]
 	g.Ranks[rank]--
 	return share
 }
 
-func (r *Run) paced(v *Visit) bool { return v.Topic != 0 && r.plan.Topics[v.Topic-1].Paced }
+func (r *Run) paced(v *Visit) bool { return r.plan.Topics[v.Topic].Paced }
 
-// InFlight counts jobs in flight.
-type InFlight struct{ Endpoint, Own, Topic int }
+// InFlight counts jobs in flight. Ready are the ready ones of the topic.
+type InFlight struct{ Endpoint, Own, Topic, Ready int }
 
-// Free is how many jobs may become in flight beside these.
+// Free is how many jobs may become in flight beside these. The lanes of a topic that are visited yet
+// share its places for hints; of a topic with priorities, those of the same rank.
 func (r *Run) Free(v *Visit, n InFlight) int {
-	return min(v.Endpoint.Left(n.Endpoint), v.Own.Left(n.Own), r.topicPlaces(v).Left(n.Topic))
-}
-
-func (r *Run) topicPlaces(v *Visit) Places {
-	if v.Topic == 0 {
-		return Places{}
-	}
-	return r.plan.Topics[v.Topic-1].Places
-}
-
-// Took notes how many jobs of a lane went.
-func (r *Run) Took(v *Visit, n int) {
-	r.room -= n
+	lanes := r.lanes[v.Topic]
 	if v.Group != 0 {
-		r.groups[v.Group-1].left -= n
+		lanes = r.groups[v.Group-1].Ranks[v.Rank] + 1 // Most counted this one
 	}
+	hints := r.hints(v, n.Ready)
+	if hints < unlimited {
+		hints = (hints + lanes - 1) / lanes
+	}
+	return min(v.Endpoint.Left(n.Endpoint), v.Own.Left(n.Own), r.topicPlaces(v).Left(n.Topic), hints)
+}
+
+func (r *Run) topicPlaces(v *Visit) Places { return r.plan.Topics[v.Topic].Places }
+
+// hints is how many more hints the topic of a lane may have that has some.
+func (r *Run) hints(v *Visit, has int) int {
+	if !r.plan.Shared {
+		return unlimited
+	}
+	return moreHints(r.plan.Topics[v.Topic].Weight, has, r.free)
+}
+
+// Took notes how many jobs of a lane went that were in flight before, and how many others.
+func (r *Run) Took(v *Visit, again, fresh int) {
+	n := again + fresh
+	r.room -= n
+	r.free -= fresh
+	r.left[v.Topic] -= n
+	r.lanes[v.Topic]--
 	if r.paced(v) {
-		r.allowed[v.Topic-1] -= n
+		r.allowed[v.Topic] -= n
 	}
 }
 
@@ -112,13 +129,14 @@ func (r *Run) Took(v *Visit, n int) {
 type Wait struct {
 	Places
 	Own        bool // the place is one of Terms.Own
+	Hint       bool // the place is one for a hint of its topic: a job of it is claimed, or no longer ready
 	Paced, Cut bool
 }
 
 // Rest returns the wait of a lane that has more due jobs after took went, given the jobs in
 // flight then.
 func (r *Run) Rest(v *Visit, took int, n InFlight) Wait {
-	if r.paced(v) && r.allowed[v.Topic-1] == 0 {
+	if r.paced(v) && r.allowed[v.Topic] == 0 {
 		if took > 0 || !v.Rival {
 			r.await(v, took > 0)
 		}
@@ -132,6 +150,8 @@ func (r *Run) Rest(v *Visit, took int, n InFlight) Wait {
 		return Wait{Places: v.Own, Own: true}
 	case topic.Left(n.Topic) == 0:
 		return Wait{Places: topic}
+	case r.hints(v, n.Ready) == 0:
+		return Wait{Places: Places{Limit: n.Ready, Look: r.plan.HintLook, Called: true}, Hint: true}
 	}
 	if v.Group != 0 && r.groups[v.Group-1].cut == 0 {
 		r.groups[v.Group-1].cut = v.Rank
@@ -153,7 +173,7 @@ const pullLook = time.Second
 // await queues a visit for a slot. Visits arrive by rank. Within a rank, visits without a
 // carried job go first.
 func (r *Run) await(v *Visit, served bool) {
-	all := &r.slow[v.Topic-1]
+	all := &r.slow[v.Topic]
 	at := len(*all)
 	for !served && at > 0 && (*all)[at-1].served && (*all)[at-1].Rank == v.Rank {
 		at--

@@ -40,6 +40,15 @@ func many(topic string, n int, with ...func(*store.Registration)) []store.Regist
 	return regs
 }
 
+// toMany is registrations due now, each with an endpoint of its own.
+func toMany(topic string, n int) []store.Registration {
+	regs := many(topic, n)
+	for i := range regs {
+		regs[i].Spec.Destination = job.Destination(fmt.Sprintf("http://%d.example:8080/hook", i))
+	}
+	return regs
+}
+
 // waitIs expects a result of Carry whose Wait ends at due; the call was made
 // after the store's time before.
 func (f *fixture) waitIs(r store.CarryResult, due, before job.Instant) {
@@ -131,25 +140,68 @@ var carryCases = []testCase{
 		equal(f, "before", c.Job.Before(c.From, c.Earlier, c.Now), &job.Outcome{Kind: job.OutcomeExpired})
 		equal(f, "next at", c.Job.NextAt, j.NextAt)
 	}},
-	{name: "carry/no more than the ready list may hold", options: Options{}, run: func(f *fixture) {
+	{name: "carry/no more of a topic than it may have hints", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 10)...)
 		o := carryOptions
 		o.Cap = 3
+		equal(f, "carried", len(f.carryOnce(o).Carried), 3)
 		r := f.carryOnce(o)
-		equal(f, "carried", len(r.Carried), 3)
-		equal(f, "full", r.Full, true)
-		r = f.carryOnce(o)
-		equal(f, "carried into a full list", len(r.Carried), 0)
-		equal(f, "full", r.Full, true)
+		equal(f, "carried beyond", len(r.Carried), 0)
+		equal(f, "a claim calls the carrier, and nothing else", r.Wait > time.Second, true)
 		equal(f, "hints", f.depth().ReadyList, 3)
-		hints, err := f.Pop(f.ctx, 0, 2, 0)
-		f.noError("Pop", err)
-		f.carryUntil(len(hints), o)
-		for total := len(hints); total < 10; {
-			total += len(f.pop())
-			f.carry(o)
+		hints := f.pop()
+		equal(f, "carried while nobody claims", f.carry(o), nil)
+		claims := f.claim(hints[:2], terms())
+		f.carryUntil(2, o)
+		f.settle(store.Applied, delivered(claims[0]))
+		equal(f, "carried after an end", f.carry(o), nil)
+		f.update(hints[2].Key(), cancel)
+		f.carryUntil(1, o)
+		for left := 4; left > 0; {
+			f.claim(f.pop(), terms())
+			left -= len(f.carry(o))
 		}
-		equal(f, "counts", f.states("t"), map[job.State]int64{job.Ready: 10})
+		equal(f, "counts", f.states("t"), map[job.State]int64{job.Ready: 1, job.Running: 7})
+	}},
+	{name: "carry/a topic leaves room for others", options: Options{}, run: func(f *fixture) {
+		o := carryOptions
+		o.Cap = 20
+		f.register(store.Created, toMany("big", 200)...)
+		f.carryUntil(20, o)
+		for i := range 3 {
+			f.register(store.Created, many(fmt.Sprintf("small%d", i), 2, to(urlB))...)
+		}
+		f.carryUntil(6, o)
+		f.register(store.Created, toMany("other", 200)...)
+		f.carryUntil(7, o) // as many as stay free
+		for r := f.carryOnce(o); r.Wait == 0; r = f.carryOnce(o) {
+			equal(f, "carried with all hints taken", r.Carried, nil)
+		}
+		for i := range 20 {
+			f.add(reg("late", fmt.Sprint(i), to(urlB)))
+		}
+		f.carryUntil(3, o)
+	}},
+	{name: "carry/weights are shares of the hints", options: Options{}, run: func(f *fixture) {
+		f.limit("heavy", store.Limits{Weight: 3 * store.DefaultWeight})
+		f.register(store.Created, toMany("light", 150)...)
+		f.register(store.Created, toMany("heavy", 150)...)
+		o := carryOptions
+		o.Cap = 25
+		sent := map[string]int{}
+		for round := range 4 {
+			f.carry(o)
+			hints := f.pop()
+			for _, h := range hints {
+				if round > 0 { // the light topic came first
+					sent[h.Lane.Topic]++
+				}
+			}
+			f.claim(hints, terms())
+		}
+		if light, heavy := sent["light"], sent["heavy"]; 2*heavy < 3*light || heavy > 4*light {
+			f.Fatalf("carried %d of the light topic and %d of the heavy one, want two to three times as many", light, heavy)
+		}
 	}},
 	{name: "carry/an exact fit is not full", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 3)...)

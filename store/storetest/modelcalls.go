@@ -68,7 +68,6 @@ func (m *model) expire(key job.Key, j job.Job) {
 
 func (m *model) carry(t *rapid.T) {
 	o := carryOptions
-	o.Cap = pick(t, "cap", 1, 3, 1_000)
 	o.EndpointLimit = pick(t, "endpoint limit", 0, 0, 1, 2)
 	limit := pick(t, "topic limit", 0, 0, 1, 2, 3)
 	if o.EndpointLimit > 0 {
@@ -76,7 +75,6 @@ func (m *model) carry(t *rapid.T) {
 	}
 	o.TopicLimits = map[string]int{"t": limit}
 	n, candidates := m.toCarry(o)
-	n = min(n, max(0, o.Cap-len(m.ready)))
 	carried := m.carryUntil(n, o)
 	for i, c := range carried {
 		key := c.Hint.Key()

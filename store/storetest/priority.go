@@ -81,7 +81,9 @@ var priorityCases = []testCase{
 		var ids []string
 		for range 2 * len(mixed) {
 			f.carry(o)
-			ids = append(ids, idsOf(f.pop())...)
+			hints := f.pop()
+			ids = append(ids, idsOf(hints)...)
+			f.claim(hints, terms())
 		}
 		equal(f, "hints", ids, mixedInOrder)
 	}},

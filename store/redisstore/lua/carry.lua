@@ -3,7 +3,8 @@
 -- KEYS own, then each lane's bucket
 -- ARGV plan (its number, see facts.lua), visibility, pulled (1: the caller claims the jobs
 --      itself, and nothing goes to the ready list), then lists behind their lengths:
---      topics with limits: name, new token ('': as it was), most jobs in flight (0: any number)
+--      topics: name, new token ('': as it was), most jobs in flight (0: any number), ready jobs
+--      after this plan, how many more may be ready
 --      endpoints whose stored circuits have closed
 --      lanes that wait for a place: number, name in places, most jobs in flight, look
 --      lanes: name, how many go that are in flight and due again, how many others, look ('': when
@@ -26,7 +27,7 @@ local function list(each)
   read = read + 1 + length * each
   return items
 end
-local limited, closed, waiting, given = list(3), list(1), list(4), list(4)
+local planned, closed, waiting, given = list(5), list(1), list(4), list(4)
 
 local hints, reply, any = {}, { now, 0, {} }, false
 local carried_score = score(READY, now + visibility)
@@ -83,15 +84,13 @@ for n, l in ipairs(given) do
   end
 end
 write_counts()
-if #limited > 0 and #visited > 0 then
-  redis.call('ZREM', places, unpack(visited))
-end
+leave_places(visited)
 -- A place of the lane may have come free since the plan was made: then nobody calls it.
 for _, w in ipairs(waiting) do
   local n, name, limit, look = tonumber(w[1]), w[2], tonumber(w[3]), tonumber(w[4])
   local lane, key = visited[n], KEYS[OWN_KEYS + n]
   if needs[n] then
-    if name ~= lane and redis.call('ZCOUNT', key, '-inf', '(0') < limit then
+    if name == '=' .. lane and redis.call('ZCOUNT', key, '-inf', '(0') < limit then
       look = now
     else
       redis.call('ZADD', places, '0', name)
@@ -101,15 +100,20 @@ for _, w in ipairs(waiting) do
     looks[#looks + 1], looks[#looks + 2] = text(look), lane
   end
 end
-for _, topic in ipairs(limited) do
-  local name, token, limit = topic[1], topic[2], tonumber(topic[3])
+local any_waits = redis.call('EXISTS', places) == 1
+for _, topic in ipairs(planned) do
+  local name, token, limit, ready, more = topic[1], topic[2], tonumber(topic[3]), tonumber(topic[4]), tonumber(topic[5])
   if token ~= '' then
     redis.call('HSET', tokens, name, token)
   end
   -- A place of the topic may have come free since, or a lane that was called had no use for
-  -- its place. Another one is called.
-  if limit > 0 and in_flight({ name })[1] < limit then
-    call_lane(name, now)
+  -- its place. Others are called.
+  if any_waits then
+    local all, is_ready = in_flight({ name })
+    if limit > all[1] then
+      call_some(name, 1, now)
+    end
+    call_some(HINT .. name, more + math.max(0, ready - is_ready[1]), now)
   end
 end
 for _, endpoint in ipairs(closed) do

@@ -170,5 +170,6 @@ if order then
 end
 write_all()
 write_counts()
-write_lanes(gave_back and ARGV[4], now)
+local called = redis.call('EXISTS', places) == 1 and call_hinted(now)
+write_lanes((gave_back or called) and ARGV[4], now)
 return reply

@@ -2,8 +2,9 @@
 -- parked. The plan is old when the number in plan has changed.
 -- KEYS own, then each lane's bucket
 -- ARGV endpoints (1: endpoints have limits), rivals (1: look for rivals), then the lanes, if any
--- Returns now, the number of the plan, the length of the ready list;
---   a list for each topic with limits: its name, limits, token and jobs in flight; for each
+-- Returns now, the number of the plan, the length of the ready list, the ready jobs of the shard
+--   without those of pull queues; a list for each topic: its name, limits ('': none), token ('':
+--   none), jobs in flight and ready jobs; for each
 --   endpoint: its name, circuit and jobs in flight; the rivals; for each lane: its jobs in
 --   flight that are due again, its waiting jobs that are due, all its jobs in flight, and
 --   when the first waiting job after those is due, of a lane of a pull queue. With
@@ -25,22 +26,29 @@ local function names(some, of)
   return all
 end
 
-local function facts_of_topics(in_topics)
-  local limits, limited, facts = redis.call('HMGET', topics, unpack(in_topics)), {}, {}
+local function facts_of_topics(in_topics, any_limits)
+  local facts, limited, by_topic = {}, {}, {}
+  local all, ready = in_flight(in_topics)
   for n, topic in ipairs(in_topics) do
-    if limits[n] then
-      limited[#limited + 1] = topic
-      facts[#facts + 1] = { topic, limits[n] }
+    facts[n] = { topic, '', '', all[n], ready[n] }
+    by_topic[topic] = facts[n]
+  end
+  for n, of in ipairs(any_limits and redis.call('HMGET', topics, unpack(in_topics)) or {}) do
+    if of then
+      facts[n][2] = of
+      limited[#limited + 1] = in_topics[n]
     end
   end
-  if #limited == 0 then
-    return facts
-  end
-  local next, counted = redis.call('HMGET', tokens, unpack(limited)), in_flight(limited)
-  for n, of in ipairs(facts) do
-    of[3], of[4] = next[n] or '', counted[n]
+  for n, token in ipairs(#limited > 0 and redis.call('HMGET', tokens, unpack(limited)) or {}) do
+    by_topic[limited[n]][3] = token or ''
   end
   return facts
+end
+
+-- all_ready counts the ready jobs of the shard.
+local function all_ready()
+  local found = redis.call('HMGET', counts, OF_STATE[READY], '=' .. string.sub(PULLED, 2) .. OF_STATE[READY])
+  return (found[1] or 0) - (found[2] or 0)
 end
 
 local function facts_of_endpoints()
@@ -82,6 +90,11 @@ local function rivals_of(in_topics, limited)
     if #some > 0 and #rivals < RIVALS then
       add(some, paced[topic] and math.huge or now)
       add(redis.call('ZRANGE', places, from, to, 'BYLEX', 'LIMIT', '0', RIVALS), math.huge)
+      local hinted = redis.call('ZRANGE', places, '[+' .. topic .. '|', '(+' .. topic .. '}', 'BYLEX', 'LIMIT', '0', RIVALS)
+      for n, name in ipairs(hinted) do
+        hinted[n] = string.sub(name, 2)
+      end
+      add(hinted, math.huge)
     end
   end
   local siblings, seen = {}, {}
@@ -156,10 +169,10 @@ end
 
 local of_topics, of_endpoints, rivals, of_lanes = {}, {}, {}, {}
 local special = #given > 0 and redis.call('EXISTS', topics, ranks, circuits) > 0
-if special then
+if #given > 0 then
   local in_topics = names(given, topic_of)
-  of_topics = facts_of_topics(in_topics)
-  if ARGV[2] == '1' and redis.call('EXISTS', ranks) == 1 then
+  of_topics = facts_of_topics(in_topics, special)
+  if special and ARGV[2] == '1' and redis.call('EXISTS', ranks) == 1 then
     rivals = rivals_of(in_topics, of_topics)
   end
 end
@@ -180,4 +193,4 @@ for n, lane in ipairs(#rivals == 0 and given or {}) do
     of_lanes[n][4] = next_in(lane, key)
   end
 end
-return { now, redis.call('GET', plan) or '0', redis.call('LLEN', ready), of_topics, of_endpoints, rivals, of_lanes }
+return { now, redis.call('GET', plan) or '0', redis.call('LLEN', ready), all_ready(), of_topics, of_endpoints, rivals, of_lanes }

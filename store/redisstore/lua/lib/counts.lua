@@ -88,17 +88,18 @@ local function write_counts()
 end
 
 -- in_flight reads how many jobs are in flight of topics, or of endpoints with '=' before
--- their names.
+-- their names, and how many of them are ready.
 local function in_flight(all)
   local fields = {}
   for n, name in ipairs(all) do
     fields[2 * n - 1], fields[2 * n] = name .. OF_STATE[READY], name .. OF_STATE[RUNNING]
   end
-  local found, sums = redis.call('HMGET', counts, unpack(fields)), {}
+  local found, sums, ready = redis.call('HMGET', counts, unpack(fields)), {}, {}
   for n = 1, #all do
-    sums[n] = (found[2 * n - 1] or 0) + (found[2 * n] or 0)
+    ready[n] = tonumber(found[2 * n - 1] or 0)
+    sums[n] = ready[n] + (found[2 * n] or 0)
   end
-  return sums
+  return sums, ready
 end
 
 -- drop_topics takes topics without jobs out of the index; gone is what write_counts returned.
