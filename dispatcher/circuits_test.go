@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -240,6 +242,65 @@ func TestCircuitsCanBeOff(t *testing.T) {
 		t.Errorf("count %v", n)
 	}
 }
+
+// A deadline that gives a receiver less time than usual is no evidence against its endpoint.
+func TestShortDeadlinesOpenNoCircuit(t *testing.T) {
+	const server = 10 * time.Second
+	silent := func(r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	for name, tc := range map[string]struct {
+		own, topic time.Duration
+		answer     roundTripper
+		opens      bool
+	}{
+		"the server's":                           {answer: silent, opens: true},
+		"its own, much shorter":                  {own: 100 * time.Millisecond, answer: silent},
+		"its own, a little shorter":              {own: 9 * time.Second, answer: silent},
+		"its own, as long as the server's":       {own: server, answer: silent, opens: true},
+		"its topic's, long enough":               {own: 6 * time.Second, topic: 6 * time.Second, answer: silent, opens: true},
+		"its topic's, too short":                 {own: time.Second, topic: time.Second, answer: silent},
+		"its own, shorter than its topic's":      {own: 5 * time.Second, topic: 6 * time.Second, answer: silent},
+		"its own, as long as enough for a topic": {own: 5 * time.Second, topic: time.Second, answer: silent, opens: true},
+		"its own, and the connection is refused": {own: 100 * time.Millisecond, opens: true, answer: func(*http.Request) (*http.Response, error) {
+			return nil, syscall.ECONNREFUSED
+		}},
+		"its own, and the answer is an error": {own: 100 * time.Millisecond, opens: true, answer: func(*http.Request) (*http.Response, error) {
+			return status(503), nil
+		}},
+		"its own, and the body ends too late": {own: 100 * time.Millisecond, answer: func(r *http.Request) (*http.Response, error) {
+			answer := status(200)
+			answer.Body = io.NopCloser(readFunc(func([]byte) (int, error) {
+				<-r.Context().Done()
+				return 0, r.Context().Err()
+			}))
+			return answer, nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newFakeStore()
+				launch(t, withTransport(t, Options{
+					Store: s, Timeout: server, BreakerFailures: 3, TopicTimeout: func(string) time.Duration { return tc.topic },
+				}, tc.answer))
+				for i := range 60 {
+					j := newJob(fmt.Sprint(i), anyURL)
+					j.Spec.Timeout, j.Spec.ExpectBody = tc.own, "done"
+					s.add(j)
+				}
+				pass(t, time.Minute)
+				if opens := len(s.holds) > 0; opens != tc.opens {
+					t.Errorf("the circuit opens: %v, want %v", opens, tc.opens)
+				}
+			})
+		})
+	}
+}
+
+type readFunc func(p []byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 // TestOpenCircuitHoldsTheEndpoint goes through an outage of an endpoint.
 func TestOpenCircuitHoldsTheEndpoint(t *testing.T) {

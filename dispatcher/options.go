@@ -135,6 +135,10 @@ type Options struct {
 	// CallbackResponse is how much of an answer callbacks contain, in bytes. Zero:
 	// DefaultCallbackResponse; negative: nothing.
 	CallbackResponse int
+	// TopicTimeout returns the timeout that the jobs of a topic get without one of their own; zero:
+	// Timeout. A shorter one of a job that passes is no evidence against its endpoint. Nil: topics
+	// have none.
+	TopicTimeout func(topic string) time.Duration
 	// Weight returns the weight of a topic. Nil: all have the same.
 	Weight func(topic string) int
 	// Contracts are those of the dialects of the API, by their names.
@@ -197,6 +201,9 @@ func (o Options) withDefaults() Options {
 	o.BreakerOpen = cmp.Or(o.BreakerOpen, DefaultBreakerOpen)
 	o.BreakerProbes = cmp.Or(o.BreakerProbes, DefaultBreakerProbes)
 	o.CatchUpRate = cmp.Or(o.CatchUpRate, DefaultCatchUpRate)
+	if o.TopicTimeout == nil {
+		o.TopicTimeout = func(string) time.Duration { return 0 }
+	}
 	if o.Weight == nil {
 		o.Weight = func(string) int { return store.DefaultWeight }
 	}

@@ -38,12 +38,14 @@ type sender struct {
 	clock   job.Clock
 	layer   Layer // nil: none
 	timeout time.Duration
-	agent   string
-	limits  job.Bounds
-	signer  Signer
-	spans   *spans
-	log     *slog.Logger
-	bodies  sync.Pool // of *bytes.Buffer
+	// topicTimeout is the timeout that a topic's jobs get; zero: the server's.
+	topicTimeout func(topic string) time.Duration
+	agent        string
+	limits       job.Bounds
+	signer       Signer
+	spans        *spans
+	log          *slog.Logger
+	bodies       sync.Pool // of *bytes.Buffer
 
 	callbackLimit int // bytes of answers for callbacks
 	contract      func(*job.Job) *Contract
@@ -53,7 +55,7 @@ type sender struct {
 func newSender(o Options, transport http.RoundTripper) *sender {
 	s := &sender{
 		steady: func(string) bool { return false },
-		clock:  o.Clock, layer: o.Layer, timeout: o.Timeout,
+		clock:  o.Clock, layer: o.Layer, timeout: o.Timeout, topicTimeout: o.TopicTimeout,
 		agent: "duehook/" + o.Version, limits: o.Bounds, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
 		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		render: o.RenderCallback, callbackLimit: o.CallbackResponse, contract: o.contractOf,
@@ -117,7 +119,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 			return job.Outcome{Kind: job.OutcomeReleased, Reason: reasonNoFiles, After: unsentPause}, errExcluded
 		}
 		attempt.Error = classify(timed, err, reached)
-		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, errEndpoint
+		return job.Outcome{Kind: job.OutcomeFailed, Attempt: attempt}, s.failure(timed, j)
 	}
 	attempt.Status, attempt.ResponseHeaders, attempt.ResponseBody = a.Status, headerExcerpt(a.Header), contract.Excerpt(a.Body)
 	if own := s.contract(j).Judge; own != nil {
@@ -135,7 +137,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 		if ctx.Err() != nil {
 			return aborted()
 		}
-		health = errEndpoint
+		health = s.failure(timed, j)
 	}
 	o.Attempt, o.Response = attempt, s.response(j, &a)
 	return o.Charged(j), health
@@ -160,6 +162,24 @@ func healthOf(status int) error {
 		return errEndpoint
 	}
 	return nil
+}
+
+// minPatience is how long a receiver may take at least before a topic's timeout says something about
+// its endpoint.
+const minPatience = 5 * time.Second
+
+// failure returns what a failure without a whole answer means for the endpoint's circuit: nothing if
+// the deadline of the attempt passed, and the job gave the receiver less time than others give it.
+// Otherwise the jobs of one topic could open the circuit of an endpoint that answers those of others.
+func (s *sender) failure(timed context.Context, j *job.Job) error {
+	usual := s.timeout
+	if d := s.topicTimeout(j.Topic); d > 0 {
+		usual = min(usual, max(d, minPatience))
+	}
+	if errors.Is(timed.Err(), context.DeadlineExceeded) && s.timeoutOf(j) < usual {
+		return errExcluded
+	}
+	return errEndpoint
 }
 
 // bound limits an attempt to d.

@@ -207,7 +207,7 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys, of *top
 	c := n.Config
 	o := dispatcher.Options{
 		Store: n.store, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
-		Workers: c.Workers, Weight: of.Weight, Timeout: c.Timeout, Lease: c.Lease, LeaseMargin: c.LeaseMargin(),
+		Workers: c.Workers, Weight: of.Weight, TopicTimeout: of.Timeout, Timeout: c.Timeout, Lease: c.Lease, LeaseMargin: c.LeaseMargin(),
 		Policy: n.policy, Grace: c.DrainDelay + n.drainTime(), AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
 		Bounds: job.Bounds{MaxBody: c.MaxBody, MaxRounds: orOff(c.MaxRounds)}, CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),

@@ -88,6 +88,12 @@ func (m *Manager) Defaults(topic string) *job.Defaults {
 	return &t.Settings.Defaults
 }
 
+// Timeout returns the timeout that jobs of a topic get without one of their own, as far as this node
+// knows; zero: the server's.
+func (m *Manager) Timeout(topic string) time.Duration {
+	return m.known.All()[topic].Settings.Defaults.Timeout
+}
+
 // Weight returns the weight of a topic, as far as this node knows.
 func (m *Manager) Weight(topic string) int {
 	return cmp.Or(m.known.All()[topic].Settings.Weight, store.DefaultWeight)
