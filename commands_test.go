@@ -375,8 +375,8 @@ func TestRaceWhatAnExportKeeps(t *testing.T) {
 	}
 	const leaves = "1 dead letters, 1 paused topics, 1 schedules, 1 topics with settings"
 	lines := from.run(cli.ExitOK, "export", "4 jobs", "not exported: "+leaves)
-	to.runWith(cli.ExitRefused, lines, []string{"import"}, "held/a: deliveries of topic held were paused", "duehook topic pause held", "--unpaused", "not imported: "+leaves, `"created":2,"kept":0,"refused":2`)
-	to.run(cli.ExitOK, "topic pause held")
+	to.runWith(cli.ExitRefused, lines, []string{"import"}, "held/a: deliveries of topic held were paused", "duehook topic pause held --new", "--unpaused", "not imported: "+leaves, `"created":2,"kept":0,"refused":2`)
+	to.run(cli.ExitOK, "topic pause held --new")
 	to.runWith(cli.ExitOK, lines, []string{"import"}, `"created":2,"kept":2,"refused":0`)
 	ended := strings.ReplaceAll(lines, `"expires_at":"2`, `"expires_at":"1`)
 	to.run(cli.ExitOK, "topic resume held")

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/duehook/duehook/carrier"
@@ -172,7 +173,7 @@ func (n *node) takesJobs(ctx context.Context) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	return &httpapi.Error{Code: httpapi.CodeStoreUnavailable, Detail: "The store answers, but takes no jobs: " + err.Error() + "."}
+	return &httpapi.Error{Code: httpapi.CodeStoreUnavailable, Detail: "The store answers, but takes no jobs: " + strings.TrimSuffix(err.Error(), ".") + "."}
 }
 
 // watchDisk ends the node when the embedded store fails: it must be opened anew.

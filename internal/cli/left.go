@@ -167,7 +167,7 @@ func (l *loading) take(ctx context.Context, j *moving.Job, note *exportNote) err
 			return err
 		}
 		if !l.left.paused[r.Topic] {
-			j.Err = fmt.Errorf("deliveries of topic %s were paused, and are not paused here: run duehook topic pause %s first, or import with --unpaused", r.Topic, r.Topic)
+			j.Err = fmt.Errorf("deliveries of topic %s were paused, and are not paused here: run duehook topic pause %s --new first, or import with --unpaused", r.Topic, r.Topic)
 			return nil
 		}
 	}
