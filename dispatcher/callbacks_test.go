@@ -61,7 +61,7 @@ func TestCallbackIsRendered(t *testing.T) {
 		t.Fatalf("outcome %v", o.Kind)
 	}
 	r := <-got
-	if r.Header.Get("Webhook-Id") != "u.dead" || r.Header.Get("Body") != "rendered report" || signer.id != "u.dead" || signer.body != "rendered report" {
+	if r.Header.Get("Webhook-Id") != "u_dead" || r.Header.Get("Body") != "rendered report" || signer.id != "u_dead" || signer.body != "rendered report" {
 		t.Errorf("sent %v, signed %+v", r.Header, signer)
 	}
 	fails = true

@@ -23,7 +23,7 @@ import (
 // Defaults of Options.
 const (
 	DefaultWorkers         = 512
-	DefaultTimeout         = 10 * time.Second
+	DefaultTimeout         = 15 * time.Second // Standard Webhooks advises 15 to 30 seconds
 	DefaultLeaseMargin     = 10 * time.Second
 	DefaultGrace           = 15 * time.Second
 	DefaultBreakerFailures = 20

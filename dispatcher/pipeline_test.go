@@ -71,7 +71,7 @@ func TestDeliveryIsSettled(t *testing.T) {
 			t.Errorf("settlement (-want +got):\n%s", diff)
 		}
 		call := next(t, s.claims, "claim")
-		wantOptions := store.ClaimOptions{Lease: 20 * time.Second, LeaseMargin: 10 * time.Second, By: "node-1"}
+		wantOptions := store.ClaimOptions{Lease: 25 * time.Second, LeaseMargin: 10 * time.Second, By: "node-1"}
 		if diff := cmp.Diff(wantOptions, call.o, cmpopts.IgnoreFields(store.ClaimOptions{}, "Nonce", "Left")); diff != "" {
 			t.Errorf("claim options (-want +got):\n%s", diff)
 		}

@@ -44,7 +44,7 @@ func (s *spans) begin(ctx context.Context, j *job.Job, a *job.Attempt) *span {
 		attribute.String("duehook.uid", j.UID), attribute.Int("duehook.attempt", a.Number),
 	}
 	if j.Spec.Traceparent != "" {
-		registration := propagation.MapCarrier{"traceparent": j.Spec.Traceparent}
+		registration := propagation.MapCarrier{"traceparent": j.Spec.Traceparent, "tracestate": j.Spec.Tracestate}
 		ctx = propagation.TraceContext{}.Extract(ctx, registration)
 		s.wait(ctx, j, started, of)
 	}

@@ -9,14 +9,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/scheduler"
 )
 
 // traced makes a span for each request that registers jobs, below the client's span.
 func (s *Server) traced(rt *served) func(*Call) error {
 	return func(c *Call) error {
 		ctx := c.Context()
-		if parent := clientParent(c.Request.Header); parent != "" {
-			ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": parent})
+		if t := clientTrace(c.Request.Header); t.Parent != "" {
+			ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{parentField: t.Parent, stateField: t.State})
 		}
 		ctx, span := s.opts.Tracer.Start(ctx, rt.Method+" "+rt.Path, trace.WithSpanKind(trace.SpanKindServer),
 			trace.WithAttributes(attribute.String("http.request.method", rt.Method), attribute.String("http.route", rt.Path)))
@@ -38,22 +39,28 @@ func (s *Server) traced(rt *served) func(*Call) error {
 	}
 }
 
-// clientParent is the client's trace context if it is valid.
-func clientParent(h http.Header) string {
+// The fields of W3C Trace Context.
+const (
+	parentField = "traceparent"
+	stateField  = "tracestate"
+)
+
+// clientTrace is the client's trace context. What is invalid of it is left out.
+func clientTrace(h http.Header) (t scheduler.Trace) {
 	if parent := h.Values("Traceparent"); len(parent) == 1 && job.ValidTraceparent(parent[0]) {
-		return parent[0]
+		t.Parent, t.State = parent[0], job.TracestateOf(h.Values("Tracestate"))
 	}
-	return ""
+	return t
 }
 
-// Traceparent is the trace context that the call's jobs keep: that of its span if it is
+// Trace is the trace context that the call's jobs keep: that of its span if it is
 // recorded, otherwise the client's.
-func (c *Call) Traceparent() string {
+func (c *Call) Trace() scheduler.Trace {
 	ctx := c.Context()
 	if span := trace.SpanContextFromContext(ctx); span.IsSampled() && !span.IsRemote() {
 		own := propagation.MapCarrier{}
 		propagation.TraceContext{}.Inject(ctx, own)
-		return own["traceparent"]
+		return scheduler.Trace{Parent: own[parentField], State: own[stateField]}
 	}
-	return clientParent(c.Request.Header)
+	return clientTrace(c.Request.Header)
 }

@@ -208,10 +208,10 @@ func notULIDRune(r rune) bool {
 	return !strings.ContainsRune("0123456789ABCDEFGHJKMNPQRSTVWXYZ", r)
 }
 
-// MessageID is the webhook-id of the job.
+// MessageID is the webhook-id of the job. Standard Webhooks allows no dot in it, because dots separate the parts that are signed.
 func (j *Job) MessageID() string {
 	if j.Spec.Reports != "" {
-		return j.ID
+		return strings.ReplaceAll(j.ID, ".", "_")
 	}
 	return j.UID
 }
@@ -297,7 +297,7 @@ func (j *Job) report(to []Successor, e CallbackEvent, r *Report) []Successor {
 			Destination: target.Destination, Method: target.Method, Headers: target.Headers,
 			ContentType: BodyJSON.ContentType(), BodyForm: BodyJSON,
 			Priority: j.Spec.Priority, Retry: j.Spec.Callbacks.Retry,
-			Traceparent: j.Spec.Traceparent, Reports: e, Dialect: j.Spec.Dialect,
+			Traceparent: j.Spec.Traceparent, Tracestate: j.Spec.Tracestate, Reports: e, Dialect: j.Spec.Dialect,
 		},
 		Report: r,
 	})

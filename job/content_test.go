@@ -9,7 +9,7 @@ import (
 
 // notContent are the fields that a repeated registration may have other values of.
 var notContent = map[string]bool{
-	"[Traceparent]": true, "[Callbacks Replays]": true, "[Callbacks Ended]": true,
+	"[Traceparent]": true, "[Tracestate]": true, "[Callbacks Replays]": true, "[Callbacks Ended]": true,
 	"[Loop First]": true, "[Loop Rounds]": true, "[Loop Wait]": true, "[Loop NewBody]": true, "[Loop Reported]": true,
 }
 

@@ -28,6 +28,7 @@ var refusedHeaders = map[string]string{
 	"Content-Type":      "is refused: use content_type",
 	"User-Agent":        ownHeader,
 	"Traceparent":       "is refused: it is taken from the registration's own traceparent header",
+	"Tracestate":        "is refused: it is taken from the registration's own tracestate header",
 	"Webhook-":          ownHeader,
 	"Duehook-":          ownHeader,
 }
@@ -105,9 +106,14 @@ func checkHeader(name, value string) error {
 	return checkHeaderValue(value)
 }
 
-// refusal is why clients may not set a header. Receivers behind CGI or WSGI cannot tell _ from -.
+// refusal is why clients may not set a header. Receivers behind CGI, WSGI or PHP cannot tell _ and other signs from -.
 func refusal(canonical string) string {
-	canonical = textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(canonical, "_", "-"))
+	canonical = textproto.CanonicalMIMEHeaderKey(strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return '-'
+	}, canonical))
 	if why, ok := refusedHeaders[canonical]; ok {
 		return why
 	}

@@ -70,6 +70,7 @@ type Spec struct {
 	TTL         time.Duration // from registration; zero means no end
 	ExpectBody  string        // a 2xx counts only with this body
 	Traceparent string        // W3C trace context of the registration
+	Tracestate  string        // of the same; empty without a Traceparent
 	Labels      []Label       // sorted by key
 	Occurrence  *Occurrence   // nil: no schedule made the job
 	AgainBody   bool          // a receiver may replace the body when it arms the job again

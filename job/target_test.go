@@ -146,3 +146,22 @@ func TestURLsAreSentByteForByte(t *testing.T) {
 		}
 	}
 }
+
+func TestTracestates(t *testing.T) {
+	long := "k=" + strings.Repeat("v", 300)
+	for want, lines := range map[string][]string{
+		"vendor=a:1,t@v=b": {" vendor=a:1 ,, t@v=b\t"},
+		"a=1,b=2":          {"a=1", "b=2"},
+		long:               {long},
+		"":                 {"a"},
+	} {
+		if got := job.TracestateOf(lines); got != want {
+			t.Errorf("%q: %q, want %q", lines, got, want)
+		}
+	}
+	for _, lines := range [][]string{nil, {"a=1,b"}, {"=1"}, {"a="}, {"a=1=2"}, {"a=\x7f"}, {long, long}} {
+		if got := job.TracestateOf(lines); got != "" {
+			t.Errorf("%q: %q", lines, got)
+		}
+	}
+}

@@ -25,3 +25,26 @@ func ValidTraceparent(s string) bool {
 }
 
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
+
+// maxTracestate is how long a tracestate may be, in bytes. Every party has to pass on 512.
+const maxTracestate = 512
+
+// TracestateOf returns the tracestate of the lines of a header: members "key=value", separated by commas. It is empty
+// if one is malformed or all of them are too long.
+func TracestateOf(lines []string) string {
+	var members []string
+	for member := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+		if member = strings.Trim(member, " \t"); member == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(member, "=")
+		if !ok || key == "" || value == "" || strings.ContainsFunc(member, func(r rune) bool { return r < ' ' || r > '~' }) || strings.Contains(value, "=") {
+			return ""
+		}
+		members = append(members, member)
+	}
+	if state := strings.Join(members, ","); len(state) <= maxTracestate {
+		return state
+	}
+	return ""
+}

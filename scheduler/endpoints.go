@@ -93,7 +93,7 @@ func (s *Scheduler) PrepareTest(d *job.Draft) (Prepared, error) {
 		return Prepared{}, err
 	}
 	request.Spec.Headers = append(request.Spec.Headers, job.Header{Name: HeaderTest, Value: "true"})
-	return s.prepared(job.Key{Topic: request.Key.Topic}, &request, "")
+	return s.prepared(job.Key{Topic: request.Key.Topic}, &request, Trace{})
 }
 
 // Endpoint is the endpoint of the job.

@@ -87,7 +87,7 @@ func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin)
 	if err := s.checkFanOut(f, made.Targets); err != nil {
 		return nil, err
 	}
-	if f.Jobs, err = s.prepareTargets(f, made.Targets, plan.Policy, from.Traceparent); err != nil {
+	if f.Jobs, err = s.prepareTargets(f, made.Targets, plan.Policy, from.Trace); err != nil {
 		return nil, err
 	}
 	return f, s.refuseTaken(ctx, f, plan.Kept)
@@ -147,7 +147,7 @@ func (s *Scheduler) checkFanOut(f *FanOut, targets []groups.Target) error {
 	return nil
 }
 
-func (s *Scheduler) prepareTargets(f *FanOut, targets []groups.Target, policy job.OnConflict, traceparent string) ([]Prepared, error) {
+func (s *Scheduler) prepareTargets(f *FanOut, targets []groups.Target, policy job.OnConflict, trace Trace) ([]Prepared, error) {
 	jobs := make([]Prepared, len(targets))
 	for i, t := range targets {
 		key := job.Key{Topic: f.Topic, ID: t.ID}
@@ -156,7 +156,7 @@ func (s *Scheduler) prepareTargets(f *FanOut, targets []groups.Target, policy jo
 			return nil, fmt.Errorf("make a uid: %w", err)
 		}
 		uid = store.OrderUID(uid, key.Topic, t.Spec.OrderKey)
-		t.Spec.Traceparent = traceparent
+		t.Spec.Traceparent, t.Spec.Tracestate = trace.Parent, trace.State
 		jobs[i] = Prepared{reg: store.Registration{Key: key, UID: uid, Spec: t.Spec, OnConflict: policy}, fan: f}
 	}
 	return jobs, nil

@@ -10,13 +10,15 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
+// Trace is the W3C trace context of a registration: its headers traceparent and tracestate, or nothing.
+type Trace struct{ Parent, State string }
+
 // Origin is the part of a request that its drafts lack.
 type Origin struct {
 	// ID is the id of a job whose draft has none, such as an idempotency key; it is a
 	// valid name. Empty: the uid.
-	ID string
-	// Traceparent is the W3C trace context of the registration, or empty.
-	Traceparent string
+	ID    string
+	Trace Trace
 	// Pull has consumers fetch a job if neither its draft nor its topic has a destination.
 	Pull bool
 	// Topics are the topics to which the caller is restricted; empty: none in particular.
@@ -59,7 +61,7 @@ func (s *Scheduler) Prepare(d *job.Draft, from Origin) (Prepared, error) {
 	if _, reserved := job.CallbackOf(key.ID); reserved {
 		return Prepared{}, errReservedID()
 	}
-	return s.prepared(key, &request, from.Traceparent)
+	return s.prepared(key, &request, from.Trace)
 }
 
 // addressed gives a draft without a destination that of its topic, or else the pull queue.
@@ -89,7 +91,7 @@ func errReservedID() error {
 }
 
 // prepared sets the uid of a job; without an id, the uid is its id, too.
-func (s *Scheduler) prepared(key job.Key, request *job.Request, traceparent string) (Prepared, error) {
+func (s *Scheduler) prepared(key job.Key, request *job.Request, trace Trace) (Prepared, error) {
 	uid := request.UID
 	if uid == "" {
 		made, err := s.o.NewUID(key)
@@ -106,7 +108,7 @@ func (s *Scheduler) prepared(key job.Key, request *job.Request, traceparent stri
 	p := Prepared{reg: store.Registration{
 		Key: key, UID: uid, Spec: ownBody(request.Spec), OnConflict: request.OnConflict,
 	}}
-	p.reg.Spec.Traceparent = traceparent
+	p.reg.Spec.Traceparent, p.reg.Spec.Tracestate = trace.Parent, trace.State
 	return p, nil
 }
 

@@ -88,7 +88,7 @@ func (a *api) draft(c *httpapi.Call) (*job.Draft, error) {
 
 // register registers a message, unless one with its id has not ended: that is the answer then.
 func (a *api) register(c *httpapi.Call, d *job.Draft) error {
-	p, err := a.Scheduler.Prepare(d, scheduler.Origin{Topics: c.Topics(), Traceparent: c.Traceparent()})
+	p, err := a.Scheduler.Prepare(d, scheduler.Origin{Topics: c.Topics(), Trace: c.Trace()})
 	if err != nil {
 		a.Scheduler.Refuse(1, httpapi.AsError(err).ClientsFault())
 		return err

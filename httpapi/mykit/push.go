@@ -218,7 +218,7 @@ func (a *api) push(c *httpapi.Call) error {
 	if q.Has("on_conflict") {
 		draft.OnConflict = new(q.Get("on_conflict"))
 	}
-	reg, err := a.Scheduler.Prepare(draft, scheduler.Origin{Pull: true, Traceparent: c.Traceparent(), Topics: c.Topics()})
+	reg, err := a.Scheduler.Prepare(draft, scheduler.Origin{Pull: true, Trace: c.Trace(), Topics: c.Topics()})
 	if err != nil {
 		a.Scheduler.Refuse(1, httpapi.AsError(err).ClientsFault())
 		return err

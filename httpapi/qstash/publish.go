@@ -242,7 +242,7 @@ func (a *api) prepare(c *httpapi.Call, m *message, regs []scheduler.Prepared, r 
 	if err := a.readTopic(ctx, m); err != nil {
 		return regs, err
 	}
-	from := scheduler.Origin{Topics: c.Topics(), Traceparent: c.Traceparent()}
+	from := scheduler.Origin{Topics: c.Topics(), Trace: c.Trace()}
 	r.group = m.draft.Group != nil
 	if m.dedup != "" {
 		now := a.Clock.Now()

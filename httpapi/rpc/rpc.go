@@ -179,7 +179,7 @@ var (
 	lenient = protojson.UnmarshalOptions{DiscardUnknown: true}
 	strict  = protojson.MarshalOptions{UseProtoNames: true}
 	// passedOn and passedBack are the headers that calls of the API read and set.
-	passedOn   = []string{"Authorization", "Idempotency-Key", "If-Match", "If-None-Match", "Traceparent", "X-Request-Id", "Origin", "Sec-Fetch-Site"}
+	passedOn   = []string{"Authorization", "Idempotency-Key", "If-Match", "If-None-Match", "Traceparent", "Tracestate", "X-Request-Id", "Origin", "Sec-Fetch-Site"}
 	passedBack = []string{"Etag", "X-Request-Id"}
 
 	pathName = regexp.MustCompile(`\{([a-z]+)\}`)

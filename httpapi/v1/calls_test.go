@@ -108,9 +108,9 @@ func TestRepeatedRegistrations(t *testing.T) {
 	a := newAPI(t)
 	const body = `{"url":"https://shop.example/hook","topic":"t","id":"a"}`
 	const traceA, traceB = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
-	uid := a.want(201, "POST", "/v1/jobs", body, "Traceparent", traceA)["uid"]
-	if got := a.stored("t", "a").Spec.Traceparent; got != traceA {
-		t.Errorf("traceparent kept: %q", got)
+	uid := a.want(201, "POST", "/v1/jobs", body, "Traceparent", traceA, "Tracestate", "vendor=1, other=2")["uid"]
+	if got := a.stored("t", "a").Spec; got.Traceparent != traceA || got.Tracestate != "vendor=1,other=2" {
+		t.Errorf("trace context kept: %q, %q", got.Traceparent, got.Tracestate)
 	}
 	if got := a.want(200, "POST", "/v1/jobs", body, "Traceparent", traceB)["uid"]; got != uid {
 		t.Errorf("a retry under another span made another job")

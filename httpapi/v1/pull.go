@@ -145,6 +145,9 @@ func (s *API) writeLeased(w *jsonout.Writer, l *pulls.Leased) {
 	headers := jobjson.RequestHeaders(&l.Job.Spec)
 	if trace := l.Job.Spec.Traceparent; trace != "" {
 		headers = append(slices.Clip(headers), job.Header{Name: "Traceparent", Value: trace})
+		if state := l.Job.Spec.Tracestate; state != "" {
+			headers = append(headers, job.Header{Name: "Tracestate", Value: state})
+		}
 	}
 	w.Headers("headers", headers)
 	if l.Job.Spec.BodyForm != job.BodyNone {

@@ -39,7 +39,7 @@ func originOf(r *request) (scheduler.Origin, error) {
 			return scheduler.Origin{}, err
 		}
 	}
-	return scheduler.Origin{ID: key, Traceparent: r.Traceparent(), Topics: r.Topics()}, nil
+	return scheduler.Origin{ID: key, Trace: r.Trace(), Topics: r.Topics()}, nil
 }
 
 // register answers POST /v1/jobs.

@@ -71,7 +71,7 @@ type Answer struct {
 //	2xx, and Duehook-Action: again with Retry-After          delivered; armed again with After
 //	2xx, and Duehook-Action: again without Retry-After       failure
 //	2xx, and expect holds                                    delivered
-//	429 or 503 with Retry-After                              failure, again then
+//	anything else, with Retry-After                          failure, again then
 //	anything else                                            failure
 func Judge(a Answer, expect string, now job.Instant) (o job.Outcome, class string) {
 	after, named := retryAfter(a.Header.Get("Retry-After"), now, maxRetryAfter)
@@ -100,13 +100,11 @@ func Judge(a Answer, expect string, now job.Instant) (o job.Outcome, class strin
 		return job.Outcome{Kind: job.OutcomeDelivered, After: after}, ""
 	case success:
 		if class := expectation(a, expect); class != "" {
-			return job.Outcome{Kind: job.OutcomeFailed}, class
+			return job.Outcome{Kind: job.OutcomeFailed, After: after}, class
 		}
 		return job.Outcome{Kind: job.OutcomeDelivered}, ""
-	case a.Status == http.StatusTooManyRequests, a.Status == http.StatusServiceUnavailable:
-		return job.Outcome{Kind: job.OutcomeFailed, After: after}, StatusClass(a.Status)
 	}
-	return job.Outcome{Kind: job.OutcomeFailed}, StatusClass(a.Status)
+	return job.Outcome{Kind: job.OutcomeFailed, After: after}, StatusClass(a.Status)
 }
 
 // expectation returns the class of error of a 2xx without the expected body. Without an

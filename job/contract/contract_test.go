@@ -71,7 +71,12 @@ func TestReceiverContract(t *testing.T) {
 		"503, date":         {Answer{Status: 503, Header: headers("Retry-After", in90s)}, "", failedAfter(90 * time.Second), "http_503"},
 		"429, plain":        {Answer{Status: 429}, "", failed, "http_429"},
 		"503, nonsense":     {Answer{Status: 503, Header: headers("Retry-After", "soon")}, "", failed, "http_503"},
-		"500 does not name": {Answer{Status: 500, Header: headers("Retry-After", "120")}, "", failed, "http_500"},
+		"500 names, too":    {Answer{Status: 500, Header: headers("Retry-After", "120")}, "", failedAfter(2 * time.Minute), "http_500"},
+		"408, seconds":      {Answer{Status: 408, Header: headers("Retry-After", "3")}, "", failedAfter(3 * time.Second), "http_408"},
+		"425, date":         {Answer{Status: 425, Header: headers("Retry-After", in90s)}, "", failedAfter(90 * time.Second), "http_425"},
+		"301, seconds":      {Answer{Status: 301, Header: headers("Retry-After", "60", "Location", "/")}, "", failedAfter(time.Minute), "http_301"},
+		"404, seconds":      {Answer{Status: 404, Header: headers("Retry-After", "60")}, "", failedAfter(time.Minute), "http_404"},
+		"200, not expected": {Answer{Status: 200, Header: headers("Retry-After", "60"), Body: []byte("busy")}, "success", failedAfter(time.Minute), Unexpected},
 		"200 does not name": {Answer{Status: 200, Header: headers("Retry-After", "120")}, "", delivered, ""},
 
 		"snooze on 200":            {Answer{Status: 200, Header: headers("Duehook-Action", "snooze", "Retry-After", "60")}, "", snoozed(time.Minute), ""},
@@ -105,7 +110,7 @@ func TestReceiverContract(t *testing.T) {
 		"again in two days":   {Answer{Status: 200, Header: headers("Duehook-Action", "again", "Retry-After", "172800")}, "", again(48 * time.Hour), ""},
 		"again too far":       {Answer{Status: 200, Header: headers("Duehook-Action", "again", "Retry-After", "99999999999")}, "", again(366 * 24 * time.Hour), ""},
 		"again without time":  {Answer{Status: 200, Header: headers("Duehook-Action", "again")}, "", failed, BadAgain},
-		"again on 500":        {Answer{Status: 500, Header: headers("Duehook-Action", "again", "Retry-After", "60")}, "", failed, "http_500"},
+		"again on 500":        {Answer{Status: 500, Header: headers("Duehook-Action", "again", "Retry-After", "60")}, "", failedAfter(time.Minute), "http_500"},
 		"again on 503":        {Answer{Status: 503, Header: headers("Duehook-Action", "again", "Retry-After", "60")}, "", failedAfter(time.Minute), "http_503"},
 		"410 does not repeat": {Answer{Status: 410, Header: headers("Duehook-Action", "again", "Retry-After", "60")}, "", gone, "http_410"},
 

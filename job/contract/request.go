@@ -28,6 +28,7 @@ const (
 	headerAttempt     = "Duehook-Attempt"
 	headerDueAt       = "Duehook-Due-At"
 	headerTraceparent = "Traceparent"
+	headerTracestate  = "Tracestate"
 	headerSchedule    = "Duehook-Schedule"
 	headerOccurrence  = "Duehook-Schedule-Time"
 	headerRounds      = "Duehook-Rounds"
@@ -50,6 +51,9 @@ func RequestHeader(j *job.Job, number int, stamp job.Instant, agent string) http
 	}
 	if j.Spec.Traceparent != "" {
 		h.Set(headerTraceparent, j.Spec.Traceparent)
+		if j.Spec.Tracestate != "" {
+			h.Set(headerTracestate, j.Spec.Tracestate)
+		}
 	}
 	setAll(h, []field{
 		{headerUserAgent, agent},

@@ -28,8 +28,8 @@ func TestRequestHeader(t *testing.T) {
 	}{
 		"a plain job": {want: own(nil)},
 		"what the client set": {
-			spec: job.Spec{Headers: []job.Header{{Name: "X-Tenant", Value: "acme"}}, ContentType: "text/plain", Traceparent: "00-1-2-01"},
-			want: own(http.Header{"X-Tenant": {"acme"}, "Content-Type": {"text/plain"}, "Traceparent": {"00-1-2-01"}}),
+			spec: job.Spec{Headers: []job.Header{{Name: "X-Tenant", Value: "acme"}}, ContentType: "text/plain", Traceparent: "00-1-2-01", Tracestate: "a=1"},
+			want: own(http.Header{"X-Tenant": {"acme"}, "Content-Type": {"text/plain"}, "Traceparent": {"00-1-2-01"}, "Tracestate": {"a=1"}}),
 		},
 		"an occurrence": {
 			spec: job.Spec{Occurrence: &job.Occurrence{Schedule: "näch", Time: due.Add(-1)}},

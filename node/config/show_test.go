@@ -31,7 +31,7 @@ func TestPrintTellsValuesAndOriginsAndNoSecret(t *testing.T) {
 		{"redis-url", "rediss://bob:***@db:6379/1", "environment", "DUEHOOK_REDIS_URL"},
 		{"api-keys", "ci", "(" + keyID + ")", "flag", "--api-keys"},
 		{"addr", "127.0.0.1:7788", "default"},
-		{"lease", "20s", "default", "(timeout", "+", "10s)"},
+		{"lease", "25s", "default", "(timeout", "+", "10s)"},
 		{"allow-cidrs", "-", "default"},
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), strings.Join(want, " ")) {

@@ -67,6 +67,7 @@ func (c *codec) spec(s *job.Spec) {
 	number(c, "l", &s.TTL)
 	text(c, "e", &s.ExpectBody)
 	text(c, "x", &s.Traceparent)
+	text(c, "xs", &s.Tracestate)
 	list(c, "g", &s.Labels, func(l *job.Label) {
 		c.fields(func() {
 			text(c, "k", &l.Key)

@@ -203,7 +203,7 @@ func emptyField(v reflect.Value) string {
 // detailed sets the fields of a failed attempt that failed leaves empty, except NextAt.
 func (f *fixture) detailed(a *job.Attempt) job.Attempt {
 	f.Helper()
-	a.Error, a.Version, a.ConnectRetries = "some_class", 7, 2
+	a.Error, a.Version, a.ConnectRetries, a.Resent = "some_class", 7, 2, true
 	a.ResponseHeaders = []job.Header{{Name: "Content-Type", Value: "text/plain"}, {Name: "X", Value: "a|b\n 1 2"}}
 	a.Timings = job.Timings{
 		DNS: time.Nanosecond, Connect: time.Microsecond, TLS: time.Millisecond, FirstByte: time.Minute, Reused: true,

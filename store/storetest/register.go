@@ -89,6 +89,7 @@ var registerCases = []testCase{
 			Retry:   &job.Retry{Steps: []time.Duration{time.Second, 90 * time.Second}, Limit: &limit},
 			Timeout: 7 * time.Second, TTL: 48 * time.Hour, ExpectBody: "success",
 			Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+			Tracestate:  "vendor=1",
 			Labels:      []job.Label{{Key: "empty"}, {Key: "shop", Value: "größe: 7"}},
 		}
 		f.add(r)

@@ -29,7 +29,7 @@ export function Request({ job, stored, attempt }: Props) {
 }
 
 /** The webhook-id of a job. That of a callback names the job and the event. */
-export const messageId = (job: Job): string => (job.callback_of ? job.id : job.uid);
+export const messageId = (job: Job): string => (job.callback_of ? job.id.replaceAll('.', '_') : job.uid);
 
 function head(job: Job, stored: Stored | undefined, attempt: Attempt | undefined): string {
   const headers: Record<string, string | number> = { ...stored?.headers };
