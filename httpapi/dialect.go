@@ -24,6 +24,8 @@ type Dialect struct {
 	// Authorization returns the credentials of a request in the form of the
 	// Authorization header. Nil: the header itself.
 	Authorization func(*http.Request) string
+	// Missing says which call is meant by a path below Prefix that does not exist; empty: none in particular.
+	Missing func(path string) string
 	// WriteError answers with an error. Nil: application/problem+json.
 	WriteError func(*Call, *Error) error
 }
@@ -77,6 +79,12 @@ func (c *Call) Context() context.Context { return c.Request.Context() }
 
 // Header is the header of the answer.
 func (c *Call) Header() http.Header { return c.Writer.Header() }
+
+// SetLocation names a path of the API in the answer, relative to the request: a proxy may have taken a prefix off the path.
+func (c *Call) SetLocation(path string) {
+	up := strings.Repeat("../", strings.Count(c.Request.URL.EscapedPath(), "/")-1)
+	c.Header().Set("Location", up+strings.TrimPrefix(path, "/"))
+}
 
 // SetResult names in the answer of a dialect what became of a registration; `duehook import` reads it.
 func (c *Call) SetResult(outcome string) { c.Header().Set("Duehook-Result", outcome) }

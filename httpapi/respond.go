@@ -79,13 +79,22 @@ func (s *Server) writeError(err error, c echo.Context) {
 	if e.Code.Status == http.StatusServiceUnavailable || e.Code == CodeTopicFull {
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds)
 	}
+	if e.Code == CodeUnsupportedMediaType && c.Request().Method == http.MethodPatch {
+		c.Response().Header().Set("Accept-Patch", MIMEMergePatch+", "+MIMEJSON) // RFC 5789, 2.2
+	}
 	if challenge := access.Challenge(err); challenge != "" {
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, challenge)
 	}
 	if s.showMissing(e, c) {
 		return
 	}
-	write := s.dialectOf(c).WriteError
+	of := s.dialectOf(c)
+	if e.Code == CodeNotFound && of.Missing != nil {
+		if meant := of.Missing(c.Request().URL.Path); meant != "" {
+			e = &Error{Code: e.Code, Cause: e.Cause, Detail: meant}
+		}
+	}
+	write := of.WriteError
 	if write == nil {
 		write = writeProblem
 	}

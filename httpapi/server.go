@@ -53,7 +53,7 @@ func New(o Options) (*Server, error) {
 		opts:     o,
 		metrics:  m,
 		origins:  http.NewCrossOriginProtection(),
-		exporter: promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}),
+		exporter: promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}),
 		paths:    map[string]*served{},
 	}
 	s.own = s.operating()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -143,6 +144,11 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 			working = append(working, part{"control", func(ctx context.Context) error { return n.control(ctx, ln) }})
 		}
 	}
+	operating, err := n.forOperators(ctx)
+	if err != nil {
+		return nil, err
+	}
+	working = append(working, operating...)
 	needed := append(secured, part{"time", n.time.Run}, part{"events", n.events.Run}, part{"topics", topicSettings.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.runs.Run}, part{"nodes", registry.Run})
 	if keyring != nil {
 		needed = append(needed, part{"secrets", keyring.Run})
@@ -159,6 +165,17 @@ func (n *node) delivering(run func(context.Context) error) func(context.Context)
 		<-ctx.Done()
 		return nil
 	}
+}
+
+// forOperators are the parts that only operators need.
+func (n *node) forOperators(ctx context.Context) ([]part, error) {
+	systemd := newSupervisor(os.Getenv, os.Getpid())
+	parts := []part{{"systemd", func(ctx context.Context) error { return n.supervise(ctx, systemd) }}}
+	debug, err := n.listenDebug(ctx)
+	if debug != nil {
+		parts = append(parts, part{"profiles", func(ctx context.Context) error { return n.debug(ctx, debug) }})
+	}
+	return parts, err
 }
 
 // topicsWithin is how long a node that starts reads its topics before it serves: without a store, it answers 503.

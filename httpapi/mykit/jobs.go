@@ -171,7 +171,7 @@ func (a *api) complete(c *httpapi.Call, d operations.Draft) (operations.Operatio
 		return o, err
 	}
 	c.Target = o.ID
-	c.Header().Set("Location", "/v1/operations/"+o.ID)
+	c.SetLocation("/v1/operations/" + o.ID)
 	ctx, cancel := context.WithTimeout(c.Context(), patience)
 	defer cancel()
 	for !o.State.Ended() && job.Sleep(ctx, a.Pace, pause) == nil {

@@ -71,7 +71,7 @@ func (s *API) getRule(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setVersion(rule.Version)
+	r.setWhole(rule.Version)
 	return jsonout.Shown(writeRule, &rule), nil
 }
 

@@ -484,7 +484,8 @@ func TestUndeclaredLengths(t *testing.T) {
 		{"POST", "/v1/jobs/t/a/run", "{}", http.StatusOK},
 		{"GET", "/v1/jobs", "", http.StatusOK},
 		{"GET", "/v1/jobs", "{}", http.StatusUnprocessableEntity},
-		{"DELETE", "/v1/jobs/t/a", "{}", http.StatusUnprocessableEntity},
+		{"DELETE", "/v1/jobs/t/a", `{"a":1}`, http.StatusUnprocessableEntity},
+		{"DELETE", "/v1/jobs/t/a", "{}", http.StatusOK},
 	} {
 		if got := send(c.method, c.target, c.body); got.Code != c.status {
 			t.Errorf("%s %s %s: got %d, want %d: %s", c.method, c.target, httpapi.Shorten(c.body), got.Code, c.status, got.Body)

@@ -43,7 +43,7 @@ func (r *request) showCalendar(c *calendars.Calendar, err error) (jsonout.View, 
 	if err != nil {
 		return nil, err
 	}
-	r.setVersion(c.Version)
+	r.setWhole(c.Version)
 	return jsonout.Shown(writeCalendar, c), nil
 }
 

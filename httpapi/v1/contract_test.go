@@ -169,6 +169,9 @@ func (c *contract) check(r *http.Request, sent []byte, got *httptest.ResponseRec
 	if err := c.checkHeaders(at, object(response), got.Header()); err != nil {
 		return o, fmt.Errorf("%v: %w", o, err)
 	}
+	if got.Code == http.StatusNotModified && got.Body.Len() == 0 {
+		return o, nil
+	}
 	mediaType, _, err := mime.ParseMediaType(got.Header().Get("Content-Type"))
 	if err != nil {
 		return o, fmt.Errorf("%v: content type: %w", o, err)
@@ -192,7 +195,7 @@ func (c *contract) check(r *http.Request, sent []byte, got *httptest.ResponseRec
 
 // checkRequest wants what the API accepted to be what the document allows.
 func (c *contract) checkRequest(op operation, sent []byte, status int) error {
-	if status >= 300 || len(sent) == 0 {
+	if status >= 300 || len(sent) == 0 || op.method == http.MethodDelete {
 		return nil
 	}
 	at, _ := c.at(op.at + "/requestBody")

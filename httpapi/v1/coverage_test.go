@@ -38,6 +38,7 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 		}
 		o.MaxBatchBytes = 64 << 10
 	})
+	coverUnchanged(a)
 	coverRegistrations(a)
 	coverStates(a)
 	coverCounts(a)
@@ -294,6 +295,23 @@ func coverOperations(a *keyedAPI) {
 	a.withOperations(operationsWith{a.operations, operations.ErrTooMany}, func() {
 		a.wantProblem(httpapi.CodeTooManyOperations, "POST", "/v1/operations", `{"action":"run","all":true}`)
 	})
+}
+
+// coverUnchanged reads what the client has.
+func coverUnchanged(a *keyedAPI) {
+	a.want(201, "PUT", "/v1/groups/unchanged", twoMembers)
+	a.want(201, "PUT", "/v1/calendars/unchanged", `{"dates":["2026-12-25"]}`)
+	a.want(201, "PUT", "/v1/alerts/rules/unchanged", `{"metric":"open_circuits"}`)
+	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"unchanged","pull":true}`)
+	for _, path := range []string{"/v1/groups/unchanged", "/v1/calendars/unchanged", "/v1/alerts/rules/unchanged", "/v1/jobs/t/unchanged/registration"} {
+		if got := a.call("GET", path, "", "If-None-Match", "*"); got.Code != 304 {
+			a.t.Errorf("%s: %d", path, got.Code)
+		}
+	}
+	for _, path := range []string{"/v1/groups/unchanged", "/v1/calendars/unchanged", "/v1/alerts/rules/unchanged"} {
+		a.call("DELETE", path, "")
+	}
+	a.want(200, "DELETE", "/v1/jobs/t/unchanged", "")
 }
 
 func coverEndpoints(a *keyedAPI) {

@@ -173,7 +173,7 @@ func (s exampleSigning) Rotate(ctx context.Context, topic string, overlap time.D
 
 // maskOperation puts the id of an example in the place of a random one.
 func (e *exampleAnswer) maskOperation() {
-	const calls, id = "/v1/operations/", "01KDWD7DTP0000000000000007"
+	const calls, id = "../v1/operations/", "01KDWD7DTP0000000000000007"
 	if made, ok := strings.CutPrefix(e.Headers["Location"], calls); ok {
 		e.Headers["Location"] = calls + id
 		e.Body = bytes.ReplaceAll(e.Body, []byte(made), []byte(id))

@@ -46,7 +46,7 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *wire.Errors, fro
 		}, nil
 	}
 	if fan.isNew {
-		r.Header().Set("Location", "/v1/jobs?"+url.Values{"topic": {f.Topic}, "group_id": {f.ID}}.Encode())
+		r.SetLocation("/v1/jobs?" + url.Values{"topic": {f.Topic}, "group_id": {f.ID}}.Encode())
 	}
 	r.created(fan.isNew)
 	return jsonout.Shown(s.writeFanOut, &fan), nil

@@ -65,7 +65,7 @@ func (s *API) getGroup(r *request) (jsonout.View, error) {
 }
 
 func (r *request) showGroup(g *groups.Group) jsonout.View {
-	r.setVersion(g.Version)
+	r.setWhole(g.Version)
 	return jsonout.Shown(writeGroup, g)
 }
 

@@ -190,7 +190,7 @@ func TestFanOut(t *testing.T) {
 	a.want(201, "PUT", "/v1/groups/paid", twoMembers)
 	const request = `{"topic":"events","id":"o-1","group":"paid","delay":60,"headers":{"x-event":"paid"},"body":{"order":1}}`
 	got := a.call("POST", "/v1/jobs", request)
-	if location := got.Header().Get("Location"); got.Code != 201 || location != "/v1/jobs?group_id=o-1&topic=events" {
+	if location := got.Header().Get("Location"); got.Code != 201 || location != "../v1/jobs?group_id=o-1&topic=events" {
 		t.Errorf("%d, location %q: %s", got.Code, location, got.Body)
 	}
 	billing, crm := a.stored("events", "o-1:billing"), a.stored("events", "o-1:crm")

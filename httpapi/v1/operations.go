@@ -76,7 +76,7 @@ func callerName(r *request) string {
 // accepted is the answer to a call that begins an operation.
 func accepted(r *request, o *operations.Operation) jsonout.View {
 	r.Target, r.status = o.ID, http.StatusAccepted
-	r.Header().Set("Location", "/v1/operations/"+o.ID)
+	r.SetLocation("/v1/operations/" + o.ID)
 	r.setVersion(operationVersion(o))
 	return jsonout.Shown(writeOperation, o)
 }

@@ -73,7 +73,7 @@ func (s *API) register(r *request) (jsonout.View, error) {
 	}
 	isNew := one.Outcome == store.Created
 	if isNew {
-		r.Header().Set("Location", jobjson.Path(one.Job.Key))
+		r.SetLocation(jobjson.Path(one.Job.Key))
 	}
 	r.setVersion(jobjson.Version(&one.Job))
 	r.created(isNew)

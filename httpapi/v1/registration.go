@@ -13,7 +13,7 @@ func (s *API) getRegistration(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.setVersion(jobjson.Version(&j))
+	r.setWhole(jobjson.Version(&j))
 	if j.Spec.Reports != "" {
 		if j.Spec.Body, err = jobjson.CallbackBody(s.Scheduler.Policy())(&j); err != nil {
 			return nil, err

@@ -36,6 +36,8 @@ type request struct {
 	buffer *bytes.Buffer // holds the body
 	status int           // of the answer; zero: 200
 	given  []byte        // in the place of the body
+	// unchanged: the client has what a read would show.
+	unchanged bool
 	conditions
 }
 

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"bytes"
 	"cmp"
 	"net/http"
 	"regexp"
@@ -177,7 +178,7 @@ var pathName = regexp.MustCompile(`\{([a-z]+)\}`)
 // dialect is the API as the server takes it. What every call needs is put around
 // its handler here, in one place.
 func (s *API) dialect() httpapi.Dialect {
-	d := httpapi.Dialect{Prefix: "/v1/", Routes: make([]httpapi.Route, len(routes))}
+	d := httpapi.Dialect{Prefix: "/v1/", Missing: missing, Routes: make([]httpapi.Route, len(routes))}
 	for i, rt := range routes {
 		var names []string
 		for _, m := range pathName.FindAllStringSubmatch(rt.path, -1) {
@@ -206,8 +207,15 @@ func (s *API) serve(r *request, names []string) error {
 	}
 	switch r.row.body {
 	case bodyRefused:
-		if r.HasBody() {
+		if !r.HasBody() {
+			break
+		}
+		if r.Request.Method != http.MethodDelete {
 			return wire.Invalid("", "this call takes no body")
+		}
+		var err error
+		if r.buffer, err = r.ReadBody(maxEmpty); err != nil || string(bytes.TrimSpace(r.buffer.Bytes())) != "{}" { // some clients send it with each DELETE
+			return wire.Invalid("", "this call takes no body, or {}")
 		}
 	case bodyEmptyJSON:
 		if _, err := readAll(r, maxEmpty, noFields); err != nil {
@@ -220,6 +228,10 @@ func (s *API) serve(r *request, names []string) error {
 	view, err := r.row.handle(s, r)
 	if err != nil || view == nil {
 		return err
+	}
+	if r.unchanged {
+		r.Writer.WriteHeader(http.StatusNotModified)
+		return nil
 	}
 	return wire.Answer(r.Call, cmp.Or(r.status, http.StatusOK), view)
 }

@@ -202,7 +202,7 @@ func (s *API) runSchedule(r *request) (jsonout.View, error) {
 	outcome := store.Same
 	if run.Created {
 		outcome = store.Created
-		r.Header().Set("Location", jobjson.Path(run.Job.Key))
+		r.SetLocation(jobjson.Path(run.Job.Key))
 	}
 	r.created(run.Created)
 	return jsonout.Shown(s.writeRegistered, &store.Registered{Outcome: outcome, Job: run.Job}), nil

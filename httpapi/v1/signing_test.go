@@ -230,7 +230,7 @@ func TestBadSecretsAreRefused(t *testing.T) {
 		{"PUT", "/v1/topics/a%20b/signing", `{}`, "/topic"},
 		{"GET", "/v1/topics/a%20b/signing", "", "/topic"},
 		{"DELETE", "/v1/topics/../signing", "", "/topic"},
-		{"DELETE", "/v1/topics/t/signing", `{}`, ""},
+		{"DELETE", "/v1/topics/t/signing", `{"a":1}`, ""},
 		{"POST", "/v1/topics/a%20b/signing/rotate", "", "/topic"},
 		{"POST", "/v1/signing/rotate", `{"overlap":"soon"}`, "/overlap"},
 		{"POST", "/v1/signing/rotate", `{"overlap":-1}`, "/overlap"},

@@ -62,16 +62,19 @@ type conditions struct {
 // tags are the versions of a condition.
 type tags struct {
 	any  bool     // that there is something
-	tags []string // strong ones, with their quotes
+	tags []string // with their quotes
 }
 
 // readConditions reads the conditions of a request, and refuses them if the call does not
-// obey any.
+// obey any. A read ignores what it does not obey.
 func (r *request) readConditions() (err error) {
-	if r.Request.Method == http.MethodGet || r.Request.Method == http.MethodHead {
+	c := &r.conditions
+	if r.reads() {
+		if c.none, err = readTags(headerIfNoneMatch, r.Request.Header.Values(headerIfNoneMatch)); err != nil {
+			c.none = nil
+		}
 		return nil
 	}
-	c := &r.conditions
 	for name, into := range map[string]**tags{headerIfMatch: &c.match, headerIfNoneMatch: &c.none} {
 		if *into, err = readTags(name, r.Request.Header.Values(name)); err != nil {
 			return err
@@ -83,7 +86,19 @@ func (r *request) readConditions() (err error) {
 	return nil
 }
 
-// readTags reads a header with versions. Tags are compared strongly, so weak ones are left out.
+func (r *request) reads() bool {
+	return r.Request.Method == http.MethodGet || r.Request.Method == http.MethodHead
+}
+
+// setWhole is setVersion for an answer in which nothing changes without its version. A read by a client that has
+// the version answers 304.
+func (r *request) setWhole(version uint64) {
+	r.setVersion(version)
+	r.unchanged = r.reads() && r.conditions.none != nil && r.conditions.none.matches(tagOf(version))
+}
+
+// readTags reads a header with versions. If-Match compares strongly, so weak ones are left out; a proxy that
+// compresses answers makes them weak, and for If-None-Match they count (RFC 9110, 13.1).
 func readTags(header string, values []string) (*tags, error) {
 	if len(values) == 0 {
 		return nil, nil
@@ -105,7 +120,7 @@ func readTags(header string, values []string) (*tags, error) {
 		if !ok || after != "" && after[0] != ',' {
 			return nil, wire.Invalid(header, `must be * or a list of versions in quotes, each as an ETag gave it, such as "2"`)
 		}
-		if given = true; !weak {
+		if given = true; !weak || header == headerIfNoneMatch {
 			t.tags = append(t.tags, tag)
 		}
 		rest = after

@@ -103,7 +103,7 @@ const (
 // from its flag.
 func TestEverySettingFromEverySource(t *testing.T) {
 	values := map[string]string{
-		"addr": "127.0.0.1:9", "api-keys": keyLine, "insecure-no-api-keys": "true", "api-rate": "100/1s", "dashboard": "false", "dialects": "qstash",
+		"addr": "127.0.0.1:9", "debug-addr": ":6060", "api-keys": keyLine, "insecure-no-api-keys": "true", "api-rate": "100/1s", "dashboard": "false", "dialects": "qstash",
 		"tls-cert": "c.pem", "tls-key": "k.pem", "max-body": "8KiB", "grace": "3s", "drain-delay": "4s", "data-dir": "/d", "redis-url": "redis://h:1",
 		"namespace": "ns", "shards": "3", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "deliver": "false", "allow-cidrs": "10.0.0.0/8,fd00::/8",
 		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5", "connect-retries": "1", "callback-response": "8KiB", "max-rounds": "7", "schedule-rate": "8", "tzdata": "/z.zip",
@@ -382,5 +382,30 @@ func TestAPIKeys(t *testing.T) {
 	}
 	if c := load(t, []string{"--addr=:7788", "--insecure-no-api-keys"}, nil); !c.Open() || !c.InsecureNoAPIKeys {
 		t.Error("the flag alone does not mean yes")
+	}
+}
+
+// Platforms name the port in PORT. It is open to others only if the API needs keys, or is meant to need none.
+func TestPort(t *testing.T) {
+	keys := "DUEHOOK_API_KEYS_FILE=" + write(t, "keys", keyLine)
+	for _, c := range []struct {
+		args, environ []string
+		want          string
+	}{
+		{nil, []string{"PORT=8080"}, "127.0.0.1:8080"},
+		{nil, []string{"PORT=8080", keys}, ":8080"},
+		{[]string{"--insecure-no-api-keys"}, []string{"PORT=8080"}, ":8080"},
+		{[]string{"--addr=127.0.0.1:1"}, []string{"PORT=8080"}, "127.0.0.1:1"},
+		{nil, []string{"PORT=8080", "DUEHOOK_ADDR=127.0.0.1:2"}, "127.0.0.1:2"},
+		{nil, []string{"PORT="}, "127.0.0.1:7788"},
+	} {
+		if got := load(t, c.args, c.environ).Addr; got != c.want {
+			t.Errorf("%v %v: %s, not %s", c.args, c.environ, got, c.want)
+		}
+	}
+	for _, wrong := range []string{"0", "65536", "http", "tcp://10.0.0.1:80"} {
+		if _, err := Load(nil, []string{"PORT=" + wrong}); err == nil || !strings.Contains(err.Error(), "PORT") {
+			t.Errorf("PORT=%s: %v", wrong, err)
+		}
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -122,6 +124,7 @@ func (f *Flags) Load(environ []string) (*Config, error) {
 			}
 		}
 	}
+	problems = append(problems, c.setPort(environ))
 	if err := errors.Join(problems...); err != nil {
 		return nil, usagef("%v", err)
 	}
@@ -130,6 +133,31 @@ func (f *Flags) Load(environ []string) (*Config, error) {
 		return nil, usagef("%v", err)
 	}
 	return c, nil
+}
+
+// portEnv is the variable with which platforms name the port that a program is to serve.
+const portEnv = "PORT"
+
+// setPort takes the port of portEnv for an address that nothing else sets. Without keys, it stays on loopback.
+func (c *Config) setPort(environ []string) error {
+	text := ""
+	for _, entry := range environ {
+		if value, ok := strings.CutPrefix(entry, portEnv+"="); ok {
+			text = value
+		}
+	}
+	if text == "" || c.origins["addr"] != originDefault {
+		return nil
+	}
+	if port, err := strconv.ParseUint(text, 10, 16); err != nil || port == 0 {
+		return fmt.Errorf("%s: %q: write a port from 1 to 65535, or set --addr", portEnv, text)
+	}
+	host := ""
+	if c.Open() && !c.InsecureNoAPIKeys {
+		host = "127.0.0.1"
+	}
+	c.Addr, c.origins["addr"] = net.JoinHostPort(host, text), originEnv+portEnv
+	return nil
 }
 
 func (c *Config) set(s *setting, g given) error {

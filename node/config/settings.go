@@ -116,8 +116,13 @@ var Dialects = []string{"camellia", "mykit", "qstash"}
 var settings = []setting{
 	{
 		name: "addr", group: groupAPI, hint: "host:port", def: "127.0.0.1:7788",
-		help: "address of the API; port 0 selects a free port",
+		help: "address of the API; port 0 selects a free port. Without it, the variable PORT names the port: of all addresses with API keys, else of loopback",
 		at:   func(c *Config) any { return &c.Addr },
+	},
+	{
+		name: "debug-addr", group: groupAPI, hint: "host:port", shown: "off",
+		help: "address of profiles, /debug/pprof/, for operators; without a host, on loopback. Profiles need no key and show what is in memory",
+		at:   func(c *Config) any { return &c.DebugAddr },
 	},
 	{
 		name: "api-keys", group: groupAPI, hint: "key,…", shown: "none", secret: true, list: true,
