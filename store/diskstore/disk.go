@@ -91,6 +91,15 @@ func (f *patientFile) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
+// WriteAt also fails where bytes are replaced: a limit on the size of files counts them, too.
+func (f *patientFile) WriteAt(p []byte, at int64) (n int, err error) {
+	err = f.fs.try(func() error {
+		n, err = f.File.WriteAt(p, at)
+		return err
+	})
+	return n, err
+}
+
 // Preallocate only saves time: writes tell whether there is room.
 func (f *patientFile) Preallocate(offset, length int64) error {
 	if err := f.File.Preallocate(offset, length); !isFull(err) {

@@ -147,9 +147,19 @@ func TestADiskThatFails(t *testing.T) {
 
 // While the disk is full, what began waits, and new jobs are refused. Then all goes on.
 func TestRaceAFullDisk(t *testing.T) {
+	t.Run("any write", func(t *testing.T) {
+		aFullDisk(t, func(op errorfs.Op) bool { return op.Kind.ReadOrWrite() == errorfs.OpIsWrite })
+	})
+	t.Run("only the note of what is on the disk", func(t *testing.T) {
+		aFullDisk(t, func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileWriteAt })
+	})
+}
+
+func aFullDisk(t *testing.T, fails func(errorfs.Op) bool) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		full := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
-			if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			if fails(op) {
 				return syscall.ENOSPC
 			}
 			return nil
