@@ -494,7 +494,7 @@ func TestConsumeGuardsWhatHandlersReturn(t *testing.T) {
 		"nil":              {(*client.NackError)(nil), "nack the handler did not do the job ladder dead=false"},
 		"wrapped":          {fmt.Errorf("later: %w", &client.NackError{Dead: true}), "nack later: the handler gave the job up ladder dead=true"},
 		"past":             {&client.NackError{Delay: new(client.Duration(-time.Second))}, "nack the handler did not do the job 0s dead=false"},
-		"far":              {&client.NackError{Delay: new(client.Duration(400 * 24 * time.Hour))}, "nack the handler did not do the job 8760h0m0s dead=false"},
+		"far":              {&client.NackError{Delay: new(client.Duration(400 * 24 * time.Hour))}, "nack the handler did not do the job 365d dead=false"},
 		"Error panics":     {hostileError{func() { panic("no text") }, nothing}, "nack panic: no text ladder dead=false"},
 		"Error exits":      {hostileError{runtime.Goexit, nothing}, "nack the handler ended without a result ladder dead=false"},
 		"As panics":        {hostileError{nothing, func() { panic("no as") }}, "nack panic: no as ladder dead=false"},
