@@ -208,8 +208,8 @@ func TestCursorsOfRestrictedKeysRevealNothing(t *testing.T) {
 		a.want(201, "POST", "/v1/jobs", `{"topic":"own-`+name+`","url":"https://shop.example/","delay":"1h"}`)
 	}
 	for path, want := range map[string]int{"/v1/schedules?": 4, "/v1/topics?": 4, "/v1/jobs?": 6, "/v1/jobs?order=due&state=waiting&": 4, "/v1/dead?": 1, "/v1/operations?": 1} {
-		seen, plain, cursor := 0, "", ""
-		for cursor = ""; ; {
+		seen, cursor := 0, ""
+		for {
 			got := a.want(200, "GET", path+"limit=1"+cursor, "", "Authorization", token)
 			seen += len(got["data"].([]any))
 			next, more := got["next_cursor"].(string)
@@ -225,7 +225,7 @@ func TestCursorsOfRestrictedKeysRevealNothing(t *testing.T) {
 		if seen < want {
 			t.Errorf("GET %s lists %d entries of its topics, want %d", path, seen, want)
 		}
-		if plain, _ = a.want(200, "GET", path+"limit=1", "")["next_cursor"].(string); plain != "" {
+		if plain, _ := a.want(200, "GET", path+"limit=1", "")["next_cursor"].(string); plain != "" {
 			a.wantProblem(httpapi.CodeInvalidRequest, "GET", path+"limit=1&cursor="+plain, "", "Authorization", token)
 		}
 	}

@@ -43,11 +43,11 @@ func sightOf(t *testing.T, p Principal) Sight {
 // A scope sees what it may, and what it is shown is a copy.
 func TestSight(t *testing.T) {
 	for scope, sees := range map[Scope]bool{Nobody: false, Public: false, Read: false, Consume: false, Write: true, Admin: true} {
-		s, shown, before := sightOf(t, Principal{Scope: scope}), secretive(), secretive()
+		s, before := sightOf(t, Principal{Scope: scope}), secretive()
 		draft, defaults := before.Draft(), job.Defaults{Destination: before.Spec.Destination, Headers: before.Spec.Headers, Callbacks: before.Spec.Callbacks}
 		report := job.Job{Spec: job.Spec{Reports: job.CallbackDead, BodyForm: job.BodyJSON}}
 		successors.SetReport(&report.Spec, &job.Report{Job: secretive(), Request: true, Response: &job.Response{Body: []byte(secretText)}})
-		shown = before
+		shown := before
 		s.Job(&shown)
 		s.Job(&report)
 		s.Draft(draft)
