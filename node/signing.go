@@ -36,7 +36,7 @@ func (n *node) newKeyring() (*signing.Keyring, error) {
 		return nil, err
 	}
 	o := signing.Options{Documents: n.store, MasterKeys: keys, Default: c.SigningSecret, Logger: n.Logger}
-	if n.Dev == nil { // else the machine's: overlaps and refreshing know nothing of a demo's clock
+	if n.Dev == nil && n.time != nil { // else the machine's: overlaps and refreshing know nothing of a demo's clock
 		o.Now = n.time.Instant
 	}
 	if c.SigningSecret == "" {
