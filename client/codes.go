@@ -47,7 +47,7 @@ const (
 	ErrInvalidRequest       Code = "invalid_request"
 	ErrDestinationBlocked   Code = "destination_blocked"
 	ErrRateLimited          Code = "rate_limited"
-	ErrTooManyStreams       Code = "too_many_streams"
+	ErrServerBusy           Code = "server_busy"
 	ErrTooManyTests         Code = "too_many_tests"
 	ErrTooManyPulls         Code = "too_many_pulls"
 	ErrInternalError        Code = "internal_error"
@@ -102,7 +102,7 @@ var Codes = []Code{
 	ErrInvalidRequest,
 	ErrDestinationBlocked,
 	ErrRateLimited,
-	ErrTooManyStreams,
+	ErrServerBusy,
 	ErrTooManyTests, ErrTooManyPulls,
 	ErrInternalError,
 	ErrStoreUnavailable,

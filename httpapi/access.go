@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
 )
 
@@ -22,7 +23,7 @@ type Access interface {
 // admit decides whether the caller may make the call.
 func (s *Server) admit(c *Call) error {
 	if c.route.Scope == access.Public {
-		return nil
+		return s.charge(c.hold(), c.caller)
 	}
 	caller, known := c.Context().Value(callerKey{}).(access.Principal)
 	if !known {
@@ -36,6 +37,9 @@ func (s *Server) admit(c *Call) error {
 	}
 	c.caller, c.keyed = caller, true
 	c.Request = c.Request.WithContext(s.opts.Access.See(c.Context(), caller))
+	if err := s.charge(c.hold(), caller); err != nil {
+		return err
+	}
 	quota := s.opts.Access.Take(caller)
 	quota.SetHeaders(c.Header())
 	if !quota.Allowed {
@@ -68,15 +72,17 @@ func (s *Server) identify(host, authorization string) (caller access.Principal, 
 // callerKey is the key of the caller in the context of a request that known has seen.
 type callerKey struct{}
 
-// known returns a request with its caller, or an error if no call would admit the caller. The body of the request counts
-// as that of another protocol.
+// known returns a request with its caller, or an error if no call would admit the caller.
 func (s *Server) known(r *http.Request) (*http.Request, error) {
+	if err := Refused(r.Context()); err != nil {
+		return nil, err
+	}
 	caller, err := s.identify(r.Host, bearer(r))
 	if err != nil {
 		return nil, err
 	}
-	if b, ok := r.Body.(*largeBody); ok {
-		b.weight = decodedWeight
+	if err := s.charge(memory.Of(r.Context()), caller); err != nil {
+		return nil, err
 	}
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, caller)), nil
 }

@@ -9,7 +9,6 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"sync/atomic"
 
 	"github.com/duehook/duehook/internal/kit/strictjson"
 )
@@ -17,58 +16,14 @@ import (
 // firstRead bounds the memory that a mere Content-Length can claim, in bytes.
 const firstRead = 64 << 10
 
-// maxLarge bounds the bodies that the server holds at a time, in bytes, without the first firstRead bytes of each.
-const maxLarge = 256 << 20
-
-// decodedWeight is how many times the bytes of another protocol's message count: it is decoded as a whole before it
-// becomes a call, and takes 50 times its bytes at worst.
-const decodedWeight = 12
-
-var errBusy = &Error{
-	Code:   CodeStoreUnavailable,
-	Detail: fmt.Sprintf("The server is working on %d MiB of large requests, the limit. Try again, or register fewer jobs in one batch.", maxLarge>>20),
-}
-
-// bounding keeps what next reads of large bodies, by all requests together, within maxLarge.
-func (s *Server) bounding(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength < 0 || r.ContentLength > firstRead {
-			b := &largeBody{ReadCloser: r.Body, all: &s.large, weight: 1}
-			defer b.letGo()
-			r = r.WithContext(r.Context()) // of a body of another type, net/http would read 256 KiB before it answers
-			r.Body = b
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// largeBody is a body that may be large. It counts what was read of it until letGo.
-type largeBody struct {
-	io.ReadCloser
-	all        *atomic.Int64
-	weight     int64
-	read, held int64
-}
-
-func (b *largeBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.read += int64(n)
-	if more := (b.read-firstRead)*b.weight - b.held; more > 0 {
-		b.held += more
-		if b.all.Add(more) > maxLarge {
-			return n, errBusy
-		}
-	}
-	return n, err
-}
-
-func (b *largeBody) letGo() { b.all.Add(-b.held) }
-
 // ReadBody reads a body of up to limit bytes. The caller releases the buffer after its
 // last use.
 func (c *Call) ReadBody(limit int64) (*bytes.Buffer, error) {
 	if c.Request.ContentLength > limit {
 		return nil, tooLarge(limit)
+	}
+	if err := c.tooLarge(c.Request.ContentLength); err != nil {
+		return nil, err
 	}
 	b := Buffer()
 	b.Grow(int(min(max(c.Request.ContentLength, 0), firstRead)) + bytes.MinRead)
@@ -80,8 +35,8 @@ func (c *Call) ReadBody(limit int64) (*bytes.Buffer, error) {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge(limit)
 	}
-	if errors.Is(err, errBusy) {
-		return nil, errBusy
+	if refused, ok := errors.AsType[*Error](err); ok { // there is no memory for more
+		return nil, refused
 	}
 	return nil, &Error{
 		Code: CodeMalformedJSON, Cause: err,

@@ -2,29 +2,30 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/job"
 )
 
-// Large bodies, of all requests together, take a bounded amount of memory. Small ones do not count.
-func TestLargeBodiesAreBoundedTogether(t *testing.T) {
-	holds, goOn := make(chan struct{}), make(chan struct{})
-	s, err := New(Options{Ready: func(context.Context) error { return nil }, Dialects: []Dialect{{Routes: []Route{{
+// pushes is a server with a budget of 8 MiB and a call that reads a body of up to 4 MiB.
+func pushes(t *testing.T, handle func(*Call) error) (*Server, *memory.Budget) {
+	t.Helper()
+	budget := memory.New(8<<20, job.SystemClock())
+	s, err := New(Options{Ready: func(context.Context) error { return nil }, Memory: budget, Dialects: []Dialect{{Routes: []Route{{
 		Method: http.MethodPost, Path: "/push", Scope: access.Write, Handle: func(c *Call) error {
-			b, err := c.ReadBody(maxLarge)
+			b, err := c.ReadBody(4 << 20)
 			if err != nil {
 				return err
 			}
 			defer Release(b)
-			if c.Request.Header.Get("Wait") != "" {
-				holds <- struct{}{}
-				<-goOn
+			if handle != nil {
+				return handle(c)
 			}
 			return c.Write(http.StatusOK, "text/plain", nil)
 		},
@@ -32,79 +33,110 @@ func TestLargeBodiesAreBoundedTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	push := func(bytes int, known, wait bool) int {
-		body := io.Reader(strings.NewReader(strings.Repeat("x", bytes)))
-		if !known {
-			body = io.MultiReader(body) // in chunks
-		}
-		r := httptest.NewRequest(http.MethodPost, "/push", body)
-		if wait {
-			r.Header.Set("Wait", "1")
-		}
-		w := httptest.NewRecorder()
-		s.Handler().ServeHTTP(w, r)
-		return w.Code
+	return s, budget
+}
+
+// push sends a body, with or without its length.
+func push(s *Server, bytes int, known bool) *httptest.ResponseRecorder {
+	body := io.Reader(strings.NewReader(strings.Repeat("x", bytes)))
+	if !known {
+		body = io.MultiReader(body) // in chunks
 	}
-	s.large.Store(maxLarge - 1<<20) // others hold the rest
-	first := make(chan int)
-	go func() { first <- push(1<<20, true, true) }()
-	<-holds
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/push", body))
+	return w
+}
+
+// Each byte of a body counts, from the first one on, until the call is answered. Who finds no room gets 503 with Retry-After,
+// and what is larger than a share 413, however it comes.
+func TestBodiesCount(t *testing.T) {
+	s, budget := pushes(t, nil)
+	others := budget.Hold(nil)
 	for _, known := range []bool{true, false} {
-		if code := push(1<<20, known, false); code != http.StatusServiceUnavailable {
-			t.Errorf("a body beyond the bound: %d", code)
+		if w := push(s, 300<<10, known); w.Code != http.StatusOK {
+			t.Errorf("a body within a share: %d %s", w.Code, w.Body)
 		}
-		if code := push(firstRead, known, false); code != http.StatusOK {
-			t.Errorf("a small body: %d", code)
+		if w := push(s, 350<<10, known); w.Code != http.StatusRequestEntityTooLarge || !strings.Contains(w.Body.String(), "--memory-budget") {
+			t.Errorf("a body that takes more than a share: %d %s", w.Code, w.Body)
 		}
 	}
-	close(goOn)
-	if code := <-first; code != http.StatusOK {
-		t.Errorf("the body within the bound: %d", code)
+	for range 7 { // others hold nearly all
+		h := budget.Hold(nil)
+		if err := h.Add(1 << 20); err != nil {
+			t.Fatal(err)
+		}
+		defer h.Free()
 	}
-	if code := push(1<<20, false, false); code != http.StatusOK {
-		t.Errorf("a body when there is room again: %d", code)
+	if err := others.Add(900 << 10); err != nil {
+		t.Fatal(err)
 	}
-	if held := s.large.Load(); held != maxLarge-1<<20 {
-		t.Errorf("%d bytes remain counted", held-(maxLarge-1<<20))
+	for _, known := range []bool{true, false} {
+		w := push(s, 100<<10, known)
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), CodeServerBusy.Name) {
+			t.Errorf("a body for which there is no room: %d %v %s", w.Code, w.Header(), w.Body)
+		}
+		if w := push(s, 100, known); w.Code != http.StatusOK {
+			t.Errorf("a small body: %d %s", w.Code, w.Body)
+		}
+	}
+	before := budget.Held()
+	others.Free()
+	if w := push(s, 100<<10, true); w.Code != http.StatusOK {
+		t.Errorf("a body when there is room again: %d %s", w.Code, w.Body)
+	}
+	if held := budget.Held(); held != before-900<<10 {
+		t.Errorf("%d bytes remain counted", held-before+900<<10)
 	}
 }
 
-// A message of another protocol takes more memory than its bytes, and counts so.
-func TestMessagesCountMoreThanTheirBytes(t *testing.T) {
-	const size = firstRead + 100<<10
-	var read error
-	s, err := New(Options{
-		Ready: func(context.Context) error { return nil },
-		Wrap: func(_ http.Handler, known func(*http.Request) (*http.Request, error)) http.Handler {
-			return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				if r, read = known(r); read == nil {
-					_, read = io.Copy(io.Discard, r.Body)
-				}
-			})
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for room, want := range map[int64]error{decodedWeight*100<<10 - 1: errBusy, decodedWeight * 100 << 10: nil} {
-		s.large.Store(maxLarge - room)
-		s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", size))))
-		if !errors.Is(read, want) || s.large.Load() != maxLarge-room {
-			t.Errorf("with room for %d bytes: %v, %d held", room, read, s.large.Load()-maxLarge+room)
+// Without room for anything, a request is refused before its call sees it, in the form of errors; a probe is answered.
+func TestNoRoomForARequest(t *testing.T) {
+	called := false
+	s, budget := pushes(t, func(*Call) error { called = true; return nil })
+	for range 8 {
+		h := budget.Hold(nil)
+		if err := h.Add(1<<20 - requestCost/9); err != nil {
+			t.Fatal(err)
 		}
+		defer h.Free()
+	}
+	if w := push(s, 1, true); w.Code != http.StatusServiceUnavailable || called || !strings.Contains(w.Body.String(), CodeServerBusy.Name) {
+		t.Errorf("%d %s, called: %v", w.Code, w.Body, called)
+	}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/livez", nil))
+	if w.Code != http.StatusOK {
+		t.Errorf("/livez: %d %s", w.Code, w.Body)
+	}
+}
+
+// A large answer counts, with what it was made of, and is not begun without room for it.
+func TestLargeAnswersCount(t *testing.T) {
+	size := 0
+	s, budget := pushes(t, func(c *Call) error {
+		return c.Write(http.StatusOK, "text/plain", []byte(strings.Repeat("x", size)))
+	})
+	for bytes, want := range map[int]int{300 << 10: http.StatusOK, 400 << 10: http.StatusRequestEntityTooLarge} {
+		size = bytes
+		if w := push(s, 1, true); w.Code != want {
+			t.Errorf("an answer of %d bytes: %d", size, w.Code)
+		}
+	}
+	if n := budget.Held(); n != 0 {
+		t.Errorf("%d bytes remain counted", n)
 	}
 }
 
 // net/http answers before it reads the rest of a body, as long as the request that it made has that body.
-func TestBoundingLeavesTheServersRequest(t *testing.T) {
+func TestHoldingLeavesTheServersRequest(t *testing.T) {
 	s, err := New(Options{Ready: func(context.Context) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", firstRead+1)))
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("x"))
 	body := r.Body
-	s.bounding(http.HandlerFunc(func(_ http.ResponseWriter, inner *http.Request) {
-		if _, ok := inner.Body.(*largeBody); !ok {
+	s.holding(http.HandlerFunc(func(_ http.ResponseWriter, inner *http.Request) {
+		if _, ok := inner.Body.(*heldBody); !ok {
 			t.Error("the body is not counted")
 		}
 	})).ServeHTTP(httptest.NewRecorder(), r)

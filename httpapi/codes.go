@@ -68,7 +68,7 @@ var (
 	CodeInvalidRequest       = newCode("invalid_request", http.StatusUnprocessableEntity, "The request is not valid")
 	CodeDestinationBlocked   = newCode("destination_blocked", http.StatusUnprocessableEntity, "The destination is blocked")
 	CodeRateLimited          = newCode("rate_limited", http.StatusTooManyRequests, "Too many requests")
-	CodeTooManyStreams       = newCode("too_many_streams", http.StatusServiceUnavailable, "Too many streams are open")
+	CodeServerBusy           = newCode("server_busy", http.StatusServiceUnavailable, "The server is busy")
 	CodeTooManyTests         = newCode("too_many_tests", http.StatusServiceUnavailable, "Too many tests are running")
 	CodeTooManyPulls         = newCode("too_many_pulls", http.StatusServiceUnavailable, "Too many calls wait for jobs")
 	CodeInternalError        = newCode("internal_error", http.StatusInternalServerError, "Internal error")

@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/duehook/duehook/internal/kit/memory"
+	"github.com/duehook/duehook/internal/services/access"
 )
 
 // Dashboard serves the pages for browsers. *dashboard.Dashboard implements it.
@@ -23,7 +26,13 @@ func (s *Server) addDashboard(e *echo.Echo) {
 	if s.opts.Dashboard == nil {
 		return
 	}
-	handler := echo.WrapHandler(s.opts.Dashboard)
+	handler := func(c echo.Context) error {
+		if err := s.charge(memory.Of(c.Request().Context()), access.Principal{}); err != nil {
+			return err
+		}
+		s.opts.Dashboard.ServeHTTP(c.Response(), c.Request())
+		return nil
+	}
 	pages := &served{Route: Route{Path: dashboardRoute}, dialect: s.own}
 	for _, path := range s.opts.Dashboard.Paths() {
 		s.paths[path] = pages

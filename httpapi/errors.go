@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/signing"
@@ -143,6 +144,9 @@ var known = []struct {
 	{alerts.ErrNotFound, CodeAlertRuleNotFound, "No alert rule has this name. Create one with PUT. Names are case-sensitive."},
 	{alerts.ErrTooMany, CodeTooManyAlertRules, "There are " + strconv.Itoa(alerts.MaxRules) + " alert rules, the limit. Delete one, or let one rule cover all topics or endpoints with by."},
 	{alerts.ErrTooManyTopics, CodeTooManyAlertRules, "There are " + strconv.Itoa(alerts.MaxTopics) + " topics with alerts, the limit. An alert rule with by: topic covers all topics."},
+
+	{memory.ErrNoRoom, CodeServerBusy, "Other requests take the memory that the server has for them, or that of this connection or key. Read the answers of earlier requests, and try again."},
+	{memory.ErrTooLarge, CodeBodyTooLarge, "The call takes more memory than one connection may have, an eighth of --memory-budget. Register or ask for less at a time."},
 
 	{store.ErrUnreadable, CodeJobNotFound, "The stored data of this topic and id is not a readable job. Register the job again to replace it."},
 	{store.ErrNotFound, CodeJobNotFound, "No job has this topic and id, or it ended and is no longer kept. Names are case-sensitive."},

@@ -24,7 +24,10 @@ func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 		header.Set(echo.HeaderXContentTypeOptions, "nosniff")
 		c.Set(contextCall, &Call{context: c, Request: c.Request(), Writer: c.Response()})
 
-		err := next(c)
+		err := Refused(c.Request().Context())
+		if err == nil {
+			err = next(c)
+		}
 		if err != nil {
 			c.Error(err)
 		}

@@ -21,5 +21,5 @@ func (s *Server) document(c *Call) error {
 	if err != nil {
 		return err
 	}
-	return c.Write(http.StatusOK, MIMEJSON, document)
+	return c.WriteStatic(http.StatusOK, MIMEJSON, document)
 }

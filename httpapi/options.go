@@ -12,8 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/job"
 )
+
+// DefaultMemory is the usual budget for requests, in bytes.
+const DefaultMemory = 128 << 20
 
 // Options are the settings of a Server. Only Ready is required.
 type Options struct {
@@ -52,6 +56,12 @@ type Options struct {
 	// Empty: nothing. Nil: not checked.
 	Stuck func() string
 
+	// Memory bounds what requests hold; nil: a budget of DefaultMemory bytes.
+	Memory *memory.Budget
+	// Connections bounds the connections of clients; zero: no bound. Beyond it, the one that has been idle for longest is
+	// closed.
+	Connections int
+
 	// RequestTimeout bounds the work on one request; zero means 10 s.
 	RequestTimeout time.Duration
 	// DrainDelay is how long Serve still accepts requests after its context ended. /readyz
@@ -69,6 +79,7 @@ func (o *Options) setDefaults() error {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Metrics = cmp.Or(o.Metrics, prometheus.NewRegistry())
+	o.Memory = cmp.Or(o.Memory, memory.New(DefaultMemory, o.Clock))
 	o.RequestTimeout = cmp.Or(o.RequestTimeout, 10*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 15*time.Second)
 	return nil

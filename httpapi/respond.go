@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
 )
 
@@ -49,12 +50,31 @@ func (c *Call) writeAs(mediaType string, status int, v any) error {
 	return c.Write(status, mediaType, b.Bytes())
 }
 
-// Write answers with text.
+// smallAnswer is as much of an answer, in bytes, as every request counts anyway.
+const smallAnswer = 8 << 10
+
+// Write answers with text. A large one counts, with what it was made of, until the client has it.
 func (c *Call) Write(status int, mediaType string, text []byte) error {
+	if n := len(text); n > smallAnswer {
+		if err := c.Add(3 * int64(n)); err != nil {
+			return err
+		}
+	}
+	return c.WriteStatic(status, mediaType, text)
+}
+
+// WriteStatic is Write for a text that the server has once for all callers.
+func (c *Call) WriteStatic(status int, mediaType string, text []byte) error {
 	c.Header().Set(echo.HeaderContentType, mediaType)
 	c.Writer.WriteHeader(status)
 	_, err := c.Writer.Write(text)
 	return err
+}
+
+// Start begins an answer that the caller writes in parts.
+func (c *Call) Start(status int, mediaType string) {
+	c.Header().Set(echo.HeaderContentType, mediaType)
+	c.Writer.WriteHeader(status)
 }
 
 // Encode writes v and a line break. & and < stay unescaped, so URLs and bodies read as
@@ -75,6 +95,10 @@ func (s *Server) writeError(err error, c echo.Context) {
 	}
 	if c.Response().Committed {
 		return // the client has got an answer, or is gone
+	}
+	_ = s.charge(memory.Of(ctx), access.Principal{}) // of a caller who is not known
+	if e.Code == CodeServerBusy {
+		_ = callOf(c).WriteWithin(memory.Patience) // it counts nowhere
 	}
 	if e.Code.Status == http.StatusServiceUnavailable || e.Code == CodeTopicFull {
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds)

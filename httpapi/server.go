@@ -23,21 +23,26 @@ const (
 	writeTimeout      = 45 * time.Second // counts from the end of the headers, so it holds reading and working too
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 32 << 10
+	// Of an HTTP/2 connection.
+	maxStreams       = 64
+	maxFrame         = 16 << 10
+	streamWindow     = 128 << 10
+	connectionWindow = 256 << 10
 )
 
 // Server serves dialects of the HTTP API.
 type Server struct {
-	opts     Options
-	metrics  *metrics
-	origins  *http.CrossOriginProtection
-	router   http.Handler
-	exporter http.Handler
-	own      *Dialect
-	paths    map[string]*served // by the router's paths
-	draining atomic.Bool
-	large    atomic.Int64    // bytes of large bodies that requests hold
-	stopping context.Context // ends when streams have to
-	stop     context.CancelFunc
+	opts         Options
+	metrics      *metrics
+	origins      *http.CrossOriginProtection
+	router       http.Handler
+	exporter     http.Handler
+	own          *Dialect
+	paths        map[string]*served // by the router's paths
+	draining     atomic.Bool
+	uncountedNow atomic.Int64    // answers that count nowhere
+	stopping     context.Context // ends when streams have to
+	stop         context.CancelFunc
 }
 
 // New builds the API. It starts nothing.
@@ -62,7 +67,7 @@ func New(o Options) (*Server, error) {
 	if o.Wrap != nil {
 		s.router = o.Wrap(s.router, s.known)
 	}
-	s.router = s.bounding(s.router)
+	s.router = s.holding(s.router)
 	return s, nil
 }
 
@@ -137,6 +142,7 @@ func (s *Server) httpServer(base context.Context) *http.Server {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true) // gRPC without TLS
+	open := newConnections(s.opts.Connections)
 	return &http.Server{
 		Protocols:         protocols,
 		Handler:           s.router,
@@ -146,6 +152,12 @@ func (s *Server) httpServer(base context.Context) *http.Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return base },
-		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelWarn),
+		ConnContext:       s.connContext,
+		ConnState:         open.changed,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
+			MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,
+		},
+		ErrorLog: slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelWarn),
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"golang.org/x/net/netutil"
 
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi/camellia"
@@ -51,9 +50,18 @@ type Options struct {
 	Dev *dev.Dev
 }
 
-// maxConnections bounds the connections of clients. So does half of the files that the process may open: deliveries and
-// the store need the others.
-const maxConnections = 1 << 20
+// connectionCost is about what an idle connection of a client takes in memory, in bytes.
+const connectionCost = 16 << 10
+
+// maxConnections is how many connections clients may have: as many as the memory for them allows, and half of the files that
+// the process may open. Deliveries and the store need the others.
+func (n *node) maxConnections() int {
+	most := uint64(n.Config.MemoryBudget / connectionCost)
+	if files, known := openFiles(); known {
+		most = min(most, files/2)
+	}
+	return int(most)
+}
 
 // node is a duehook that is being put together.
 type node struct {
@@ -102,9 +110,6 @@ func Run(ctx context.Context, o Options) (err error) {
 	// The name in --addr may resolve to another address than expected.
 	if err := access.RequireKeys(ln.Addr().String(), len(o.Config.APIKeys), o.Config.InsecureNoAPIKeys); err != nil {
 		return errors.Join(err, ln.Close())
-	}
-	if files, known := openFiles(); known {
-		ln = netutil.LimitListener(ln, int(min(files/2, maxConnections)))
 	}
 	n.traces, err = tracing.Open(ctx, tracing.Options{Getenv: os.Getenv, Version: n.Version, ID: n.id, Clock: n.clock, Logger: n.Logger})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/duehook/duehook/httpapi/qstash"
 	"github.com/duehook/duehook/httpapi/rpc"
 	v1 "github.com/duehook/duehook/httpapi/v1"
+	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
@@ -272,6 +273,7 @@ func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dial
 	o := httpapi.Options{
 		Wrap: rpc.New, Ready: n.takesJobs, Stuck: stuck, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
 		DrainDelay: n.Config.DrainDelay, DrainTimeout: n.drainTime(),
+		Memory: memory.New(int64(n.Config.MemoryBudget), job.SystemClock()), Connections: n.maxConnections(),
 	}
 	var err error
 	if n.Config.Dashboard {

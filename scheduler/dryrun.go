@@ -1,8 +1,11 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
+	"slices"
 
+	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
@@ -45,21 +48,56 @@ func (s *Scheduler) DryRun(ctx context.Context, jobs ...Prepared) ([]store.Regis
 	return registered, nil
 }
 
-// held are the jobs that have the keys of registrations.
+// readAtOnce bounds the jobs that are read whole at a time.
+const readAtOnce = 16
+
+// held are the jobs that have the keys of registrations. They share the bodies of these, or have none of theirs, see lean.
 func (s *Scheduler) held(ctx context.Context, jobs []Prepared) (map[job.Key]*job.Job, error) {
-	keys := make([]job.Key, len(jobs))
-	for i := range jobs {
-		keys[i] = jobs[i].reg.Key
-	}
-	found, err := listing.Jobs(ctx, s.o.Store, keys)
-	if err != nil {
+	hold := memory.Of(ctx)
+	room := min(readAtOnce*int64(s.o.Bounds.MaxBody), hold.Share())
+	if err := hold.Take(ctx, room); err != nil {
 		return nil, err
 	}
+	defer hold.Give(room)
+	bodies := make(map[job.Key][][]byte, len(jobs))
+	for i := range jobs {
+		r := &jobs[i].reg
+		bodies[r.Key] = append(bodies[r.Key], r.Spec.Body)
+	}
 	held := make(map[job.Key]*job.Job, len(jobs))
-	for i, key := range keys {
-		held[key] = found[i]
+	for some := range slices.Chunk(jobs, readAtOnce) {
+		keys := make([]job.Key, len(some))
+		for i := range some {
+			keys[i] = some[i].reg.Key
+		}
+		found, err := listing.Jobs(ctx, s.o.Store, keys)
+		if err != nil {
+			return nil, err
+		}
+		for i, key := range keys {
+			if held[key] = found[i]; found[i] != nil {
+				lean(found[i], bodies[key]...)
+			}
+		}
 	}
 	return held, nil
+}
+
+// lean gives a job one of some bodies if it has the same, and otherwise one that is like none of them: it compares with
+// registrations as before, and takes no memory of its own for its body.
+func lean(j *job.Job, bodies ...[]byte) {
+	is := func(body []byte) func([]byte) bool {
+		return func(other []byte) bool { return bytes.Equal(body, other) }
+	}
+	if i := slices.IndexFunc(bodies, is(j.Spec.Body)); i >= 0 {
+		j.Spec.Body = bodies[i]
+		return
+	}
+	other := []byte{0}
+	for slices.ContainsFunc(bodies, is(other)) {
+		other = append(other, 0)
+	}
+	j.Spec.Body = other
 }
 
 // dryRun is what the registrations of a dry run would leave behind.
@@ -86,7 +124,7 @@ func (d *dryRun) register(ctx context.Context, r *store.Registration) (store.Reg
 		case store.Created:
 			made = r.Over(old, d.now)
 		default:
-			return store.Registered{Outcome: outcome, Job: *old}, nil
+			return store.Taken(outcome, *old), nil
 		}
 	}
 	if old == nil || old.State.Final() {
@@ -111,7 +149,7 @@ func (d *dryRun) move(r *store.Registration, old *job.Job) (store.Registered, er
 	j := *old
 	moved, err := j.MoveDue(r.Spec.When, r.OnConflict == job.ConflictLater, d.now)
 	if err != nil || !moved {
-		return store.Registered{Outcome: store.Kept, Job: *old}, err
+		return store.Taken(store.Kept, *old), err
 	}
 	d.held[r.Key] = &j
 	return store.Registered{Outcome: store.Moved, Job: j}, nil

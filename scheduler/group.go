@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler/groups"
@@ -66,7 +67,7 @@ func (s *Scheduler) PrepareGroup(ctx context.Context, d *job.Draft, from Origin)
 			return nil, fmt.Errorf("make a uid: %w", err)
 		}
 		f.ID, f.own = plan.ID, true
-	} else if plan.Kept, err = s.keptJobs(ctx, f.Topic, f.ID); err != nil {
+	} else if plan.Kept, err = s.keptJobs(ctx, f.Topic, f.ID, request.Spec.Body); err != nil {
 		return nil, err
 	}
 	group, err := groups.Group{}, groups.ErrNotFound
@@ -104,12 +105,26 @@ func (s *Scheduler) RegisterGroup(ctx context.Context, f *FanOut) (registered []
 	return registered, err
 }
 
-// keptJobs are the jobs that have a group id.
-func (s *Scheduler) keptJobs(ctx context.Context, topic, groupID string) (kept []job.Job, err error) {
+// keptJobs are the jobs that have a group id. They share body, or have none of theirs, see lean.
+func (s *Scheduler) keptJobs(ctx context.Context, topic, groupID string, body []byte) (kept []job.Job, err error) {
+	hold := memory.Of(ctx)
+	if err := hold.Take(ctx, MaxPage); err != nil {
+		return nil, err
+	}
+	defer hold.Give(MaxPage)
 	q := store.Query{Topic: topic, GroupID: groupID, Limit: MaxJobs}
 	for {
 		page, err := listing.List(ctx, s.o.Store, q)
 		if err != nil {
+			return nil, err
+		}
+		size := int64(0)
+		for i := range page.Jobs {
+			j := &page.Jobs[i]
+			lean(j, body)
+			size += jobSize + int64(store.SizeOf(j)-len(j.Spec.Body)) // the body is shared
+		}
+		if err := hold.Add(size); err != nil {
 			return nil, err
 		}
 		kept = append(kept, page.Jobs...)

@@ -46,6 +46,20 @@ func (s *Scheduler) List(ctx context.Context, q store.Query) (page store.Page, e
 	return page, err
 }
 
+// jobSize is about what a job takes in memory beside its content, in bytes.
+const jobSize = 1 << 10
+
+// MaxPage is about the most memory that a page of jobs takes, in bytes.
+const MaxPage = store.PageBytes + MaxJobs*jobSize
+
+// PageSize is about what jobs take in memory.
+func PageSize(jobs []job.Job) (bytes int64) {
+	for i := range jobs {
+		bytes += jobSize + int64(store.SizeOf(&jobs[i]))
+	}
+	return bytes
+}
+
 // DeadGroups returns a page of the groups of dead letters, of one topic or of all.
 func (s *Scheduler) DeadGroups(ctx context.Context, topic string, limit int, cursor string) (page store.DeadPage, err error) {
 	err = access.Paged(ctx, cursor, func(cursor string) (next *string, err error) {

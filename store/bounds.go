@@ -10,7 +10,7 @@ const (
 	// SmallRecord is the size of a record too small to be left for another batch.
 	SmallRecord = 2 << 10
 	// PageBytes bounds the jobs of a page. The last one may exceed it.
-	PageBytes = 4 << 20
+	PageBytes = 1 << 20
 )
 
 // SizeOf is the approximate size of a job in memory or in an answer, in bytes.

@@ -190,10 +190,17 @@ func (o RegisterOutcome) Err() error {
 }
 
 // Registered is the answer to a registration. Job is the new job, or the job that holds
-// the key. It is empty if the topic or the store refused.
+// the key, see Taken. It is empty if the topic or the store refused.
 type Registered struct {
 	Outcome RegisterOutcome
 	Job     job.Job
+}
+
+// Taken is the answer to a registration whose key another job holds. It leaves out the body and the headers of that job:
+// a thousand large ones must not be the answer to a small call.
+func Taken(outcome RegisterOutcome, holder job.Job) Registered {
+	holder.Spec.Body, holder.Spec.Headers = nil, nil
+	return Registered{Outcome: outcome, Job: holder}
 }
 
 // Page is a page of jobs. Next is empty on the last.

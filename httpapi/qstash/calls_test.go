@@ -48,6 +48,21 @@ func TestChosenIDs(t *testing.T) {
 	}
 }
 
+// A body with very many names or values is refused before it is decoded: a short one takes a hundred times its bytes.
+func TestBodiesWithManyMembers(t *testing.T) {
+	s := newServer(t)
+	var members strings.Builder
+	for i := range 30_000 {
+		_, _ = fmt.Fprintf(&members, `"%d":0,`, i)
+	}
+	body := "{" + members.String() + `"z":0}`
+	for _, call := range []string{"GET /v2/dlq", "DELETE /v2/messages", "POST /v2/queues", "POST /v2/topics/g/endpoints"} {
+		method, target, _ := strings.Cut(call, " ")
+		s.want(400, method, target, "", body)
+	}
+	s.want(200, "GET", "/v2/dlq", "", `{"other":[0,0]}`)
+}
+
 // The messages of a URL group have ids of their own, also if the client chose one for the call.
 func TestChosenIDsAtGroups(t *testing.T) {
 	s := newServer(t)

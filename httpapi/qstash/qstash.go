@@ -2,12 +2,14 @@ package qstash
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/scheduler"
@@ -225,6 +227,10 @@ func namedField(pointer string) string {
 	return strings.Join(parts, ".")
 }
 
+// maxParts bounds the names and values of a body that is decoded as a whole: a group has at most 1,000 members, a call 100 ids.
+// A short name and value take a hundred times their bytes.
+const maxParts = 20_000
+
 // jsonOf reads a JSON body leniently; without one, into stays as it is.
 func jsonOf(c *httpapi.Call, limit int64, into any) error {
 	body, err := c.ReadBody(limit)
@@ -232,6 +238,9 @@ func jsonOf(c *httpapi.Call, limit int64, into any) error {
 		return err
 	}
 	defer httpapi.Release(body)
+	if _, whole := into.(*json.RawMessage); !whole && strictjson.Parts(body.Bytes(), maxParts) > maxParts {
+		return refused("the body has more than %d names and values; name fewer at a time", maxParts)
+	}
 	return decoded(body.Bytes(), into)
 }
 

@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/rpc"
@@ -91,12 +93,111 @@ func TestMessagesThatGrow(t *testing.T) {
 			t.Errorf("as many registrations as allowed: %d %.300s", code, text)
 		}
 	}
+}
+
+// zip is a text in gzip.
+func zip(t *testing.T, text []byte) []byte {
+	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, _ = z.Write(field(1, field(1, []byte("order"))))
-	_ = z.Close()
-	if code, text := c.post("Jobs/RegisterBatch", "application/proto", "gzip", &b); code != http.StatusNotImplemented || !strings.Contains(text, "unknown compression") {
-		t.Errorf("gzip: %d %s", code, text)
+	_, err := z.Write(text)
+	if err := errors.Join(err, z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// frame is a message of gRPC.
+func frame(compressed byte, message []byte) []byte {
+	return append([]byte{compressed, byte(len(message) >> 24), byte(len(message) >> 16), byte(len(message) >> 8), byte(len(message))}, message...)
+}
+
+// grpc sends a framed message over HTTP/2, and returns the header and the trailer of the answer.
+func (c *client) grpc(call, encoding string, body []byte) (header, trailer http.Header) {
+	c.T.Helper()
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(c.T.Context(), http.MethodPost, c.Base+"/"+call, bytes.NewReader(body))
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+c.Token)
+	req.Header.Set("Content-Type", "application/grpc")
+	if encoding != "" {
+		req.Header.Set("Grpc-Encoding", encoding)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		c.T.Fatal(err)
+	}
+	if resp.Trailer.Get("Grpc-Status") == "" {
+		return resp.Header, resp.Header // an answer without a message
+	}
+	return resp.Header, resp.Trailer
+}
+
+// Messages may come in gzip. Other encodings are unimplemented, and the answer says which ones are not.
+func TestEncodings(t *testing.T) {
+	c := newClient(t)
+	registration, err := proto.Marshal(&pb.Registration{Topic: new("order"), Url: new(c.Receiver.URL), Delay: new("1h")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const call, health, reflection = "duehook.v1.Jobs/Register", "grpc.health.v1.Health/Check", "grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+	for name, tt := range map[string]struct {
+		call, encoding string
+		body           []byte
+		want           codes.Code
+		accepted       string
+	}{
+		"plain":                       {call, "", frame(0, registration), codes.OK, "identity,gzip"},
+		"identity":                    {call, "identity", frame(0, registration), codes.OK, "identity,gzip"},
+		"gzip":                        {call, "gzip", frame(1, zip(t, registration)), codes.OK, "identity,gzip"},
+		"gzip, but not this message":  {call, "gzip", frame(0, registration), codes.OK, "identity,gzip"},
+		"no gzip":                     {call, "gzip", frame(1, registration), codes.InvalidArgument, "identity,gzip"},
+		"cut gzip":                    {call, "gzip", frame(1, zip(t, registration)[:20]), codes.InvalidArgument, "identity,gzip"},
+		"a compressed one by nothing": {call, "", frame(1, zip(t, registration)), codes.Internal, "identity,gzip"},
+		"snappy":                      {call, "snappy", frame(1, registration), codes.Unimplemented, "identity,gzip"},
+		"br":                          {call, "br", frame(1, registration), codes.Unimplemented, "identity,gzip"},
+		"two":                         {call, "gzip,br", frame(1, registration), codes.Unimplemented, "identity,gzip"},
+		"a probe in gzip":             {health, "gzip", frame(1, zip(t, nil)), codes.Unimplemented, "identity"},
+		"a description in br":         {reflection, "br", frame(1, nil), codes.Unimplemented, "identity"},
+	} {
+		header, trailer := c.grpc(tt.call, tt.encoding, tt.body)
+		if trailer.Get("Grpc-Status") != strconv.Itoa(int(tt.want)) {
+			t.Errorf("%s: %v %v, want %v", name, header, trailer, tt.want)
+		}
+		if _, empty := header["Grpc-Encoding"]; empty || header.Get("Grpc-Accept-Encoding") != tt.accepted {
+			t.Errorf("%s: %v", name, header)
+		}
+	}
+	if code, text := c.post("Jobs/Register", "application/proto", "gzip", bytes.NewReader(zip(t, registration))); code != http.StatusOK {
+		t.Errorf("Connect in gzip: %d %s", code, text)
+	}
+	if code, text := c.post("Jobs/Register", "application/json", "gzip", bytes.NewReader(zip(t, []byte(`{"topic":"order","url":"`+c.Receiver.URL+`"}`)))); code != http.StatusOK {
+		t.Errorf("Connect's JSON in gzip: %d %s", code, text)
+	}
+	for _, encoding := range []string{"br", "deflate"} {
+		if code, text := c.post("Jobs/Register", "application/proto", encoding, bytes.NewReader(registration)); code != http.StatusNotImplemented || !strings.Contains(text, `"unimplemented"`) {
+			t.Errorf("Connect in %s: %d %s", encoding, code, text)
+		}
+	}
+}
+
+// What comes out of gzip counts as it comes: 18 KB must not become as many megabytes.
+func TestZippedMessagesThatGrow(t *testing.T) {
+	c := newClient(t)
+	large := zip(t, field(1, bytes.Repeat([]byte{'x'}, 18<<20)))
+	if code, text := c.post("Jobs/Register", "application/proto", "gzip", bytes.NewReader(large)); code != http.StatusTooManyRequests || !strings.Contains(text, "--memory-budget") {
+		t.Errorf("Connect: %d %.300s", code, text)
+	}
+	if _, trailer := c.grpc("duehook.v1.Jobs/RegisterBatch", "gzip", frame(1, large)); trailer.Get("Grpc-Status") != strconv.Itoa(int(codes.ResourceExhausted)) {
+		t.Errorf("gRPC: %v", trailer)
 	}
 }
 

@@ -9,18 +9,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
 
 	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/duehook/duehook/httpapi"
 	pb "github.com/duehook/duehook/httpapi/rpc/duehookv1"
+	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/kit/strictjson"
 )
 
@@ -33,7 +34,7 @@ const prefix = "/duehook.v1."
 // New answers the calls, and passes all other requests to the API. It reads no call of an unknown caller: known returns an
 // error for one, and otherwise the request with its caller, whom the API then knows.
 func New(api http.Handler, known func(*http.Request) (*http.Request, error)) http.Handler {
-	calls := map[string]http.Handler{
+	calls := map[string]unary{
 		"Jobs/Register":      call(api, "POST /v1/jobs", new(pb.Registration), new(pb.Job)),
 		"Jobs/RegisterBatch": call(api, "POST /v1/jobs/batch", new(pb.RegisterBatchRequest), new(pb.RegisterBatchResponse)),
 		"Jobs/Get":           call(api, "GET /v1/jobs/{topic}/{id}", new(pb.JobKey), new(pb.Job)),
@@ -54,33 +55,75 @@ func New(api http.Handler, known func(*http.Request) (*http.Request, error)) htt
 		"Mykit/ReStore":      call(api, "GET /reStore", new(pb.MykitReStore), new(pb.MykitResponse)),
 		"Mykit/ClearAll":     call(api, "GET /clearAll", new(pb.MykitNone), new(pb.MykitResponse)),
 	}
-	tools, refusals := toolsOf(api), connect.NewErrorWriter()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name, own := strings.CutPrefix(r.URL.Path, prefix)
-		if h := calls[name]; own && h != nil {
-			authenticated, err := known(r)
-			if err != nil {
-				if r.ProtoMajor == 1 {
-					w.Header().Set("Connection", "close") // the server would wait for the message before it answers
-				}
-				_ = refusals.Write(w, r, refusal(api, w, r)) // the client is gone
-				return
-			}
-			of := &outer{writer: w, request: r}
-			r = r.WithContext(context.WithValue(authenticated.Context(), outerKey{}, of))
-			r.Body = refusableBody{r.Body}
-			h.ServeHTTP(w, r)
-			if of.undo != nil && !httpapi.Sent(w, r) {
-				of.undo()
-			}
-			return
+	g := gate{api: api, known: known, refusals: connect.NewErrorWriter(), calls: calls, tools: toolsOf(api)}
+	return http.HandlerFunc(g.serve)
+}
+
+// gate passes requests on to calls and tools.
+type gate struct {
+	api      http.Handler
+	known    func(*http.Request) (*http.Request, error)
+	refusals *connect.ErrorWriter
+	calls    map[string]unary
+	tools    map[string]http.Handler
+}
+
+func (g *gate) serve(w http.ResponseWriter, r *http.Request) {
+	name, own := strings.CutPrefix(r.URL.Path, prefix)
+	if call, ok := g.calls[name]; own && ok {
+		g.call(encodingWriter{w, accepted}, r, call)
+		return
+	}
+	service, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if tool := g.tools[service]; ok && tool != nil {
+		g.tool(encodingWriter{w, identity}, r, tool, service)
+		return
+	}
+	g.api.ServeHTTP(w, r)
+}
+
+// call answers a call. Nothing is read of the message of an unknown caller.
+func (g *gate) call(w http.ResponseWriter, r *http.Request, call unary) {
+	authenticated, err := g.known(r)
+	if err != nil {
+		g.refuse(w, r, refusal(g.api, w, r))
+		return
+	}
+	of := &outer{writer: w, request: r}
+	r = authenticated.WithContext(context.WithValue(authenticated.Context(), outerKey{}, of))
+	if r, err = unpacked(r, call.in); err != nil {
+		g.refuse(w, authenticated, err)
+		return
+	}
+	call.ServeHTTP(w, r)
+	if of.undo != nil && !httpapi.Sent(w, r) {
+		of.undo()
+	}
+}
+
+// tool answers a tool. Only the health check needs no key, as /readyz.
+func (g *gate) tool(w http.ResponseWriter, r *http.Request, tool http.Handler, service string) {
+	_, _, err := encodingOf(r)
+	if err == nil && httpapi.Refused(r.Context()) != nil {
+		err = noRoom(httpapi.Refused(r.Context()))
+	}
+	if err == nil && service != grpchealth.HealthV1ServiceName {
+		if _, unknown := g.known(r); unknown != nil {
+			err = refusal(g.api, w, r)
 		}
-		if service, _, ok := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); ok && tools[service] != nil {
-			tools[service].ServeHTTP(w, r)
-			return
-		}
-		api.ServeHTTP(w, r)
-	})
+	}
+	if err != nil {
+		g.refuse(w, r, err)
+		return
+	}
+	tool.ServeHTTP(w, r)
+}
+
+func (g *gate) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close") // the server would wait for the message before it answers
+	}
+	_ = g.refusals.Write(w, r, err) // the client is gone
 }
 
 // outer is the request that a call of the API answers.
@@ -92,15 +135,10 @@ type outer struct {
 
 type outerKey struct{}
 
-// refusableBody is a body of which a busy server refuses to read more.
-type refusableBody struct{ io.ReadCloser }
-
-func (b refusableBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if refused, ok := errors.AsType[*httpapi.Error](err); ok {
-		err = connect.NewError(connect.CodeUnavailable, errors.New(refused.Detail))
-	}
-	return n, err
+// unary is a call with one message and one answer.
+type unary struct {
+	http.Handler
+	in proto.Message // the type of the message
 }
 
 // message is the request or the answer of any call. Connect's handlers are generic: with a type for all
@@ -111,9 +149,9 @@ type message struct{ proto.Message }
 func like(m proto.Message) message { return message{m.ProtoReflect().New().Interface()} }
 
 // call is a handler that answers with a call of the API, such as "GET /v1/jobs/{topic}/{id}".
-func call(api http.Handler, route string, in, out proto.Message) http.Handler {
+func call(api http.Handler, route string, in, out proto.Message) unary {
 	method, path, _ := strings.Cut(route, " ")
-	return connect.NewUnaryHandler(prefix, func(ctx context.Context, r *connect.Request[message]) (*connect.Response[message], error) {
+	return unary{in: in, Handler: connect.NewUnaryHandler(prefix, func(ctx context.Context, r *connect.Request[message]) (*connect.Response[message], error) {
 		m := like(out)
 		answer := connect.NewResponse(&m)
 		if err := pass(ctx, api, method, path, r.Msg, m, answer.Header()); err != nil {
@@ -123,10 +161,10 @@ func call(api http.Handler, route string, in, out proto.Message) http.Handler {
 	}, connect.WithRequestInitializer(func(_ connect.Spec, m any) error {
 		*m.(*message) = like(in)
 		return nil
-	}), connect.WithReadMaxBytes(maxMessage), uncompressed, connect.WithCodec(binary{}), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8")))
+	}), connect.WithReadMaxBytes(maxMessage), uncompressed, connect.WithCodec(binary{}), connect.WithCodec(strictJSON("json")), connect.WithCodec(strictJSON("json; charset=utf-8")))}
 }
 
-// uncompressed refuses compressed messages, as the API does: few bytes must not become many.
+// uncompressed leaves compressed messages to unpacked: few bytes must not become many.
 var uncompressed = connect.WithCompression("gzip", nil, nil)
 
 // refusal is the API's error for a caller who is not known.
@@ -147,8 +185,11 @@ func pass(ctx context.Context, api http.Handler, method, path string, in, out pr
 	if err != nil {
 		return err
 	}
-	w := &answer{of: of, outer: of.writer, header: http.Header{}, status: http.StatusOK}
+	w := &answer{of: of, outer: of.writer, header: http.Header{}, status: http.StatusOK, hold: memory.Of(ctx)}
 	api.ServeHTTP(w, r)
+	if w.refused != nil {
+		return noRoom(w.refused)
+	}
 	if w.status > 299 {
 		return w.problem()
 	}
@@ -192,29 +233,9 @@ func request(ctx context.Context, from *http.Request, method, path string, in pr
 	if err != nil { // such as a google.protobuf.Value without a value, or a number that is none
 		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("the message has no form in JSON: %w", err))
 	}
-	fields := map[string]json.RawMessage{}
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return nil, err
-	}
-	path = pathName.ReplaceAllStringFunc(path, func(name string) string {
-		name = strings.Trim(name, "{}")
-		value := texts(fields[name])
-		delete(fields, name)
-		if len(value) == 0 || value[0] == "" {
-			return "%20" // no name: the API says which one is wrong
-		}
-		return url.PathEscape(value[0])
-	})
-	var body []byte
-	switch method {
-	case http.MethodGet, http.MethodDelete:
-		query := url.Values{}
-		for name, value := range fields {
-			query[name] = texts(value)
-		}
-		path += "?" + query.Encode()
-	default:
-		if body, err = json.Marshal(fields); err != nil {
+	body := text
+	if inQuery := method == http.MethodGet || method == http.MethodDelete; inQuery || strings.Contains(path, "{") {
+		if path, body, err = spread(path, text, inQuery); err != nil {
 			return nil, err
 		}
 	}
@@ -232,6 +253,32 @@ func request(ctx context.Context, from *http.Request, method, path string, in pr
 	}
 	r.Host, r.RemoteAddr, r.RequestURI, r.TLS = from.Host, from.RemoteAddr, path, from.TLS
 	return r, nil
+}
+
+// spread moves fields of a message into the path that names them, and the others into the query; otherwise they are the body.
+func spread(path string, text []byte, inQuery bool) (to string, body []byte, err error) {
+	fields := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return "", nil, err
+	}
+	to = pathName.ReplaceAllStringFunc(path, func(name string) string {
+		name = strings.Trim(name, "{}")
+		value := texts(fields[name])
+		delete(fields, name)
+		if len(value) == 0 || value[0] == "" {
+			return "%20" // no name: the API says which one is wrong
+		}
+		return url.PathEscape(value[0])
+	})
+	if inQuery {
+		query := url.Values{}
+		for name, value := range fields {
+			query[name] = texts(value)
+		}
+		return to + "?" + query.Encode(), nil, nil
+	}
+	body, err = json.Marshal(fields)
+	return to, body, err
 }
 
 // texts are the values of a field for a path or a query.
@@ -258,11 +305,26 @@ type answer struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
+	hold   *memory.Hold
+	// refused is why there was no room for the whole body.
+	refused error
 }
 
-func (a *answer) Header() http.Header         { return a.header }
-func (a *answer) WriteHeader(status int)      { a.status = status }
-func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
+func (a *answer) Header() http.Header    { return a.header }
+func (a *answer) WriteHeader(status int) { a.status = status }
+
+// Write counts the answer as often as it is held: as JSON, as a message, and encoded.
+func (a *answer) Write(p []byte) (int, error) {
+	if err := a.hold.Add(answerWeight * int64(len(p))); err != nil {
+		a.refused = err
+		return 0, err
+	}
+	return a.body.Write(p)
+}
+
+// answerWeight is how many times the bytes of an answer count.
+const answerWeight = 6
+
 func (a *answer) Unwrap() http.ResponseWriter { return a.outer } // for its deadlines
 func (a *answer) Defer(undo func())           { a.of.undo = undo }
 

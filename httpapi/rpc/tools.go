@@ -15,7 +15,7 @@ import (
 )
 
 // toolsOf are the services that tools of gRPC ask for: its health check, and the description of
-// our services. Like /readyz and /openapi.json, they need no key.
+// our services, which takes a key.
 func toolsOf(api http.Handler) map[string]http.Handler {
 	var services []string
 	all := pb.File_duehook_proto.Services()

@@ -48,14 +48,22 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// Tools such as grpcurl ask without a key which calls there are.
+// Tools such as grpcurl ask which calls there are, with a key.
 func TestReflection(t *testing.T) {
 	c := newClient(t)
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
 	plain := &http.Client{Transport: transport}
-	stream := grpcreflect.NewClient(plain, c.Base, connect.WithGRPC()).NewStream(t.Context())
+	describe := grpcreflect.NewClient(plain, c.Base, connect.WithGRPC())
+	for _, token := range []string{"", "Bearer wrong"} {
+		stranger := describe.NewStream(t.Context(), grpcreflect.WithRequestHeaders(http.Header{"Authorization": {token}}))
+		if names, err := stranger.ListServices(); connect.CodeOf(err) != connect.CodeUnauthenticated || names != nil {
+			t.Errorf("with the key %q: %q, %v", token, names, err)
+		}
+		_, _ = stranger.Close()
+	}
+	stream := describe.NewStream(t.Context(), grpcreflect.WithRequestHeaders(http.Header{"Authorization": {"Bearer " + c.Reader}}))
 	names, err := stream.ListServices()
 	if err != nil {
 		t.Fatal(err)

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/signing"
@@ -56,10 +59,33 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverEndpoints(a)
 	coverRefusals(a)
 	coverFaults(a)
+	coverBusy(a)
 
 	for _, o := range theContract().documented() {
 		if !a.seen[o] {
 			t.Errorf("the document promises %v, but no test brings it about", o)
+		}
+	}
+}
+
+// coverBusy calls while others hold all of the memory.
+func coverBusy(a *keyedAPI) {
+	for range 8 {
+		h := a.budget.Hold(nil)
+		if err := h.Add(a.budget.Share()); err != nil {
+			a.t.Fatal(err)
+		}
+		defer h.Free()
+	}
+	patient, leave := context.WithCancel(a.t.Context())
+	leave()
+	for _, rt := range allRoutes {
+		if rt.path == "/livez" || rt.path == "/readyz" { // they need no memory
+			continue
+		}
+		r := httptest.NewRequestWithContext(patient, rt.method, pathName.ReplaceAllString(rt.path, "x"), nil)
+		if got := a.do(r, nil); got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), httpapi.CodeServerBusy.Name) {
+			a.t.Errorf("%s %s: %d %s", rt.method, rt.path, got.Code, got.Body)
 		}
 	}
 }
@@ -138,10 +164,18 @@ func coverReads(a *keyedAPI) {
 	if got := a.call("GET", eventsPath, ""); got.Code != 200 {
 		a.t.Errorf("GET %s: %d", eventsPath, got.Code)
 	}
-	for range maxStreams / 2 { // the share of the key
-		defer a.v1.streams.Take(a.admin.ID)()
+	var held []*memory.Hold // other calls of the key take its share
+	for range 4 {
+		h := a.budget.Hold(nil)
+		if err := errors.Join(h.As(a.admin.ID), h.Add(a.budget.Share()-24<<10)); err != nil {
+			a.t.Fatal(err)
+		}
+		held = append(held, h)
 	}
-	a.wantProblem(httpapi.CodeTooManyStreams, "GET", eventsPath, "")
+	a.wantProblem(httpapi.CodeServerBusy, "GET", eventsPath, "")
+	for _, h := range held {
+		h.Free()
+	}
 	a.want(200, "GET", "/v1/whoami", "")
 	a.want(200, "GET", "/livez", "")
 	a.want(200, "GET", "/readyz", "")

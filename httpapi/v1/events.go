@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/wire"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/events"
@@ -29,8 +28,8 @@ const (
 	eventsWrite = 10 * time.Second
 	// eventsRetry is after how many milliseconds clients are to come back.
 	eventsRetry = 2000
-	// maxStreams bounds the streams of a node. Those of one key have half of the places.
-	maxStreams = 200
+	// eventsHold is about what a stream takes in memory while its client is slow, in bytes.
+	eventsHold = 256 << 10
 
 	mimeEvents = "text/event-stream"
 )
@@ -73,14 +72,9 @@ func (s *API) watchEvents(r *request) (jsonout.View, error) {
 	if len(after) > events.MaxID {
 		return nil, wire.Invalid("Last-Event-ID", fmt.Sprintf("must have at most %d characters", events.MaxID))
 	}
-	leave := s.streams.Take(r.KeyID())
-	if leave == nil {
-		return nil, &httpapi.Error{
-			Code:   httpapi.CodeTooManyStreams,
-			Detail: fmt.Sprintf("This server has %d open streams of events. The limit is %d, and half of them for one API key. Close one, or try again later.", s.streams.Held(), maxStreams),
-		}
+	if err := r.Take(eventsHold); err != nil {
+		return nil, err
 	}
-	defer leave()
 
 	ready, cancel := context.WithTimeout(r.Context(), eventsReady)
 	w, err := s.Events.Watch(ready, after)

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
@@ -68,6 +69,7 @@ type api struct {
 	mem    diskstore.Embedded
 	faults *faultyStore
 	server *httpapi.Server
+	budget *memory.Budget
 	v1     *API
 	jobs   *scheduler.Scheduler
 	// signing keeps the signing secrets, of which secret is the default.
@@ -143,7 +145,8 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 	if a.v1, err = build(o.Options); err != nil {
 		t.Fatal(err)
 	}
-	o.Dialects = []httpapi.Dialect{a.v1.dialect()}
+	a.budget = memory.New(httpapi.DefaultMemory, job.SystemClock())
+	o.Dialects, o.serverOptions.Memory = []httpapi.Dialect{a.v1.dialect()}, a.budget
 	if a.server, err = httpapi.New(o.serverOptions); err != nil {
 		t.Fatal(err)
 	}

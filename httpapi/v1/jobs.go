@@ -117,6 +117,10 @@ func (s *API) listJobs(r *request) (jsonout.View, error) {
 	if err := r.ownFilter(q.Topic, &q.Only); err != nil {
 		return nil, err
 	}
+	if err := r.Take(scheduler.MaxPage); err != nil {
+		return nil, err
+	}
 	page, err := s.Scheduler.List(r.Context(), q)
+	r.Give(scheduler.MaxPage - scheduler.PageSize(page.Jobs))
 	return pageOf(page.Jobs, s.writeJob, page.Next), err
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/internal/kit/places"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/nodes"
 	"github.com/duehook/duehook/scheduler"
@@ -51,7 +50,6 @@ type Options struct {
 // API is version 1 of the HTTP API.
 type API struct {
 	Options
-	streams *places.Places // of events
 }
 
 // New builds the API as a dialect of a server.
@@ -69,5 +67,5 @@ func build(o Options) (*API, error) {
 	}
 	o.MaxBatchBytes = cmp.Or(o.MaxBatchBytes, 16<<20)
 	o.TestTimeout = cmp.Or(o.TestTimeout, 8*time.Second)
-	return &API{Options: o, streams: places.New(maxStreams)}, nil
+	return &API{Options: o}, nil
 }

@@ -15,10 +15,11 @@ import (
 
 // Config is every setting, checked.
 type Config struct {
-	Addr      string        // where the API listens, host:port
-	DebugAddr string        // of profiles; empty: there are none
-	MaxBody   int           // bytes of a job's body
-	Grace     time.Duration // for requests in flight to finish at shutdown
+	Addr         string        // where the API listens, host:port
+	DebugAddr    string        // of profiles; empty: there are none
+	MaxBody      int           // bytes of a job's body
+	MemoryBudget int           // bytes that requests hold
+	Grace        time.Duration // for requests in flight to finish at shutdown
 	// DrainDelay is how long the API accepts requests after readiness ended.
 	DrainDelay time.Duration
 

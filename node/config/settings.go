@@ -165,6 +165,11 @@ var settings = []setting{
 		at:   func(c *Config) any { return (*size)(&c.MaxBody) },
 	},
 	{
+		name: "memory-budget", group: groupAPI, hint: "size", def: "128MiB", least: "32MiB", most: "1GiB",
+		help: "memory for what clients send and are sent, of which a connection may have an eighth and an API key a half; beyond it, calls wait for a second and are then refused",
+		at:   func(c *Config) any { return (*size)(&c.MemoryBudget) },
+	},
+	{
 		name: "grace", group: groupAPI, hint: "duration", def: job.FormatDuration(dispatcher.DefaultGrace), least: "1s", most: "1h",
 		help: "time for a shutdown, in which requests in flight, to the API and to receivers, finish; --drain-delay comes on top",
 		at:   func(c *Config) any { return &c.Grace },

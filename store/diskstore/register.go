@@ -49,7 +49,7 @@ func (t *txn) register(r *store.Registration) store.Registered {
 			return store.Registered{}
 		}
 		if outcome := rules.Against(r, &before); outcome != store.Created {
-			return store.Registered{Outcome: outcome, Job: before}
+			return store.Taken(outcome, before)
 		}
 		j = r.Over(&before, t.now)
 		j.Token = old.Token // so that no worker of the old job can settle the new one

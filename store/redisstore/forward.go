@@ -213,7 +213,7 @@ func (s *Store) registerElsewhere(ctx context.Context, reg store.Registration) (
 		case err != nil:
 			return store.Registered{}, err
 		case old != nil:
-			return store.Registered{Outcome: rules.Against(&reg, old), Job: *old}, nil
+			return store.Taken(rules.Against(&reg, old), *old), nil
 		}
 		out := make([]store.Registered, 1)
 		left, err := s.registerBatch(ctx, s.shards[s.place(key, orderKey)], []store.Registration{reg}, []int{0}, out)

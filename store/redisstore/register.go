@@ -226,7 +226,7 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 				return store.Registered{Outcome: store.Created, Job: old.Job}, nil
 			}
 			if outcome := rules.Against(&reg, &old.Job); outcome != store.Created {
-				return store.Registered{Outcome: outcome, Job: old.Job}, nil
+				return store.Taken(outcome, old.Job), nil
 			}
 		}
 		current, now, err := s.read(ctx, sh, reg.Key)

@@ -125,7 +125,7 @@ var registerCases = []testCase{
 		for i, r := range results {
 			outcomes = append(outcomes, r.Outcome)
 			equal(f, "key", r.Job.Key, batch[i].Key)
-			equal(f, "the job that has the key", r.Job, f.get(batch[i].Key))
+			equal(f, "the job that has the key", f.whole(r), f.get(batch[i].Key))
 		}
 		equal(f, "outcomes", outcomes, []store.RegisterOutcome{
 			store.Exists, store.Created, store.Same, store.Created, store.Same, store.Exists, store.Kept,
@@ -148,7 +148,7 @@ var registerCases = []testCase{
 		const callers = 8
 		r := reg("t", "a", delay(long))
 		outcomes := make([]store.RegisterOutcome, callers)
-		jobs := make([]job.Job, callers)
+		answers := make([]store.Registered, callers)
 		var wg sync.WaitGroup
 		for i := range callers {
 			wg.Go(func() {
@@ -159,7 +159,7 @@ var registerCases = []testCase{
 					f.Errorf("Register: %d results, %v", len(results), err)
 					return
 				}
-				outcomes[i], jobs[i] = results[0].Outcome, results[0].Job
+				outcomes[i], answers[i] = results[0].Outcome, results[0]
 			})
 		}
 		wg.Wait()
@@ -168,7 +168,7 @@ var registerCases = []testCase{
 			if outcomes[i] == store.Created {
 				created++
 			}
-			equal(f, "every caller's job", jobs[i], jobs[0])
+			equal(f, "every caller's job", f.whole(answers[i]), f.whole(answers[0]))
 		}
 		equal(f, "created", created, 1)
 	}},

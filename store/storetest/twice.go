@@ -139,7 +139,7 @@ func (f *fixture) registering(r store.Registration) func() any {
 	return func() any {
 		results, err := f.Register(f.ctx, []store.Registration{r})
 		f.noError("Register", err)
-		return results[0].Job
+		return f.whole(results[0])
 	}
 }
 

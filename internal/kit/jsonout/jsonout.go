@@ -26,6 +26,11 @@ const TypicalItem = 512
 // Writer writes JSON.
 type Writer struct {
 	B []byte // what was written
+	// Pass takes what was written, between two elements of a list, as soon as it has Part bytes; nil: B has all. Err is its
+	// first error: what is written later goes nowhere.
+	Pass func(text []byte) error
+	Part int
+	Err  error
 }
 
 // AppendObject appends the object of a view.
@@ -242,15 +247,32 @@ func List[T any](w *Writer, name string, all []T, write func(*Writer, *T)) {
 // list is List without its type: the compiler copies List for each T.
 func (w *Writer) list(name string, length int, write func(i int)) {
 	w.Name(name)
-	w.B = slices.Grow(w.B, length*TypicalItem)
+	room := length * TypicalItem
+	if w.Pass != nil {
+		room = min(room, w.Part)
+	}
+	w.B = slices.Grow(w.B, room)
 	w.Bracket('[')
 	for i := range length {
 		w.Next()
 		w.Bracket('{')
 		write(i)
 		w.Bracket('}')
+		w.passOn()
 	}
 	w.Bracket(']')
+}
+
+// passOn passes on what was written but for its last byte, which Next looks at.
+func (w *Writer) passOn() {
+	last := len(w.B) - 1
+	if w.Pass == nil || last < w.Part {
+		return
+	}
+	if w.Err == nil {
+		w.Err = w.Pass(w.B[:last])
+	}
+	w.B = append(w.B[:0], w.B[last])
 }
 
 // Member writes a value of Go's own types by reflection.

@@ -1,0 +1,59 @@
+package v1
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/memory"
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/scheduler/pulls"
+)
+
+// One key has at most half of the memory, for streams of events and for everything else, and its waiting calls are its own.
+func TestOneKeyLeavesRoom(t *testing.T) {
+	a := newKeyedAPI(t)
+	other, key := a.newKey(access.Draft{Scope: "read"})
+	a.accept(a.admin, key)
+	before := a.budget.Held()
+	var held []*memory.Hold
+	for range 4 {
+		h := a.budget.Hold(nil)
+		if err := errors.Join(h.As(a.admin.ID), h.Add(a.budget.Share()-24<<10)); err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, h)
+	}
+	a.wantProblem(httpapi.CodeServerBusy, "GET", eventsPath, "")
+	a.wantProblem(httpapi.CodeServerBusy, "GET", "/v1/jobs?limit=1000", "")
+	for _, path := range []string{eventsPath, "/v1/jobs?limit=1000"} {
+		if got := a.call("HEAD", path, "", "Authorization", "Bearer "+other); got.Code != 200 {
+			t.Errorf("%s by another key: %d %s", path, got.Code, got.Body)
+		}
+	}
+	for _, h := range held {
+		h.Free()
+	}
+	if n := a.budget.Held(); n != before {
+		t.Errorf("%d bytes are held after all calls have ended", n-before)
+	}
+
+	seen := &seenPulls{Pulls: a.v1.Pulls}
+	a.v1.Pulls = seen
+	a.want(200, "POST", "/v1/topics/t/pull", "")
+	if seen.by != a.admin.ID {
+		t.Errorf("a call waits by the key %q, want %q", seen.by, a.admin.ID)
+	}
+}
+
+// seenPulls notes by which key a call came.
+type seenPulls struct {
+	Pulls
+	by string
+}
+
+func (s *seenPulls) Pull(ctx context.Context, r pulls.Request) ([]pulls.Leased, error) {
+	s.by = r.By
+	return s.Pulls.Pull(ctx, r)
+}
