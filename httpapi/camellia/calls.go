@@ -102,6 +102,14 @@ func (a *api) register(c *httpapi.Call, d *job.Draft) error {
 			r, err = a.registered(c, p)
 		}
 	}
+	if err == nil && r.Outcome.Held() { // the answer shows the message that was there, see store.Taken
+		var j job.Job
+		if j, err = a.Scheduler.Get(c.Context(), key); err == nil && j.UID == r.Job.UID {
+			r.Job = j
+		} else if errors.Is(err, store.ErrNotFound) { // it has just gone
+			err = nil
+		}
+	}
 	if err != nil {
 		return err
 	}
