@@ -199,7 +199,7 @@ func TestPathsAreSentByteForByte(t *testing.T) {
 		"/a|b%2Fc": "/a%7Cb%2Fc", "/a^b/%2e%2e/x": "/a%5Eb/%2e%2e/x", "/{a}/%2f%7e?b=c|d%2F": "/%7Ba%7D/%2f%7e?b=c%7Cd%2F",
 		"//a/./b/../c;d": "//a/./b/../c;d", "/[a]%5b?": "/[a]%5b?", "": "/",
 	} {
-		s.send(t.Context(), claimOf(newJob("p", url+path)))
+		_, _ = s.send(t.Context(), claimOf(newJob("p", url+path)))
 		if got != want {
 			t.Errorf("%s was sent as %s, want %s", path, got, want)
 		}

@@ -106,7 +106,7 @@ func TestListenSaysThatALeaseIsLost(t *testing.T) {
 // A receiver that crashes gets a request once, whatever answered before.
 func TestListenSendsARequestOnce(t *testing.T) {
 	requests := 0
-	l, out, _ := newTestListener(t, func(w http.ResponseWriter, _ *http.Request) {
+	l, out, _ := newTestListener(t, func(_ http.ResponseWriter, _ *http.Request) {
 		if requests++; requests > 3 {
 			panic(http.ErrAbortHandler) // closes the connection
 		}

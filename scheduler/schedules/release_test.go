@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/duehook/duehook/job"
 )
 
 // released is a node with a release of the time zones.
@@ -29,7 +31,7 @@ func TestNodesWithOldTimeZonesStandBack(t *testing.T) {
 		first, log := r.released("a", "2025c", false)
 		r.set(first, "s", every("1m"))
 		stop := r.run(first)
-		time.Sleep(150 * time.Second)
+		r.ok(job.Sleep(r.ctx, job.SystemClock(), 150*time.Second))
 		if n := r.jobs.registered(); n != 2 {
 			t.Fatalf("%d occurrences", n)
 		}
@@ -38,7 +40,7 @@ func TestNodesWithOldTimeZonesStandBack(t *testing.T) {
 		for _, m := range []*Manager{second, third} {
 			defer r.run(m)()
 		}
-		time.Sleep(2 * releaseEvery)
+		r.ok(job.Sleep(r.ctx, job.SystemClock(), 2*releaseEvery))
 		if leads := [3]bool{leading(first), leading(second), leading(third)}; leads[0] || leads[1] == leads[2] {
 			t.Errorf("leading: %v", leads)
 		}
@@ -46,7 +48,7 @@ func TestNodesWithOldTimeZonesStandBack(t *testing.T) {
 			t.Errorf("the log of the first: %s", log)
 		}
 		stop()
-		time.Sleep(10 * time.Minute)
+		r.ok(job.Sleep(r.ctx, job.SystemClock(), 10*time.Minute))
 		if n := r.jobs.registered(); n != 12 {
 			t.Errorf("%d occurrences, want 12: none is lost, none comes twice", n)
 		}
@@ -63,11 +65,11 @@ func TestALoneNodeWithOldTimeZonesStandsBack(t *testing.T) {
 		newer, _ := r.released("a", "2026b", true)
 		r.set(newer, "s", every("1m"))
 		stop := r.run(newer)
-		time.Sleep(90 * time.Second)
+		r.ok(job.Sleep(r.ctx, job.SystemClock(), 90*time.Second))
 		stop()
 		older, log := r.released("b", "2026a", true)
 		stop = r.run(older)
-		time.Sleep(10 * time.Minute)
+		r.ok(job.Sleep(r.ctx, job.SystemClock(), 10*time.Minute))
 		stop()
 		if n := r.jobs.registered(); n != 1 || older.MayPurge() || testutil.ToFloat64(older.metrics.count.WithLabelValues("failing")) != 1 {
 			t.Errorf("%d occurrences, may purge %v, %v failing", n, older.MayPurge(), testutil.ToFloat64(older.metrics.count.WithLabelValues("failing")))
@@ -77,7 +79,7 @@ func TestALoneNodeWithOldTimeZonesStandsBack(t *testing.T) {
 		}
 		helped, _ := r.released("c", "2026c", true)
 		defer r.run(helped)()
-		time.Sleep(time.Minute)
+		r.ok(job.Sleep(r.ctx, job.SystemClock(), time.Minute))
 		if n := r.jobs.registered(); n < 2 {
 			t.Errorf("%d occurrences with a newer release", n)
 		}
