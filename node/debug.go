@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/pprof" //nolint:gosec // its handlers are served at --debug-addr only
+	"net/http/pprof"
 	"time"
 )
 

@@ -39,7 +39,7 @@ func TestProfiles(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- n.debug(ctx, ln) }()
 		for path, status := range map[string]int{"": 200, "heap?debug=1": 200, "goroutine?debug=1": 200, "cmdline": 403, "nothing": 404} {
-			resp, err := http.Get("http://127.0.0.1:" + port + "/debug/pprof/" + path) //nolint:noctx // a test's own server
+			resp, err := http.Get("http://127.0.0.1:" + port + "/debug/pprof/" + path)
 			if err != nil {
 				t.Fatal(err)
 			}

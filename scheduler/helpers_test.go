@@ -1,8 +1,6 @@
 package scheduler
 
 import (
-	"context"
-	"crypto/rand"
 	"errors"
 	"strings"
 	"testing"
@@ -79,22 +77,4 @@ func (r *rig) register(d *job.Draft, from Origin) store.Registered {
 		r.t.Fatal(err)
 	}
 	return registered[0]
-}
-
-// claim carries and claims all due jobs.
-func (r *rig) claim() []store.Claimed {
-	r.t.Helper()
-	ctx := context.Background()
-	if _, err := r.mem.Carry(ctx, 0, store.CarryOptions{Cap: 1000, Visibility: 15 * time.Second}); err != nil {
-		r.t.Fatal(err)
-	}
-	hints, err := r.mem.Pop(ctx, 0, 1000, 0)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	claimed, err := r.mem.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: rand.Text(), Lease: 20 * time.Second, LeaseMargin: 10 * time.Second})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return claimed
 }
