@@ -149,7 +149,7 @@ func (h *holder) streams(ctx context.Context, token string, body []byte, cut boo
 			return
 		}
 		if id > 500 { // it holds what it can: now it keeps that up
-			time.Sleep(holdPause) //nolint:forbidigo // of processes
+			time.Sleep(holdPause)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (h *holder) repeated(ctx context.Context, n int, token, method, path string
 				_, _ = io.Copy(io.Discard, answer.Body)
 				_ = answer.Body.Close()
 			}
-			time.Sleep(holdPause) //nolint:forbidigo // of processes
+			time.Sleep(holdPause)
 		}
 	})
 }
@@ -201,7 +201,7 @@ func (h *holder) raw(ctx context.Context, n int, text string) {
 			_, _ = io.WriteString(conn, text)
 			select {
 			case <-ctx.Done():
-			case <-time.After(holdFor / 2): //nolint:forbidigo // of processes
+			case <-time.After(holdFor / 2):
 			}
 			_ = conn.Close()
 		}
@@ -314,7 +314,7 @@ func (w *watched) at(share float64) time.Duration {
 func (h *holder) watch(token string, d time.Duration) *watched {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
 	var w watched
-	for begin, i := time.Now(), 0; time.Since(begin) < d; i++ { //nolint:forbidigo // of processes
+	for begin, i := time.Now(), 0; time.Since(begin) < d; i++ {
 		method, path, body := "POST", "/v1/jobs", `{"topic":"other","url":"https://shop.example","delay":"24h"}`
 		switch i % 3 {
 		case 1:
@@ -328,7 +328,7 @@ func (h *holder) watch(token string, d time.Duration) *watched {
 		}
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Content-Type", "application/json")
-		at := time.Now() //nolint:forbidigo // of processes
+		at := time.Now()
 		answer, err := client.Do(r)
 		if err == nil {
 			_, err = io.Copy(io.Discard, answer.Body)
@@ -337,8 +337,8 @@ func (h *holder) watch(token string, d time.Duration) *watched {
 		if err != nil || answer.StatusCode/100 != 2 {
 			w.failed++
 		}
-		w.took = append(w.took, time.Since(at)) //nolint:forbidigo // of processes
-		time.Sleep(5 * time.Millisecond)        //nolint:forbidigo // of processes
+		w.took = append(w.took, time.Since(at))
+		time.Sleep(5 * time.Millisecond)       
 	}
 	return &w
 }

@@ -31,9 +31,9 @@ const (
 const Least = 8 << 20
 
 var (
-	// ErrNoRoom: others hold the memory, and did not give it back in time.
+	// ErrNoRoom means that others hold the memory, and did not give it back in time.
 	ErrNoRoom = errors.New("memory: no room now")
-	// ErrTooLarge: a share of the budget would never hold as much.
+	// ErrTooLarge means that a share of the budget would never hold as much.
 	ErrTooLarge = errors.New("memory: larger than a share")
 )
 

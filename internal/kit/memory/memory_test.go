@@ -138,6 +138,6 @@ func TestTheQueueIsBounded(t *testing.T) {
 	want(t, "another connection", b.Hold(b.Connect()).Take(ctx, 1), nil)
 	cancel()
 	for range maxWaiting / 8 {
-		<-done
+		want(t, "one that waited", <-done, context.Canceled)
 	}
 }
