@@ -338,7 +338,7 @@ func (h *holder) watch(token string, d time.Duration) *watched {
 			w.failed++
 		}
 		w.took = append(w.took, time.Since(at))
-		time.Sleep(5 * time.Millisecond)       
+		time.Sleep(5 * time.Millisecond)
 	}
 	return &w
 }
