@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -566,7 +567,7 @@ func TestConsumeOutlastsProxies(t *testing.T) {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue("first")
-				failures := 0
+				var failures atomic.Int64
 				c := q.consume(t, func(_ context.Context, j *client.LeasedJob) error {
 					if j.Job.ID == "first" { // its answer has to outlast the proxy
 						q.set(func() {
@@ -574,10 +575,10 @@ func TestConsumeOutlastsProxies(t *testing.T) {
 						})
 					}
 					return nil
-				}, client.ConsumeOptions{Concurrency: 1, Lease: time.Hour, Failed: func(error) { failures++ }})
+				}, client.ConsumeOptions{Concurrency: 1, Lease: time.Hour, Failed: func(error) { failures.Add(1) }})
 				pass(30 * time.Second)
-				if seconds, _ := strconv.Atoi(retryAfter); failures == 0 || failures > 30 || seconds > 0 && failures > 1 {
-					t.Errorf("%d calls failed in 30 s", failures)
+				if seconds, _ := strconv.Atoi(retryAfter); failures.Load() == 0 || failures.Load() > 30 || seconds > 0 && failures.Load() > 1 {
+					t.Errorf("%d calls failed in 30 s", failures.Load())
 				}
 				q.set(func() { q.proxy, q.due = nil, []string{"second"} })
 				pass(2 * time.Minute)

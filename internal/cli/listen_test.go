@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,9 +106,9 @@ func TestListenSaysThatALeaseIsLost(t *testing.T) {
 
 // A receiver that crashes gets a request once, whatever answered before.
 func TestListenSendsARequestOnce(t *testing.T) {
-	requests := 0
+	var requests atomic.Int64
 	l, out, _ := newTestListener(t, func(_ http.ResponseWriter, _ *http.Request) {
-		if requests++; requests > 3 {
+		if requests.Add(1) > 3 {
 			panic(http.ErrAbortHandler) // closes the connection
 		}
 	})
@@ -117,8 +118,8 @@ func TestListenSendsARequestOnce(t *testing.T) {
 		err := l.handle(t.Context(), j)
 		l.answered(j, err)
 	}
-	if requests != 4 || strings.Count(out.String(), "delivered") != 3 || !strings.Contains(out.String(), "no answer") {
-		t.Errorf("%d requests, shown %q", requests, out)
+	if requests.Load() != 4 || strings.Count(out.String(), "delivered") != 3 || !strings.Contains(out.String(), "no answer") {
+		t.Errorf("%d requests, shown %q", requests.Load(), out)
 	}
 }
 

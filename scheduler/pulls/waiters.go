@@ -255,6 +255,7 @@ func (ws *waiters) due() time.Duration {
 		if len(of.waiters) == 0 {
 			continue
 		}
+		ws.stored.Instant() // so that it goes on to notice steps
 		if of.rest(now) <= 0 {
 			of.next = now.Add(ws.patience()) // until it has looked
 			of.wake()

@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// readEvery is the interval of reads, and so the longest time until a step is noticed.
+	// readEvery is the interval of reads while the estimate is used, and so the longest time until a step is noticed.
 	readEvery = time.Second
+	// idleEvery is the interval of reads while nobody uses it.
+	idleEvery = 10 * time.Second
 	// readWithin bounds a read.
 	readWithin = time.Second
 	// slack is how far a read may be from the estimate, beside the time that the read took.
@@ -32,12 +34,14 @@ type Clock struct {
 	at      job.Instant // of the store, at the local time read
 	read    time.Time
 	stepped []func()
+	used    bool // since the last read
+	wake    chan struct{}
 }
 
 // New returns a Clock. It believes the local clock until the first read.
 func New(s store.Figuring, local job.Clock) *Clock {
 	now := local.Now()
-	return &Clock{store: s, local: local, at: job.InstantOf(now), read: now}
+	return &Clock{store: s, local: local, at: job.InstantOf(now), read: now, wake: make(chan struct{}, 1)}
 }
 
 // Now is Instant as a time, without a monotonic reading: it is to be compared with stored times, and measures
@@ -47,12 +51,43 @@ func (c *Clock) Now() time.Time { return c.Instant().Time() }
 // NewTimer returns a timer of the local clock.
 func (c *Clock) NewTimer(d time.Duration) job.Timer { return c.local.NewTimer(d) }
 
-// Instant returns the estimate. It makes no call.
+// Instant returns the estimate. It makes no call. While it is called at least once per second, a step of the store's clock is noticed
+// within a second.
 func (c *Clock) Instant() job.Instant {
 	now := c.local.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.used {
+		c.used = true
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+	}
 	return c.after(now)
+}
+
+// rest waits until the next read.
+func (c *Clock) rest(ctx context.Context) {
+	_ = job.Sleep(ctx, job.SystemClock(), readEvery)
+	c.mu.Lock()
+	used := c.used
+	c.used = false
+	select {
+	case <-c.wake:
+	default:
+	}
+	c.mu.Unlock()
+	if used {
+		return
+	}
+	timer := job.SystemClock().NewTimer(idleEvery - readEvery)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-c.wake:
+	case <-timer.C():
+	}
 }
 
 // after is the estimate at a local time. It uses the monotonic reading of the local clock.
@@ -98,7 +133,7 @@ func (c *Clock) observe(now job.Instant, before, after time.Time) []func() {
 func (c *Clock) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		_ = c.Read(ctx) // other parts report an outage
-		_ = job.Sleep(ctx, job.SystemClock(), readEvery)
+		c.rest(ctx)
 	}
 	return nil
 }

@@ -28,9 +28,11 @@ type server struct {
 	clock stepped
 	late  time.Duration
 	down  atomic.Bool
+	reads atomic.Int64
 }
 
 func (s *server) Figures(context.Context, store.FigureQuery) (store.Figures, error) {
+	s.reads.Add(1)
 	if s.down.Load() {
 		return store.Figures{}, errors.New("down")
 	}
@@ -89,6 +91,39 @@ func TestEstimate(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestReadsFollowUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{clock: stepped{Clock: job.SystemClock()}}
+		c := New(s, job.SystemClock())
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		reads := func(d time.Duration, use bool) int64 {
+			before := s.reads.Load()
+			for range d / time.Second {
+				if use {
+					c.Instant()
+				}
+				pass(time.Second)
+			}
+			synctest.Wait()
+			return s.reads.Load() - before
+		}
+		reads(500*time.Millisecond, false)
+		pass(500 * time.Millisecond)
+		if n := reads(100*time.Second, false); n < 9 || n > 11 {
+			t.Errorf("%d reads in 100 s without use", n)
+		}
+		if n := reads(20*time.Second, true); n < 19 || n > 21 {
+			t.Errorf("%d reads in 20 s of use", n)
+		}
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // pass lets time pass in the bubble.

@@ -249,10 +249,10 @@ func (a *auditor) followUpdate(m *model, u *update) {
 func (a *auditor) matchRequests() {
 	for _, q := range a.h.requests {
 		m := a.jobs[q.uid]
-		if _, callback := job.CallbackOf(q.uid); callback {
+		if _, callback := job.CallbackOf(q.key.ID); callback {
 			m = a.keys[q.key]
 		}
-		if m == nil {
+		if m == nil || m.MessageID() != q.uid {
 			a.wrong(q.key, "sent as %s, which was never registered", q.uid)
 			continue
 		}
