@@ -601,10 +601,10 @@ func TestRaceListen(t *testing.T) {
 	u.runWith(cli.ExitOK, string(*u.last.Load()), []string{"verify", "--secret", secret}, "verified: ")
 	pulled := request()
 	for _, r := range []*http.Request{pushed, pulled} {
-		if r.Header.Get("Webhook-Id") == "" || r.Header.Get("Duehook-Due-At") == "" || r.Header.Get("Webhook-Signature") == "" {
+		if r.Header.Get("Webhook-Id") == "" || r.Header.Get("Duehook-Due-At") == "" || r.Header.Get("Webhook-Signature") == "" || r.Header.Get("Duehook-Topic-Signature") == "" {
 			t.Errorf("the header is %v", r.Header)
 		}
-		for _, own := range []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature", "Duehook-Due-At", "Duehook-Job-Id"} {
+		for _, own := range []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature", "Duehook-Topic-Signature", "Duehook-Due-At", "Duehook-Job-Id"} {
 			r.Header.Del(own)
 		}
 	}

@@ -107,7 +107,7 @@ export function labelOf(written: string): Record<string, string> {
 }
 
 /** The format of a webhook-id: the uid of a job, and in callbacks of that job also the event. */
-const webhookId = /^([0-7][0-9A-HJKMNP-TV-Z]{25})(\.[a-z_]+[.\d]*)?$/i;
+const webhookId = /^([0-7][0-9A-HJKMNP-TV-Z]{25})([._][a-z_]+[._\d]*)?$/i;
 
 /** A value of a parameter with several: commas separate them, unless a backslash is before one. */
 export const asValue = (value: string): string => value.replace(/[\\,]/g, '\\$&');

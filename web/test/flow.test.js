@@ -122,8 +122,8 @@ test('callbacks of a job', async () => {
   await page.locator('.facts').getByRole('link', { name: 'Dead', exact: true }).click();
   await fact('Callback of', 'Dead');
   const { uid } = await get('jobs/reports/a');
-  await fact('webhook-id', `${uid}.dead`);
-  await page.locator('pre', { hasText: `webhook-id: ${uid}.dead\n` }).waitFor();
+  await fact('webhook-id', `${uid}_dead`);
+  await page.locator('pre', { hasText: `webhook-id: ${uid}_dead\n` }).waitFor();
   await page.locator('.facts').getByRole('link', { name: 'a', exact: true }).click();
   await page.getByRole('heading', { name: 'a', level: 1, exact: true }).waitFor();
   await go('/jobs?topic=reports');
