@@ -22,6 +22,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/job"
 )
 
 const (
@@ -149,7 +150,7 @@ func (h *holder) streams(ctx context.Context, token string, body []byte, cut boo
 			return
 		}
 		if id > 500 { // it holds what it can: now it keeps that up
-			time.Sleep(holdPause)
+			_ = job.Sleep(h.t.Context(), clock, holdPause)
 		}
 	}
 }
@@ -184,7 +185,7 @@ func (h *holder) repeated(ctx context.Context, n int, token, method, path string
 				_, _ = io.Copy(io.Discard, answer.Body)
 				_ = answer.Body.Close()
 			}
-			time.Sleep(holdPause)
+			_ = job.Sleep(ctx, clock, holdPause)
 		}
 	})
 }
@@ -338,7 +339,7 @@ func (h *holder) watch(token string, d time.Duration) *watched {
 			w.failed++
 		}
 		w.took = append(w.took, time.Since(at))
-		time.Sleep(5 * time.Millisecond)
+		pause(h.t, 5*time.Millisecond)
 	}
 	return &w
 }
