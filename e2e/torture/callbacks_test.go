@@ -142,7 +142,7 @@ func (a *audit) judgeCallback(o *told, key job.Key, deliveries []receiver.Delive
 	for i, d := range deliveries {
 		var r eventReport
 		err := json.Unmarshal([]byte(d.Body), &r)
-		if err != nil || d.UID != key.ID || r.Job.UID != o.uid || !strings.HasPrefix(key.ID, o.uid+"."+r.Event) {
+		if err != nil || d.UID != strings.ReplaceAll(key.ID, ".", "_") || r.Job.UID != o.uid || !strings.HasPrefix(key.ID, o.uid+"."+r.Event) {
 			a.fail("the callback %s came as %s and reports %+v (%v)", key, d.UID, r, err)
 		}
 		if i == 0 {
