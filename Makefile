@@ -26,7 +26,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 # Packages that carry the promises, and the share of their statements that
 # tests must run. What is below them counts too.
 COVER_BAR := 90
-COVERED := job retrypolicy store
+COVERED := internal/job retrypolicy store
 
 FUZZTIME ?= 30s
 # Of `make bench`: how much is measured (default or long), and which scenarios.
@@ -108,7 +108,7 @@ lazy := GOGC=400
 # at its exit. So it watches the packages with goroutines, except large tests of one goroutine: TestPlain….
 # Of the other packages (the main one, stores, API) it watches the tests that call from several goroutines, lose
 # their server or run a node: TestRace….
-sequential := |docs.*|examples/.*|httpapi(/(camellia|mykit|qstash|rpc|v1))?|internal/kit/(busiest|feed|follow|nearest|packed|strictjson)|internal/services/herds|internal/testing/everyfield|job.*|node/(config|dashboard)|retrypolicy|schedule|scheduler/(explain|groups)|scripts/picture|store.*
+sequential := |docs.*|httpapi(/(camellia|mykit|qstash|rpc|v1))?|internal/app/(explain|groups)|internal/(job.*|schedule)|internal/kit/(busiest|feed|follow|nearest|packed|strictjson)|internal/node/(config|dashboard)|internal/services/herds|internal/testing/everyfield|retrypolicy|scripts/picture|store.*
 
 # Without commands, which are linked where they are needed, and packages that have tests only.
 packages = $$(go list -f '{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{end}}' ./...)
@@ -124,7 +124,7 @@ test-build-plain: $(testrun)
 # The longest packages begin first, so that none of them is left alone at the end.
 .PHONY: test-races
 test-races: $(testrun)
-	@SIM_SEEDS=3 $(lazy) nice $(testrun) go races $(race) $(quick) -skip '^TestSoak|^TestPlain' -timeout 20m ./dispatcher ./node $$(go list ./... | grep -vxE "$$(go list -m)/?($(sequential)|e2e.*)")
+	@SIM_SEEDS=3 $(lazy) nice $(testrun) go races $(race) $(quick) -skip '^TestSoak|^TestPlain' -timeout 20m ./dispatcher ./internal/node $$(go list ./... | grep -vxE "$$(go list -m)/?($(sequential)|e2e.*)")
 
 .PHONY: test-concurrent
 test-concurrent: $(testrun)
@@ -143,7 +143,7 @@ test-rest: $(testrun)
 
 .PHONY: test-large
 test-large: $(testrun)
-	@$(plain) $(lazy) nice $(testrun) go large $(quick) -run '^TestPlain' -timeout 20m ./dispatcher ./internal/services/recent ./scheduler ./scheduler/operations ./scheduler/pulls ./scheduler/schedules ./scheduler/topics
+	@$(plain) $(lazy) nice $(testrun) go large $(quick) -run '^TestPlain' -timeout 20m ./dispatcher ./internal/services/recent ./internal/app ./internal/app/operations ./internal/app/pulls ./internal/app/schedules ./internal/app/topics
 
 # Several tests at a time, and not nice.
 .PHONY: test-e2e
@@ -153,7 +153,7 @@ test-e2e: $(testrun)
 # The other modules. Of bench, the import from asynq; the rest tests the benchmarks only.
 .PHONY: test-modules
 test-modules: $(testrun)
-	@$(plain) nice $(testrun) go moving -C bench $(quick) -timeout 20m ./moving
+	@$(plain) nice $(testrun) go importer -C bench $(quick) -timeout 20m ./importer
 	@nice $(testrun) go client -C client $(race) $(quick) -timeout 20m ./...
 
 .PHONY: test-model
@@ -186,7 +186,7 @@ docs-test: deps $(npm_installed) docs ## every page of the site in a real browse
 	npm --prefix web run site
 
 .PHONY: web
-web: $(npm_installed) ## build the dashboard from web/ into node/dashboard, which is committed
+web: $(npm_installed) ## build the dashboard from web/ into internal/node/dashboard, which is committed
 	npm --prefix web run check
 	npm --prefix web run build
 
@@ -203,7 +203,7 @@ picture: ## docs/images/demo.svg: the demo as the moving picture of the README
 web-test: deps $(npm_installed) ## the dashboard: built as committed, and tried in a real browser
 	npm --prefix web run check
 	npm --prefix web run build -- --outDir ../build/dashboard/dist --logLevel warn
-	rm -rf build/dashboard/committed && cp -r node/dashboard/dist build/dashboard/committed
+	rm -rf build/dashboard/committed && cp -r internal/node/dashboard/dist build/dashboard/committed
 	gunzip -r build/dashboard # another zlib packs to other bytes
 	diff -r build/dashboard/dist build/dashboard/committed
 	$(plain) go build -o build/duehook .
@@ -232,7 +232,7 @@ soak-go: $(testrun)
 .PHONY: soak-examples
 soak-examples: $(testrun) $(npm_installed)
 	@scripts/test-deps runtimes
-	@$(plain) $(testrun) go examples -timeout 20m -count 1 ./examples/...
+	@$(plain) $(testrun) go examples -timeout 20m -count 1 ./docs/examples/...
 	@$(plain) $(testrun) go receivers -timeout 20m -count 1 -run '^TestReceivers$$' ./internal/services/signing -receivers java,php,python
 
 .PHONY: soak-bench

@@ -21,8 +21,8 @@ import (
 
 	"github.com/duehook/duehook/client"
 	"github.com/duehook/duehook/internal/cli"
+	"github.com/duehook/duehook/internal/node"
 	"github.com/duehook/duehook/internal/testing/must"
-	"github.com/duehook/duehook/node"
 )
 
 // user runs commands against a server, as a person at a shell does.

@@ -23,14 +23,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/duehook/duehook/internal/cli"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/nearest"
+	"github.com/duehook/duehook/internal/node"
+	"github.com/duehook/duehook/internal/node/config"
+	"github.com/duehook/duehook/internal/node/demo"
+	"github.com/duehook/duehook/internal/node/dev"
+	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/node"
-	"github.com/duehook/duehook/node/config"
-	"github.com/duehook/duehook/node/demo"
-	"github.com/duehook/duehook/node/dev"
-	"github.com/duehook/duehook/schedule"
 )
 
 // version is set by the linker: -ldflags "-X main.version=1.2.3".

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/node/config"
 	"github.com/duehook/duehook/store/redisstore"
 )
 

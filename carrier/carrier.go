@@ -13,7 +13,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

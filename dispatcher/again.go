@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/job/contract"
 	"github.com/duehook/duehook/internal/kit/strictjson"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/job/contract"
 )
 
 // armAgain returns the outcome of an answer that arms the job again after a wait. class is

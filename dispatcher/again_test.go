@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/job/contract"
 	"github.com/duehook/duehook/internal/kit/strictjson"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/job/contract"
 )
 
 // deep is an answer whose body is nested that deep.

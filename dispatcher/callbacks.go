@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/job/contract"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/job/contract"
 )
 
 var errNoRenderer = errors.New("dispatcher: Options has no RenderCallback")

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // The body of an answer is kept for callbacks, up to the limit, and for no other job.

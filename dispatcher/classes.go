@@ -10,8 +10,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/job/contract"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/job/contract"
 )
 
 // Classes of errors in the attempt log, beside "http_NNN". They are part of the API, and

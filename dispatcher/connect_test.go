@@ -23,8 +23,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/hostile"
-	"github.com/duehook/duehook/job"
 )
 
 // connecting is a sender whose dials a test takes part in.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Contract is what holds between a dialect of the API and its receivers: what the deliveries

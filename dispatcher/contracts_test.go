@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // A job of a dialect is delivered by its contract, others by duehook's.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 func TestLinesAreCountedForEachAnswer(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/hostile"
-	"github.com/duehook/duehook/job"
 )
 
 func mustGuard(t testing.TB, allow ...netip.Prefix) *Guard {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/job/contract"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/job/contract"
 )
 
 // headerLimit is how much of an answer's headers the attempt log keeps: names, values, and

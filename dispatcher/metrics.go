@@ -4,8 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sony/gobreaker/v2"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/metered"
-	"github.com/duehook/duehook/job"
 )
 
 // outcomeNames are the values of the label "outcome".

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/internal/kit/signal"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // untakenTime is how long a job claimed ahead waits for a worker, at least, before the

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/follow"
 	"github.com/duehook/duehook/internal/kit/mailbox"
 	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

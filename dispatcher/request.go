@@ -6,8 +6,8 @@ import (
 
 	"github.com/hashicorp/go-retryablehttp"
 
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/job/contract"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/job/contract"
 )
 
 // newRequest returns the request of an attempt with a timestamp.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/hashicorp/go-retryablehttp"
 
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/job/contract"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/job/contract"
 	"github.com/duehook/duehook/store"
 )
 

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/successors"
 )

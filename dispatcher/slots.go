@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/signal"
-	"github.com/duehook/duehook/job"
 )
 
 // slots counts free workers, and jobs claimed ahead of them. One goroutine takes slots, in

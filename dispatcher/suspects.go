@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // suspectPause is the time between suspects that wait for another one.

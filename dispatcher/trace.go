@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // phase is the progress of an attempt.

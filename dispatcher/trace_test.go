@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // measured says which phases have a time.

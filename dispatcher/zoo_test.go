@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/job/contract"
 	"github.com/duehook/duehook/internal/testing/hostile"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/job/contract"
 )
 
 const (

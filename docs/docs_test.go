@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/duehook/duehook/internal/cli"
-	"github.com/duehook/duehook/node/config"
+	"github.com/duehook/duehook/internal/node/config"
 )
 
 const root = ".."

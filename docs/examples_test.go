@@ -13,10 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/duehook/duehook/internal/node"
+	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/node"
-	"github.com/duehook/duehook/node/config"
 )
 
 var (

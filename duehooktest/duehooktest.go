@@ -28,8 +28,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/client"
-	"github.com/duehook/duehook/node"
-	"github.com/duehook/duehook/node/dev"
+	"github.com/duehook/duehook/internal/node"
+	"github.com/duehook/duehook/internal/node/dev"
 )
 
 // Secret signs all deliveries.

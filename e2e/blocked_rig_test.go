@@ -18,11 +18,11 @@ import (
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
 	v1 "github.com/duehook/duehook/httpapi/v1"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/hostile"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
-	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 )
@@ -106,13 +106,13 @@ func startHere(t *testing.T, targets []hostile.Target, allow ...netip.Prefix) *h
 		t.Fatal(err)
 	}
 	jobs, metrics := testenv.Store(t, diskstore.Options{Retention: job.MaxDelay}), prometheus.NewRegistry()
-	all, err := scheduler.New(scheduler.Options{
+	all, err := app.New(app.Options{
 		Store: jobs, Metrics: metrics, Guard: guard.CheckURL, Policy: retrypolicy.Default(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, callsErr := v1.New(v1.Options{Scheduler: all})
+	calls, callsErr := v1.New(v1.Options{App: all})
 	api, apiErr := httpapi.New(httpapi.Options{Dialects: []httpapi.Dialect{calls}, Ready: jobs.Ping, Metrics: metrics})
 	carry, carryErr := carrier.New(carrier.Options{Store: jobs, CarryOptions: store.CarryOptions{EndpointLimit: 256}})
 	dispatch, dispatchErr := dispatcher.New(dispatcher.Options{

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // sdk is a client that sends what the Java SDK of camellia-delay-queue sends, to one server after

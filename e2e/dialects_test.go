@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 )
 
 // request is a call of a client, and what a successful answer contains.

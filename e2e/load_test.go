@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // load is a stream of registrations by careful clients: a call that was not

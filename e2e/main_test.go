@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/duehook/duehook/e2e/rig"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/hostile"
-	"github.com/duehook/duehook/job"
 )
 
 var (

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 )
 
 // TestRedisGone: Redis is away, dead or silent, while jobs come due and others

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/receiver"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 )
 
 // kinds are the schedules of a run: what they add to `every: 1s`.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
 )
 
 // pushes is a server with a budget of 8 MiB and a call that reads a body of up to 4 MiB.

@@ -9,18 +9,18 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/calendars"
+	"github.com/duehook/duehook/internal/app/groups"
+	"github.com/duehook/duehook/internal/app/operations"
+	"github.com/duehook/duehook/internal/app/pulls"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/app/topics"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/signing"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/calendars"
-	"github.com/duehook/duehook/scheduler/groups"
-	"github.com/duehook/duehook/scheduler/operations"
-	"github.com/duehook/duehook/scheduler/pulls"
-	"github.com/duehook/duehook/scheduler/schedules"
-	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 )
@@ -152,7 +152,7 @@ var known = []struct {
 	{store.ErrNotFound, CodeJobNotFound, "No job has this topic and id, or it ended and is no longer kept. Names are case-sensitive."},
 	{store.ErrTopicFull, CodeTopicFull, "The topic has as many unfinished jobs as its capacity allows. Try again when one of them has ended."},
 	{store.ErrTopicDraining, CodeTopicDraining, "The topic is draining: its jobs are delivered, and new ones are refused until the topic is resumed."},
-	{scheduler.ErrTooManyTests, CodeTooManyTests, strconv.Itoa(scheduler.MaxTests) + " tests are running on this server, the limit. Try again when one of them has ended."},
+	{app.ErrTooManyTests, CodeTooManyTests, strconv.Itoa(app.MaxTests) + " tests are running on this server, the limit. Try again when one of them has ended."},
 	{topics.ErrNotFound, CodeTopicPlain, "The topic has no settings of its own, so none can be deleted."},
 
 	{job.ErrNotCounted, CodeJobNotCounted, "The job was registered without count, so nothing can be added to it."},
@@ -225,9 +225,9 @@ func withDetails(err error) *Error {
 	var (
 		refused   *job.ValidationError
 		tooLarge  *job.BodyTooLargeError
-		blocked   *scheduler.BlockedError
-		conflict  *scheduler.ConflictError
-		state     *scheduler.StateError
+		blocked   *app.BlockedError
+		conflict  *app.ConflictError
+		state     *app.StateError
 		namespace *access.NamespaceError
 		scope     *access.ScopeError
 		topic     *job.TopicError
@@ -283,7 +283,7 @@ func withDetails(err error) *Error {
 }
 
 // ofConflict is the error of a registration whose key another job has.
-func ofConflict(e *scheduler.ConflictError) *Error {
+func ofConflict(e *app.ConflictError) *Error {
 	j := &e.Job
 	switch e.Outcome {
 	case store.InFlight:
@@ -305,7 +305,7 @@ func ofConflict(e *scheduler.ConflictError) *Error {
 }
 
 // ofState is the error of a call that the state of the job does not allow.
-func ofState(e *scheduler.StateError) *Error {
+func ofState(e *app.StateError) *Error {
 	j, known := &e.Job, AsError(e.Cause)
 	if known.Code != CodeJobFinished {
 		return &Error{Code: known.Code, Job: j, Detail: fmt.Sprintf("%s is %s. %s", j.Key, j.State, known.Detail)}

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/memory"
-	"github.com/duehook/duehook/job"
 )
 
 // DefaultMemory is the usual budget for requests, in bytes.

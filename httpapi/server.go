@@ -13,7 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Bounds of the time and memory that a client can use.

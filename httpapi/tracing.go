@@ -8,8 +8,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // traced makes a span for each request that registers jobs, below the client's span.
@@ -46,7 +46,7 @@ const (
 )
 
 // clientTrace is the client's trace context. What is invalid of it is left out.
-func clientTrace(h http.Header) (t scheduler.Trace) {
+func clientTrace(h http.Header) (t app.Trace) {
 	if parent := h.Values("Traceparent"); len(parent) == 1 && job.ValidTraceparent(parent[0]) {
 		t.Parent, t.State = parent[0], job.TracestateOf(h.Values("Tracestate"))
 	}
@@ -55,12 +55,12 @@ func clientTrace(h http.Header) (t scheduler.Trace) {
 
 // Trace is the trace context that the call's jobs keep: that of its span if it is
 // recorded, otherwise the client's.
-func (c *Call) Trace() scheduler.Trace {
+func (c *Call) Trace() app.Trace {
 	ctx := c.Context()
 	if span := trace.SpanContextFromContext(ctx); span.IsSampled() && !span.IsRemote() {
 		own := propagation.MapCarrier{}
 		propagation.TraceContext{}.Inject(ctx, own)
-		return scheduler.Trace{Parent: own[parentField], State: own[stateField]}
+		return app.Trace{Parent: own[parentField], State: own[stateField]}
 	}
 	return clientTrace(c.Request.Header)
 }

@@ -1,6 +1,6 @@
 package retrypolicy
 
-import "github.com/duehook/duehook/job"
+import "github.com/duehook/duehook/internal/job"
 
 // Window is a period: from Earliest to Latest, both included.
 type Window struct{ Earliest, Latest job.Instant }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Policy is a ladder of delays. Delays count from a failure to the next attempt.

@@ -15,8 +15,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/must"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
 )
 

@@ -1,6 +1,6 @@
 package store
 
-import "github.com/duehook/duehook/job"
+import "github.com/duehook/duehook/internal/job"
 
 // Bounds by bytes of a batch or page, beside those by count: jobs with large bodies must
 // not delay the others for more than some milliseconds.

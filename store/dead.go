@@ -1,6 +1,6 @@
 package store
 
-import "github.com/duehook/duehook/job"
+import "github.com/duehook/duehook/internal/job"
 
 // DeadGroup is the dead letters of one topic, endpoint and reason. Lane is the plain
 // one, whatever their priorities.

@@ -3,7 +3,7 @@ package store
 import (
 	"slices"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // CircuitState is the state of an endpoint's circuit.

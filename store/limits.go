@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Errors of Update for an ended job that is to be sent again.

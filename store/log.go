@@ -1,6 +1,6 @@
 package store
 
-import "github.com/duehook/duehook/job"
+import "github.com/duehook/duehook/internal/job"
 
 // Bounds of the log of a job's attempts. Stores keep the latest attempts. An attempt takes
 // at most about 2,200 bytes, so the log holds dozens however long the answers are. Redis

@@ -1,6 +1,6 @@
 package store
 
-import "github.com/duehook/duehook/job"
+import "github.com/duehook/duehook/internal/job"
 
 // Outlook has the facts of a store about a job's next attempt, at one instant. In a store
 // of several shards, all figures are of the job's own shard.

@@ -1,6 +1,6 @@
 package store
 
-import "github.com/duehook/duehook/job"
+import "github.com/duehook/duehook/internal/job"
 
 // Backlog is the due jobs of one topic that wait: for a carrier, for a place under a
 // limit, or for the circuit of their endpoint.

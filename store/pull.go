@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // PullChannel is the channel of Messaging on which stores tell consumers of pull queues that jobs

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Query selects jobs. Empty fields select all.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Reader reads one shard at a time: names, entries of indexes, records and figures. Package

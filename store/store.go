@@ -15,7 +15,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Errors on which callers decide.

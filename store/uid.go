@@ -3,7 +3,7 @@ package store
 import (
 	"strings"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // A uid is a ULID whose last characters are not random: they hold the KeyHash of the

@@ -3,7 +3,7 @@ import { readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node
 import { gzipSync } from 'node:zlib';
 import { defineConfig } from 'vite';
 
-/** What the built files are made of; node/dashboard's tests know it, too. */
+/** What the built files are made of; internal/node/dashboard's tests know it, too. */
 const sources = ['docs.html', 'index.html', 'package-lock.json', 'package.json', 'public', 'src', 'tsconfig.json', 'vite.config.js'];
 
 /** All files at or below a path, in the order of their names' bytes. */

@@ -14,7 +14,7 @@ import (
 
 	"github.com/duehook/duehook/bench/system"
 	"github.com/duehook/duehook/carrier"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/redisstore"
 )

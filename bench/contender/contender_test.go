@@ -10,9 +10,9 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	v1 "github.com/duehook/duehook/httpapi/v1"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store/diskstore"
 )
 
@@ -49,11 +49,11 @@ func TestJSONIsWhatTheAPITakes(t *testing.T) {
 	l.OrderKey = func(int) string { return "k" }
 	j := l.Job(0)
 	mem := testenv.Store(t, diskstore.Options{})
-	jobs, err := scheduler.New(scheduler.Options{Store: mem})
+	jobs, err := app.New(app.Options{Store: mem})
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, err := v1.New(v1.Options{Scheduler: jobs})
+	calls, err := v1.New(v1.Options{App: jobs})
 	if err != nil {
 		t.Fatal(err)
 	}

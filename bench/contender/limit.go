@@ -6,7 +6,7 @@ import (
 
 	"github.com/duehook/duehook/bench/limit"
 	"github.com/duehook/duehook/bench/system"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // batchSize is what the limit takes at a time, and what is loaded at a time.

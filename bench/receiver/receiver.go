@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/bench/stats"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Report is what arrived since Expect.

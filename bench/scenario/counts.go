@@ -14,7 +14,7 @@ import (
 	"github.com/duehook/duehook/bench/contender"
 	"github.com/duehook/duehook/bench/report"
 	"github.com/duehook/duehook/bench/stats"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // countRate is the counts per second towards one job.

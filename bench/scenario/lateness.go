@@ -13,7 +13,7 @@ import (
 	"github.com/duehook/duehook/bench/contender"
 	"github.com/duehook/duehook/bench/report"
 	"github.com/duehook/duehook/bench/stats"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // punctuality is received − due of several rounds, in milliseconds.

@@ -18,7 +18,7 @@ import (
 	"github.com/duehook/duehook/bench/report"
 	"github.com/duehook/duehook/bench/system"
 	"github.com/duehook/duehook/e2e/rig"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Options of a run.

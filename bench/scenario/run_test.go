@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // stoppedClock goes on only by hand.

@@ -12,7 +12,7 @@ import (
 	"github.com/duehook/duehook/bench/report"
 	"github.com/duehook/duehook/bench/stats"
 	"github.com/duehook/duehook/bench/system"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // storm measures how fast jobs are carried that are due within one second, and

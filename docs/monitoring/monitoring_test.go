@@ -24,9 +24,9 @@ import (
 	"go.uber.org/goleak"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/duehook/duehook/internal/node"
+	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/node"
-	"github.com/duehook/duehook/node/config"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

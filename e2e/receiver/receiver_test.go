@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 )
 
 func post(ctx context.Context, t *testing.T, client *http.Client, url string, header map[string]string) *http.Response {

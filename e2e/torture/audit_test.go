@@ -9,7 +9,7 @@ import (
 
 	"github.com/duehook/duehook/e2e/receiver"
 	"github.com/duehook/duehook/e2e/rig"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // result is what a run came to.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/duehook/duehook/e2e/receiver"
 	"github.com/duehook/duehook/e2e/rig"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // callbackShare: one job in so many has callbacks.

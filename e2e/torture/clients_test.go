@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/rig"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 const (

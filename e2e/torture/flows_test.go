@@ -13,7 +13,7 @@ import (
 
 	"github.com/duehook/duehook/e2e/receiver"
 	"github.com/duehook/duehook/e2e/rig"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // The flows of each run, spread over loadTime: registrations for a group, counted jobs and

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/e2e/rig"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 var (

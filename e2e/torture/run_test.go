@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/e2e/rig"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/e2e/rig"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store/redisstore"
 )
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/pulls"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/pulls"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -88,9 +88,9 @@ func (a *api) draft(c *httpapi.Call) (*job.Draft, error) {
 
 // register registers a message, unless one with its id has not ended: that is the answer then.
 func (a *api) register(c *httpapi.Call, d *job.Draft) error {
-	p, err := a.Scheduler.Prepare(d, scheduler.Origin{Topics: c.Topics(), Trace: c.Trace()})
+	p, err := a.App.Prepare(d, app.Origin{Topics: c.Topics(), Trace: c.Trace()})
 	if err != nil {
-		a.Scheduler.Refuse(1, httpapi.AsError(err).ClientsFault())
+		a.App.Refuse(1, httpapi.AsError(err).ClientsFault())
 		return err
 	}
 	key := p.Key()
@@ -98,13 +98,13 @@ func (a *api) register(c *httpapi.Call, d *job.Draft) error {
 	r, err := a.registered(c, p)
 	if err == nil && !c.Query().Has(onConflict) && r.Outcome.Held() && r.Job.State != job.Running && ended(&r.Job, a.now()) {
 		// Its time has passed, and nobody has noticed.
-		if _, _, err = a.Scheduler.Cancel(c.Context(), key, isStill(&r.Job)); err == nil || errors.Is(err, store.ErrNotFound) {
+		if _, _, err = a.App.Cancel(c.Context(), key, isStill(&r.Job)); err == nil || errors.Is(err, store.ErrNotFound) {
 			r, err = a.registered(c, p)
 		}
 	}
 	if err == nil && r.Outcome.Held() { // the answer shows the message that was there, see store.Taken
 		var j job.Job
-		if j, err = a.Scheduler.Get(c.Context(), key); err == nil && j.UID == r.Job.UID {
+		if j, err = a.App.Get(c.Context(), key); err == nil && j.UID == r.Job.UID {
 			r.Job = j
 		} else if errors.Is(err, store.ErrNotFound) { // it has just gone
 			err = nil
@@ -117,24 +117,24 @@ func (a *api) register(c *httpapi.Call, d *job.Draft) error {
 	return answerOK(c, a.view(&r.Job))
 }
 
-func (a *api) registered(c *httpapi.Call, p scheduler.Prepared) (store.Registered, error) {
+func (a *api) registered(c *httpapi.Call, p app.Prepared) (store.Registered, error) {
 	dry, err := httpapi.Flag(dryRun, c.Query().Get(dryRun))
 	if err != nil {
 		return store.Registered{}, err
 	}
-	all, err := a.Scheduler.RegisterUnless(c.Context(), dry, p)
+	all, err := a.App.RegisterUnless(c.Context(), dry, p)
 	if err != nil {
 		return store.Registered{}, err
 	}
-	c.SetResult(scheduler.OutcomeNames[all[0].Outcome])
+	c.SetResult(app.OutcomeNames[all[0].Outcome])
 	if all[0].Outcome.Conflicts() {
 		return all[0], nil
 	}
-	return all[0], scheduler.Refusal(&all[0])
+	return all[0], app.Refusal(&all[0])
 }
 
 // isStill allows a change of a job that has not changed since.
-func isStill(j *job.Job) scheduler.Allow {
+func isStill(j *job.Job) app.Allow {
 	return func(is *job.Job) error {
 		if is.UID != j.UID || is.Version != j.Version {
 			return store.ErrNotFound
@@ -157,7 +157,7 @@ const released = "released"
 
 // find returns a message.
 func (a *api) find(ctx context.Context, key job.Key) (job.Job, error) {
-	j, err := a.Scheduler.Get(ctx, key)
+	j, err := a.App.Get(ctx, key)
 	if err == nil && (!j.Spec.Destination.Pulled() || j.Spec.In(Name) && j.Spec.Dialect.Data == released) {
 		err = store.ErrNotFound
 	}
@@ -210,13 +210,13 @@ func (a *api) cancel(ctx context.Context, key job.Key) error {
 	if _, err := a.find(ctx, key); err != nil {
 		return err
 	}
-	j, result, err := a.Scheduler.Cancel(ctx, key, func(is *job.Job) error {
+	j, result, err := a.App.Cancel(ctx, key, func(is *job.Job) error {
 		if ended(is, a.now()) {
 			return store.ErrNotFound
 		}
 		return nil
 	})
-	if err == nil && result == scheduler.InFlight {
+	if err == nil && result == app.InFlight {
 		_, err = a.Pulls.Nack(ctx, everything, []pulls.Nack{{Receipt: a.Pulls.Receipt(&j)}})
 	}
 	return err
@@ -227,7 +227,7 @@ func everything(string) error { return nil }
 
 // release hides a message that has ended.
 func (a *api) release(ctx context.Context, key job.Key) error {
-	_, err := a.Scheduler.Update(ctx, key, func(j *job.Job, _ job.Instant) error {
+	_, err := a.App.Update(ctx, key, func(j *job.Job, _ job.Instant) error {
 		if !j.State.Final() || !j.Spec.Destination.Pulled() {
 			return store.ErrNotFound
 		}
@@ -362,7 +362,7 @@ func (a *api) answerByID(ctx context.Context, key job.Key, done bool) (bool, err
 	case j.State.Final(), !done: // nobody has it
 		return true, nil
 	}
-	_, err = a.Scheduler.Finish(ctx, key, isStill(&j))
+	_, err = a.App.Finish(ctx, key, isStill(&j))
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrInFlight) || errors.Is(err, job.ErrFinished) {
 		return false, nil
 	}

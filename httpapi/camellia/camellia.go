@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/pulls"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/pulls"
 )
 
 // Name is the name of the dialect.
@@ -27,10 +27,10 @@ const (
 
 // Options are the services behind the calls. Clock has a default.
 type Options struct {
-	Scheduler *scheduler.Scheduler
-	Pulls     *pulls.Manager
-	Monitor   *Monitor
-	Clock     job.Clock
+	App     *app.App
+	Pulls   *pulls.Manager
+	Monitor *Monitor
+	Clock   job.Clock
 }
 
 type api struct {

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi/camellia"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/fronts"
-	"github.com/duehook/duehook/job"
 )
 
 const base = "/camellia/delayQueue/"

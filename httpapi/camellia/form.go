@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // maxOthers bounds the parameters of a request beside the message, in bytes.
@@ -33,7 +33,7 @@ func (a *api) read(c *httpapi.Call) (*form, error) {
 	}
 	a.used.Store(int64(a.now()))
 	const escaped = len("%00")
-	body, err := c.ReadBody(int64(escaped*a.Scheduler.Bounds().MaxBody + maxOthers))
+	body, err := c.ReadBody(int64(escaped*a.App.Bounds().MaxBody + maxOthers))
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
 )
 
 const formType = "application/x-www-form-urlencoded"

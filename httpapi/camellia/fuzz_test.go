@@ -29,7 +29,7 @@ func FuzzCalls(f *testing.F) {
 	f.Add(uint8(4), form, "topic=t&msgId=now", "ack=on")
 	f.Fuzz(func(t *testing.T, call uint8, contentType, query, body string) {
 		p := fronts.NewParts(t, func(p *fronts.Parts) httpapi.Dialect {
-			return camellia.New(camellia.Options{Scheduler: p.Scheduler, Pulls: p.Pulls, Monitor: camellia.NewMonitor(p.Clock), Clock: p.Clock})
+			return camellia.New(camellia.Options{App: p.App, Pulls: p.Pulls, Monitor: camellia.NewMonitor(p.Clock), Clock: p.Clock})
 		}, nil)
 		for id, delay := range map[string]string{"now": "0", "later": "60000"} {
 			p.Call(http.MethodPost, base+"sendMsg?topic=t&msg=x&msgId="+id+"&delayMillis="+delay, nil, "")

@@ -3,7 +3,7 @@ package camellia
 import (
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // The statuses of messages.
@@ -35,7 +35,7 @@ type message struct {
 
 func (a *api) view(j *job.Job) message {
 	m := message{
-		ExpireTime: j.ExpiresAt, MaxRetry: a.Scheduler.Policy().For(j.Spec.Retry).Limit, Msg: string(j.Spec.Body), MsgID: job.TextOfName(j.ID), ProduceTime: j.CreatedAt,
+		ExpireTime: j.ExpiresAt, MaxRetry: a.App.Policy().For(j.Spec.Retry).Limit, Msg: string(j.Spec.Body), MsgID: job.TextOfName(j.ID), ProduceTime: j.CreatedAt,
 		Retry: deliveries(j), Status: statusOf(j, a.now()), Topic: job.TextOfName(j.Topic), TriggerTime: j.DueAt,
 	}
 	return m

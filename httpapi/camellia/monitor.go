@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app/pulls"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/feed"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler/pulls"
 	"github.com/duehook/duehook/store"
 )
 
@@ -179,7 +179,7 @@ var waitingNames = [...]string{
 }
 
 func (a *api) infoOf(ctx context.Context, topic string) (topicInfo, error) {
-	t, err := a.Scheduler.Topic(ctx, topic)
+	t, err := a.App.Topic(ctx, topic)
 	if err != nil {
 		return topicInfo{}, err
 	}
@@ -213,7 +213,7 @@ func (a *api) infos(c *httpapi.Call) ([]topicInfo, error) {
 	all := []topicInfo{}
 	q := store.TopicQuery{Only: c.Topics(), Limit: maxTopics}
 	for {
-		page, err := a.Scheduler.Topics(c.Context(), q)
+		page, err := a.App.Topics(c.Context(), q)
 		if err != nil {
 			return nil, err
 		}

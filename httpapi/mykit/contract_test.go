@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi/mykit"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/fronts"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 )
 
 // ok and failed are the envelopes of the contract.

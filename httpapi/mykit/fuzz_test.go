@@ -9,8 +9,8 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/mykit"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/fronts"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -26,7 +26,7 @@ func FuzzCalls(f *testing.F) {
 	calls := []string{"/push", "/delete", "/reStoreJob", "/finish"} // the others make operations
 	f.Fuzz(func(t *testing.T, call uint8, query, contentType, body string) {
 		p := fronts.NewParts(t, func(p *fronts.Parts) httpapi.Dialect {
-			return mykit.New(mykit.Options{Scheduler: p.Scheduler, Clock: p.Clock})
+			return mykit.New(mykit.Options{App: p.App, Clock: p.Clock})
 		}, nil)
 		h := http.Header{"Content-Type": {"application/json"}}
 		p.Call(http.MethodPost, "/push", h, `{"topic":"order","id":"there","delay":60000}`)
@@ -62,7 +62,7 @@ func FuzzCalls(f *testing.F) {
 			return
 		}
 		p.Call(http.MethodGet, "/delete?jobId="+url.QueryEscape(answer.Data), nil, "")
-		page, err := p.Scheduler.List(t.Context(), store.Query{States: []job.State{job.Cancelled}, Limit: 10})
+		page, err := p.App.List(t.Context(), store.Query{States: []job.State{job.Cancelled}, Limit: 10})
 		if err != nil || len(page.Jobs) != 1 {
 			t.Errorf("%q was pushed, %d jobs are found by it: %v", answer.Data, len(page.Jobs), err)
 		}

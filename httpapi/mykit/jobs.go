@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler/operations"
+	"github.com/duehook/duehook/internal/app/operations"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -20,7 +20,7 @@ const maxFound = 1000
 func (a *api) find(c *httpapi.Call, clientID string) ([]job.Job, error) {
 	q := store.Query{IndexedID: nameOf(clientID), Dialect: Name, Only: c.Topics(), Limit: maxFound}
 	for found := []job.Job(nil); ; {
-		page, err := a.Scheduler.List(c.Context(), q)
+		page, err := a.App.List(c.Context(), q)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (a *api) delete(c *httpapi.Call) error {
 	}
 	for i := range found {
 		if j := &found[i]; !j.State.Final() || j.State == job.Dead {
-			if _, _, err := a.Scheduler.Cancel(c.Context(), j.Key, same(j)); changed(err) != nil {
+			if _, _, err := a.App.Cancel(c.Context(), j.Key, same(j)); changed(err) != nil {
 				return err
 			}
 		}
@@ -103,9 +103,9 @@ func (a *api) restoreOne(ctx context.Context, j *job.Job) (err error) {
 		if j.DueAt > job.InstantOf(a.Clock.Now()) {
 			d = &job.Draft{At: &j.DueAt}
 		}
-		_, err = a.Scheduler.Replay(ctx, j.Key, d, same(j))
+		_, err = a.App.Replay(ctx, j.Key, d, same(j))
 	case j.State == job.Retrying:
-		_, err = a.Scheduler.Run(ctx, j.Key, same(j))
+		_, err = a.App.Run(ctx, j.Key, same(j))
 	}
 	return err
 }

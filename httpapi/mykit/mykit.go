@@ -9,10 +9,10 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/operations"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/operations"
 )
 
 // Name is the name of the dialect.
@@ -27,7 +27,7 @@ type Operations interface {
 
 // Options are the services behind the calls.
 type Options struct {
-	Scheduler  *scheduler.Scheduler
+	App        *app.App
 	Operations Operations
 	Clock      job.Clock // nil: the machine's
 	Pace       job.Clock // between looks at an operation; nil: the machine's

@@ -15,10 +15,10 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/strictjson"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
 )
 
 // pushed is a job as a client writes it.
@@ -51,7 +51,7 @@ func read(data []byte) (*pushed, error) {
 			}
 		case numbers[name] != nil:
 			err = setNumber(numbers[name], value)
-		case name == "createTime" && wire.KindOf(value) != wire.KindNull:
+		case name == "createTime" && decode.KindOf(value) != decode.KindNull:
 			p.CreateTime = new(int64)
 			err = setNumber(p.CreateTime, value)
 		case name == "body":
@@ -66,10 +66,10 @@ func read(data []byte) (*pushed, error) {
 
 // textOf is the text of a value; nil for null.
 func textOf(value []byte) (*string, error) {
-	switch wire.KindOf(value) {
-	case wire.KindNull:
+	switch decode.KindOf(value) {
+	case decode.KindNull:
 		return nil, nil
-	case wire.KindString:
+	case decode.KindString:
 		text, ok := strictjson.Unquote(value)
 		if !ok {
 			return nil, errors.New(`has an incomplete \u escape`)
@@ -77,7 +77,7 @@ func textOf(value []byte) (*string, error) {
 		return &text, nil
 	}
 	if value[0] == '{' || value[0] == '[' {
-		return nil, errors.New("must be a string, not " + wire.KindOf(value))
+		return nil, errors.New("must be a string, not " + decode.KindOf(value))
 	}
 	return new(string(value)), nil
 }
@@ -96,7 +96,7 @@ func setNumber(to *int64, value []byte) error {
 		return nil
 	}
 	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || wire.KindOf(value) != wire.KindNumber || math.Abs(n) > 1<<62 {
+	if err != nil || decode.KindOf(value) != decode.KindNumber || math.Abs(n) > 1<<62 {
 		return fmt.Errorf("must be a whole number, not %s", httpapi.Shorten(*text))
 	}
 	*to = int64(n)
@@ -188,14 +188,14 @@ func (p *pushed) makeID(c *httpapi.Call) string {
 
 func (a *api) push(c *httpapi.Call) error {
 	// An escaped character of the body has up to six bytes, and the other fields are short.
-	buffer, err := c.ReadJSON(int64(6*a.Scheduler.Bounds().MaxBody) + 64<<10)
+	buffer, err := c.ReadJSON(int64(6*a.App.Bounds().MaxBody) + 64<<10)
 	if err != nil {
 		return err
 	}
 	defer httpapi.Release(buffer)
 	p, err := read(buffer.Bytes())
 	if err != nil {
-		a.Scheduler.Refuse(1, true)
+		a.App.Refuse(1, true)
 		return err
 	}
 	if p.Made = p.ID == ""; p.Made {
@@ -204,10 +204,10 @@ func (a *api) push(c *httpapi.Call) error {
 	const restored = 5
 	switch {
 	case p.Topic == "":
-		a.Scheduler.Refuse(1, true)
+		a.App.Refuse(1, true)
 		return fail(c, noTopic)
 	case p.Status != 0 && p.Status != restored:
-		a.Scheduler.Refuse(1, true)
+		a.App.Refuse(1, true)
 		return fail(c, fmt.Sprintf(stateFormat, httpapi.Shorten(p.ID)))
 	}
 	draft, q := p.draft(job.InstantOf(a.Clock.Now())), c.Query()
@@ -218,19 +218,19 @@ func (a *api) push(c *httpapi.Call) error {
 	if q.Has("on_conflict") {
 		draft.OnConflict = new(q.Get("on_conflict"))
 	}
-	reg, err := a.Scheduler.Prepare(draft, scheduler.Origin{Pull: true, Trace: c.Trace(), Topics: c.Topics()})
+	reg, err := a.App.Prepare(draft, app.Origin{Pull: true, Trace: c.Trace(), Topics: c.Topics()})
 	if err != nil {
-		a.Scheduler.Refuse(1, httpapi.AsError(err).ClientsFault())
+		a.App.Refuse(1, httpapi.AsError(err).ClientsFault())
 		return err
 	}
 	c.Target = reg.Key().String()
-	registered, err := a.Scheduler.RegisterUnless(c.Context(), dryRun, reg)
+	registered, err := a.App.RegisterUnless(c.Context(), dryRun, reg)
 	if err != nil {
 		return err
 	}
-	if err := scheduler.Refusal(&registered[0]); err != nil {
+	if err := app.Refusal(&registered[0]); err != nil {
 		return err
 	}
-	c.SetResult(scheduler.OutcomeNames[registered[0].Outcome])
+	c.SetResult(app.OutcomeNames[registered[0].Outcome])
 	return succeed(c, p.ID)
 }

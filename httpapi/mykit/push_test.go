@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/strictjson"
-	"github.com/duehook/duehook/job"
 )
 
 func TestRead(t *testing.T) {

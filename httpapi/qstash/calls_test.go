@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 )
 
 // want makes a call that must have a status, and decodes its answer.

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/signing"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store/successors"
 )
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -110,7 +110,7 @@ func stillDead(of *job.Job) func(*job.Job) error {
 }
 
 func (a *api) discard(ctx context.Context, j *job.Job) error {
-	_, _, err := a.Scheduler.Cancel(ctx, j.Key, stillDead(j))
+	_, _, err := a.App.Cancel(ctx, j.Key, stillDead(j))
 	return err
 }
 
@@ -155,7 +155,7 @@ func (a *api) retry(c *httpapi.Call, j *job.Job) (retried, error) {
 	if err != nil {
 		return retried{}, err
 	}
-	again, err := a.Scheduler.Replay(c.Context(), j.Key, draft, stillDead(j))
+	again, err := a.App.Replay(c.Context(), j.Key, draft, stillDead(j))
 	return retried{messageID(&again)}, err
 }
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -159,7 +159,7 @@ func (a *api) each(ctx context.Context, q store.Query, most amount, cursor strin
 	taken := amount{}
 	for scanned := 0; ; {
 		q.Limit = min(most.jobs-taken.jobs, 100)
-		page, err := a.Scheduler.List(ctx, q)
+		page, err := a.App.List(ctx, q)
 		if err != nil {
 			return "", err
 		}
@@ -227,7 +227,7 @@ const uidLength = 26
 // none.
 func (a *api) byID(ctx context.Context, prefix, id string) (job.Job, error) {
 	if uid, ok := strings.CutPrefix(id, prefix); ok && len(uid) == uidLength {
-		page, err := a.Scheduler.List(ctx, store.Query{UID: uid, Limit: 1})
+		page, err := a.App.List(ctx, store.Query{UID: uid, Limit: 1})
 		if err != nil {
 			return job.Job{}, err
 		}
@@ -238,7 +238,7 @@ func (a *api) byID(ctx context.Context, prefix, id string) (job.Job, error) {
 	if prefix != messagePrefix || job.CheckName(id) != nil {
 		return job.Job{}, store.ErrNotFound
 	}
-	page, err := a.Scheduler.List(ctx, store.Query{IndexedID: id, Dialect: Name, Only: own, Limit: 1})
+	page, err := a.App.List(ctx, store.Query{IndexedID: id, Dialect: Name, Only: own, Limit: 1})
 	switch {
 	case err != nil:
 		return job.Job{}, err

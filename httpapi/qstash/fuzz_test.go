@@ -60,7 +60,7 @@ func FuzzCalls(f *testing.F) {
 	f.Add(at("GET /v2/flowControl/*"), "a/b", "", "")
 	f.Fuzz(func(t *testing.T, call uint8, rest, lines, body string) {
 		p := fronts.NewParts(t, func(p *fronts.Parts) httpapi.Dialect {
-			return qstash.New(qstash.Options{Scheduler: p.Scheduler, Schedules: p.Schedules, Groups: p.Groups, Topics: p.Topics, Clock: p.Clock})
+			return qstash.New(qstash.Options{App: p.App, Schedules: p.Schedules, Groups: p.Groups, Topics: p.Topics, Clock: p.Clock})
 		}, nil)
 		filled(p)
 		before, route := p.State(), &routes[int(call)%len(routes)]

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app/groups"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler/groups"
 )
 
 // unnamed begins the names of members whose endpoints have none: it is no character of a name.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -160,7 +160,7 @@ func (a *api) events(c *httpapi.Call) error {
 			return err
 		}
 		for i := range jobs {
-			log, err := a.Scheduler.Attempts(c.Context(), jobs[i].Key)
+			log, err := a.App.Attempts(c.Context(), jobs[i].Key)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}

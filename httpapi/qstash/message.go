@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/strictjson"
-	"github.com/duehook/duehook/job"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -56,7 +56,7 @@ func (a *api) cancelOne(ctx context.Context, j *job.Job) (bool, error) {
 	if j.State.Final() || j.CancelRequested {
 		return false, nil
 	}
-	_, _, err := a.Scheduler.Cancel(ctx, j.Key, func(is *job.Job) error {
+	_, _, err := a.App.Cancel(ctx, j.Key, func(is *job.Job) error {
 		if is.UID != j.UID || is.State.Final() || is.CancelRequested {
 			return store.ErrNotFound
 		}

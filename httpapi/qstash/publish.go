@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/groups"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/strictjson"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/groups"
 	"github.com/duehook/duehook/store"
 )
 
@@ -68,7 +68,7 @@ func (a *api) enqueue(c *httpapi.Call) error { return a.publishTo(c, c.Param("qu
 
 // publishTo registers one message, or those of a group.
 func (a *api) publishTo(c *httpapi.Call, queue string, words int) error {
-	body, err := c.ReadBody(int64(a.Scheduler.Bounds().MaxBody))
+	body, err := c.ReadBody(int64(a.App.Bounds().MaxBody))
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (a *api) publishTo(c *httpapi.Call, queue string, words int) error {
 	destination, h := split(c.Request, words)
 	m, err := readMessage(h, destination, bytes.Clone(body.Bytes()), queue, c.ClientIP())
 	if err != nil {
-		a.Scheduler.Refuse(1, true)
+		a.App.Refuse(1, true)
 		return err
 	}
 	results := a.register(c, []*message{m}, []error{nil})
@@ -96,7 +96,7 @@ func (a *api) publishTo(c *httpapi.Call, queue string, words int) error {
 }
 
 // maxBatch is the most messages of a batch, those of groups included.
-const maxBatch = scheduler.MaxJobs
+const maxBatch = app.MaxJobs
 
 // maxItemParts is more than a message of a batch may have, in names and values.
 const maxItemParts = 500
@@ -181,7 +181,7 @@ func (r *result) add(j *job.Job, deduplicated bool) {
 // register registers messages that could be read; errs says which could not.
 func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []result {
 	results := make([]result, len(messages))
-	var regs []scheduler.Prepared
+	var regs []app.Prepared
 	dryRun, wrong := httpapi.Flag(dryRunHeader, c.Request.Header.Get(dryRunHeader))
 	for i, m := range messages {
 		r := &results[i]
@@ -198,13 +198,13 @@ func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []res
 			r.jobs = len(regs) - before
 		}
 		if r.err != nil {
-			a.Scheduler.Refuse(1, httpapi.AsError(r.err).ClientsFault())
+			a.App.Refuse(1, httpapi.AsError(r.err).ClientsFault())
 		}
 	}
 	var registered []store.Registered
 	var failed error
 	if len(regs) > 0 {
-		registered, failed = a.Scheduler.RegisterUnless(c.Context(), dryRun, regs...)
+		registered, failed = a.App.RegisterUnless(c.Context(), dryRun, regs...)
 	}
 	for i, m := range messages {
 		r := &results[i]
@@ -225,8 +225,8 @@ func (a *api) register(c *httpapi.Call, messages []*message, errs []error) []res
 
 // take adds the result of a registration. A deduplication id that is taken is no conflict.
 func (r *result) take(one *store.Registered, dedup bool) {
-	r.outcome = scheduler.OutcomeNames[one.Outcome]
-	switch err := scheduler.Refusal(one); {
+	r.outcome = app.OutcomeNames[one.Outcome]
+	switch err := app.Refusal(one); {
 	case one.Outcome == store.Created:
 		r.add(&one.Job, false)
 	case err == nil || dedup && one.Outcome.Conflicts():
@@ -237,12 +237,12 @@ func (r *result) take(one *store.Registered, dedup bool) {
 }
 
 // prepare checks a message and adds its registrations, unless it is a duplicate.
-func (a *api) prepare(c *httpapi.Call, m *message, regs []scheduler.Prepared, r *result) ([]scheduler.Prepared, error) {
+func (a *api) prepare(c *httpapi.Call, m *message, regs []app.Prepared, r *result) ([]app.Prepared, error) {
 	ctx := c.Context()
 	if err := a.readTopic(ctx, m); err != nil {
 		return regs, err
 	}
-	from := scheduler.Origin{Topics: c.Topics(), Trace: c.Trace()}
+	from := app.Origin{Topics: c.Topics(), Trace: c.Trace()}
 	r.group = m.draft.Group != nil
 	if m.dedup != "" {
 		now := a.Clock.Now()
@@ -254,7 +254,7 @@ func (a *api) prepare(c *httpapi.Call, m *message, regs []scheduler.Prepared, r 
 		}
 	}
 	if !r.group {
-		reg, err := a.Scheduler.Prepare(&m.draft, from)
+		reg, err := a.App.Prepare(&m.draft, from)
 		if err != nil {
 			return regs, err
 		}
@@ -263,7 +263,7 @@ func (a *api) prepare(c *httpapi.Call, m *message, regs []scheduler.Prepared, r 
 	if _, err := a.Groups.Get(ctx, *m.draft.Group); errors.Is(err, groups.ErrNotFound) {
 		return regs, notFound("url group", *m.draft.Group)
 	}
-	fan, err := a.Scheduler.PrepareGroup(ctx, &m.draft, from)
+	fan, err := a.App.PrepareGroup(ctx, &m.draft, from)
 	if err != nil {
 		return regs, err
 	}
@@ -288,14 +288,14 @@ func dedupID(id string, at time.Time) string {
 func (a *api) taken(ctx context.Context, m *message, id string, since job.Instant, r *result) (bool, error) {
 	var jobs []job.Job
 	if r.group {
-		page, err := a.Scheduler.List(ctx, store.Query{Topic: *m.draft.Topic, GroupID: id, Limit: maxBatch})
+		page, err := a.App.List(ctx, store.Query{Topic: *m.draft.Topic, GroupID: id, Limit: maxBatch})
 		if err != nil {
 			return false, err
 		}
 		jobs = slices.DeleteFunc(page.Jobs, func(j job.Job) bool { return j.Spec.Group == nil })
 		sort.Slice(jobs, func(i, j int) bool { return jobs[i].Spec.Group.Position < jobs[j].Spec.Group.Position })
 	} else {
-		j, err := a.Scheduler.Get(ctx, job.Key{Topic: *m.draft.Topic, ID: id})
+		j, err := a.App.Get(ctx, job.Key{Topic: *m.draft.Topic, ID: id})
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return false, err
 		}

@@ -9,13 +9,13 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/groups"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/app/topics"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/groups"
-	"github.com/duehook/duehook/scheduler/schedules"
-	"github.com/duehook/duehook/scheduler/topics"
 )
 
 // Name is the name of the dialect, and the topic of messages without a queue or a flow-control
@@ -26,7 +26,7 @@ const prefix = "/v2/"
 
 // Options are the services behind the calls. MaxBatchBytes and Clock have defaults.
 type Options struct {
-	Scheduler *scheduler.Scheduler
+	App       *app.App
 	Schedules *schedules.Manager
 	Groups    *groups.Manager
 	Topics    *topics.Manager

@@ -10,14 +10,14 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler/schedules"
 )
 
 // createSchedule makes or replaces a schedule.
 func (a *api) createSchedule(c *httpapi.Call) error {
-	body, err := c.ReadBody(int64(a.Scheduler.Bounds().MaxBody))
+	body, err := c.ReadBody(int64(a.App.Bounds().MaxBody))
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ type scheduleView struct {
 func (a *api) scheduleView(ctx context.Context, s *schedules.Schedule) (scheduleView, error) {
 	d := &s.Def.Job
 	var like job.Job // as an occurrence would be
-	request, err := d.Registration(a.Scheduler.Bounds(), s.Now)
+	request, err := d.Registration(a.App.Bounds(), s.Now)
 	if err != nil {
 		return scheduleView{}, err
 	}
@@ -180,7 +180,7 @@ func (a *api) scheduleView(ctx context.Context, s *schedules.Schedule) (schedule
 	}
 	v.LastScheduleTime = int64(max(last.DueAt, last.Time))
 	state := "IN_PROGRESS"
-	if j, err := a.Scheduler.Get(ctx, last.Key); err == nil && j.UID == last.UID && j.State.Final() {
+	if j, err := a.App.Get(ctx, last.Key); err == nil && j.UID == last.UID && j.State.Final() {
 		if state = "FAIL"; j.State == job.Delivered {
 			state = "SUCCESS"
 		}

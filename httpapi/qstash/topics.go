@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/topics"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/topics"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -119,7 +119,7 @@ type queueView struct {
 	UpdatedAt   int64  `json:"updatedAt"`
 }
 
-func queueViewOf(t *scheduler.Topic) queueView {
+func queueViewOf(t *app.Topic) queueView {
 	return queueView{
 		Name: queueOf(t.Name), Parallelism: t.Settings.Concurrency, Paused: t.State == topics.Paused, Lag: t.Stats.Unfinished(),
 		CreatedAt: int64(t.CreatedAt), UpdatedAt: int64(t.UpdatedAt),
@@ -127,7 +127,7 @@ func queueViewOf(t *scheduler.Topic) queueView {
 }
 
 // topicsWith are the topics with settings or a state whose names have a prefix, by name.
-func (a *api) topicsWith(ctx context.Context, prefix string) (all []scheduler.Topic, err error) {
+func (a *api) topicsWith(ctx context.Context, prefix string) (all []app.Topic, err error) {
 	var names []string
 	for name := range a.Topics.Known() {
 		if strings.HasPrefix(name, prefix) {
@@ -136,7 +136,7 @@ func (a *api) topicsWith(ctx context.Context, prefix string) (all []scheduler.To
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		t, err := a.Scheduler.Topic(ctx, name)
+		t, err := a.App.Topic(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -163,7 +163,7 @@ func (a *api) queues(c *httpapi.Call) error {
 }
 
 func (a *api) queue(c *httpapi.Call) error {
-	t, err := a.Scheduler.Topic(c.Context(), queueTopic(c.Param("name")))
+	t, err := a.App.Topic(c.Context(), queueTopic(c.Param("name")))
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (a *api) deleteQueue(c *httpapi.Call) error {
 	if err := a.pause(c, topic, false); err != nil {
 		return err
 	}
-	if err := a.Scheduler.DeleteTopic(c.Context(), topic); err != nil && !errors.Is(err, topics.ErrNotFound) {
+	if err := a.App.DeleteTopic(c.Context(), topic); err != nil && !errors.Is(err, topics.ErrNotFound) {
 		return err
 	}
 	return done(c)
@@ -274,7 +274,7 @@ type flowView struct {
 	PinnedRate       bool   `json:"isPinnedRate"`
 }
 
-func flowViewOf(t *scheduler.Topic) flowView {
+func flowViewOf(t *app.Topic) flowView {
 	key, _ := flowKeyOf(t.Name)
 	v := flowView{
 		Key: key, ParallelismMax: t.Settings.Concurrency, IsPaused: t.State == topics.Paused,
@@ -307,7 +307,7 @@ func (a *api) flowKeys(c *httpapi.Call) error {
 		return err
 	}
 	search := c.Query().Get("search")
-	all = slices.DeleteFunc(all, func(t scheduler.Topic) bool {
+	all = slices.DeleteFunc(all, func(t app.Topic) bool {
 		key, ok := flowKeyOf(t.Name)
 		return !ok || !strings.Contains(key, search)
 	})
@@ -315,7 +315,7 @@ func (a *api) flowKeys(c *httpapi.Call) error {
 }
 
 func (a *api) flowKey(c *httpapi.Call) error {
-	t, err := a.Scheduler.Topic(c.Context(), flowTopic(c.Param("*")))
+	t, err := a.App.Topic(c.Context(), flowTopic(c.Param("*")))
 	if err != nil {
 		return err
 	}

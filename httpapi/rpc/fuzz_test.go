@@ -36,7 +36,7 @@ func FuzzCalls(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, call uint8, text bool, body string) {
 		p := fronts.NewParts(t, func(p *fronts.Parts) httpapi.Dialect {
-			d, err := v1.New(v1.Options{Scheduler: p.Scheduler, Groups: p.Groups, Pulls: p.Pulls})
+			d, err := v1.New(v1.Options{App: p.App, Groups: p.Groups, Pulls: p.Pulls})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -272,7 +272,7 @@ func (broken) FlushError() error { return errors.New("the connection is reset") 
 func TestPulledJobsComeBack(t *testing.T) {
 	var calls http.Handler
 	p := fronts.NewParts(t, func(p *fronts.Parts) httpapi.Dialect {
-		d, err := v1.New(v1.Options{Scheduler: p.Scheduler, Groups: p.Groups, Pulls: p.Pulls})
+		d, err := v1.New(v1.Options{App: p.App, Groups: p.Groups, Pulls: p.Pulls})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,15 +3,15 @@ package v1
 import (
 	"slices"
 
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/nodes"
 	"github.com/duehook/duehook/internal/services/recent"
-	"github.com/duehook/duehook/job"
 )
 
 var activityQuery = []parameter{
-	single("window", func(q *params, e *wire.Errors, at, v string) {
+	single("window", func(q *params, e *decode.Errors, at, v string) {
 		q.window = slices.IndexFunc(recent.Windows[:], func(w recent.Window) bool { return w.Name == v })
 		if q.window < 0 {
 			e.Add(at, "must be 1h or 24h")
@@ -25,14 +25,14 @@ func (s *API) activity(r *request) (jsonout.View, error) {
 	of := recent.Of{Topic: r.query.Topic, Endpoint: r.query.Endpoint}
 	switch {
 	case of.Topic != "" && of.Endpoint != "":
-		return nil, wire.Invalid("?endpoint", "must not come with a topic: series are of one topic, or of one endpoint")
+		return nil, decode.Invalid("?endpoint", "must not come with a topic: series are of one topic, or of one endpoint")
 	case of.Endpoint != "" && len(r.Topics()) > 0: // others may use it, too
 		return nil, &job.TopicError{Allowed: r.Topics()}
 	}
 	if err := r.ownFilter(of.Topic, &of.Topics); err != nil {
 		return nil, err
 	}
-	series, err := s.Scheduler.Activity(r.Context(), of, r.query.window)
+	series, err := s.App.Activity(r.Context(), of, r.query.window)
 	return func(w *jsonout.Writer) {
 		w.Text("window", series.Name)
 		w.TextOrNull("topic", of.Topic)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/alerts"
@@ -19,27 +19,27 @@ type Alerts interface {
 	Alerts(ctx context.Context) ([]alerts.Alert, error)
 }
 
-var ruleFields = wire.NewFieldSet(withTerms(map[string]func(*alerts.Draft, wire.Field){
-	"metric":   func(d *alerts.Draft, f wire.Field) { wire.SetText(&d.Metric, f) },
-	"by":       func(d *alerts.Draft, f wire.Field) { wire.SetText(&d.By, f) },
-	"topic":    wire.OfText(func(d *alerts.Draft, e *wire.Errors, at, s string) { d.Topic = asName(e, at, s) }),
-	"endpoint": wire.OfText(func(d *alerts.Draft, e *wire.Errors, at, s string) { d.Endpoint = asEndpoint(e, at, s) }),
-	"above":    func(d *alerts.Draft, f wire.Field) { d.Above = f.Number() },
+var ruleFields = decode.NewFieldSet(withTerms(map[string]func(*alerts.Draft, decode.Field){
+	"metric":   func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.Metric, f) },
+	"by":       func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.By, f) },
+	"topic":    decode.OfText(func(d *alerts.Draft, e *decode.Errors, at, s string) { d.Topic = asName(e, at, s) }),
+	"endpoint": decode.OfText(func(d *alerts.Draft, e *decode.Errors, at, s string) { d.Endpoint = asEndpoint(e, at, s) }),
+	"above":    func(d *alerts.Draft, f decode.Field) { d.Above = f.Number() },
 }, func(d *alerts.Draft) *alerts.Terms { return &d.Terms }))
 
-var termFields = map[string]func(*alerts.Terms, wire.Field){
-	"window":          func(t *alerts.Terms, f wire.Field) { t.Window = f.Duration() },
-	"min_attempts":    func(t *alerts.Terms, f wire.Field) { t.MinAttempts = f.Integer() },
-	"for":             func(t *alerts.Terms, f wire.Field) { t.For = f.Duration() },
-	"keep_firing_for": func(t *alerts.Terms, f wire.Field) { t.KeepFiring = f.Duration() },
-	"repeat":          func(t *alerts.Terms, f wire.Field) { t.Repeat = f.Duration() },
-	"url":             func(t *alerts.Terms, f wire.Field) { wire.SetText(&t.URL, f) },
+var termFields = map[string]func(*alerts.Terms, decode.Field){
+	"window":          func(t *alerts.Terms, f decode.Field) { t.Window = f.Duration() },
+	"min_attempts":    func(t *alerts.Terms, f decode.Field) { t.MinAttempts = f.Integer() },
+	"for":             func(t *alerts.Terms, f decode.Field) { t.For = f.Duration() },
+	"keep_firing_for": func(t *alerts.Terms, f decode.Field) { t.KeepFiring = f.Duration() },
+	"repeat":          func(t *alerts.Terms, f decode.Field) { t.Repeat = f.Duration() },
+	"url":             func(t *alerts.Terms, f decode.Field) { decode.SetText(&t.URL, f) },
 }
 
 // withTerms adds the fields of the terms that are a part of T.
-func withTerms[T any](fields map[string]func(*T, wire.Field), terms func(*T) *alerts.Terms) map[string]func(*T, wire.Field) {
+func withTerms[T any](fields map[string]func(*T, decode.Field), terms func(*T) *alerts.Terms) map[string]func(*T, decode.Field) {
 	for name, set := range termFields {
-		fields[name] = func(into *T, f wire.Field) { set(terms(into), f) }
+		fields[name] = func(into *T, f decode.Field) { set(terms(into), f) }
 	}
 	return fields
 }

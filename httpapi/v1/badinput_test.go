@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
 )
 
 // badFields are members that make a registration invalid when they are added
@@ -525,7 +525,7 @@ func TestMisspeltNames(t *testing.T) {
 		fmt.Fprintf(&b, `"topik%d":1,`, i)
 	}
 	p := a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs", "{"+b.String()[:1<<19]+`":1}`)
-	if len(p.Errors) > wire.MaxErrors {
+	if len(p.Errors) > decode.MaxErrors {
 		t.Errorf("%d errors", len(p.Errors))
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/kit/strictjson"
-	"github.com/duehook/duehook/internal/services/jobjson"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
-	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/encoding"
 )
@@ -34,8 +34,8 @@ func BenchmarkDecode(b *testing.B) {
 				if err := strictjson.Check(data); err != nil {
 					b.Fatal(err)
 				}
-				draft, errs := wire.Decode(data, draftFields)
-				if _, err := s.prepare(draft, errs, scheduler.Origin{}); err != nil {
+				draft, errs := decode.Decode(data, draftFields)
+				if _, err := s.prepare(draft, errs, app.Origin{}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -45,12 +45,12 @@ func BenchmarkDecode(b *testing.B) {
 
 func BenchmarkEncodeJob(b *testing.B) {
 	s := newAPI(b).v1
-	draft, errs := wire.Decode([]byte(typicalJob), draftFields)
-	reg, err := s.prepare(draft, errs, scheduler.Origin{})
+	draft, errs := decode.Decode([]byte(typicalJob), draftFields)
+	reg, err := s.prepare(draft, errs, app.Origin{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	registered, err := s.Scheduler.Register(b.Context(), reg)
+	registered, err := s.App.Register(b.Context(), reg)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func BenchmarkEncodeJob(b *testing.B) {
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := wire.Answer(&httpapi.Call{Request: r, Writer: discard{}}, http.StatusOK, jsonout.Shown(s.writeJob, &j)); err != nil {
+		if err := decode.Answer(&httpapi.Call{Request: r, Writer: discard{}}, http.StatusOK, jsonout.Shown(s.writeJob, &j)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -79,8 +79,8 @@ func BenchmarkDecodeBatch(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, raw := range jobs {
-			draft, errs := wire.Decode(raw, draftFields)
-			if _, err := s.prepare(draft, errs, scheduler.Origin{}); err != nil {
+			draft, errs := decode.Decode(raw, draftFields)
+			if _, err := s.prepare(draft, errs, app.Origin{}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -129,12 +129,12 @@ type discard struct{}
 
 func BenchmarkCallbackBody(b *testing.B) {
 	a := newAPI(b)
-	draft, errs := wire.Decode([]byte(typicalJob), draftFields)
-	reg, err := a.v1.prepare(draft, errs, scheduler.Origin{})
+	draft, errs := decode.Decode([]byte(typicalJob), draftFields)
+	reg, err := a.v1.prepare(draft, errs, app.Origin{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	registered, err := a.v1.Scheduler.Register(b.Context(), reg)
+	registered, err := a.v1.App.Register(b.Context(), reg)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,9 +1,9 @@
 package v1
 
 import (
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app/calendars"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/scheduler/calendars"
 )
 
 const (
@@ -14,8 +14,8 @@ const (
 // maxCalendar bounds the body of PUT /v1/calendars/{calendar}.
 const maxCalendar = 64 << 10
 
-var calendarFields = wire.NewFieldSet(map[string]func(*calendars.Draft, wire.Field){
-	"dates": func(d *calendars.Draft, f wire.Field) { d.Dates = f.TextList() },
+var calendarFields = decode.NewFieldSet(map[string]func(*calendars.Draft, decode.Field){
+	"dates": func(d *calendars.Draft, f decode.Field) { d.Dates = f.TextList() },
 })
 
 // putCalendar answers PUT /v1/calendars/{calendar}.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/scheduler/calendars"
+	"github.com/duehook/duehook/internal/app/calendars"
 	"github.com/duehook/duehook/store"
 )
 

@@ -1,29 +1,29 @@
 package v1
 
 import (
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/job"
 )
 
-var callbackFields = wire.NewFieldSet(map[string]func(*job.CallbackDraft, wire.Field){
-	"url":     func(d *job.CallbackDraft, f wire.Field) { d.Destination = (*job.Destination)(f.Text()) },
-	"method":  func(d *job.CallbackDraft, f wire.Field) { d.Method = f.Text() },
-	"headers": func(d *job.CallbackDraft, f wire.Field) { d.Headers = f.Texts() },
+var callbackFields = decode.NewFieldSet(map[string]func(*job.CallbackDraft, decode.Field){
+	"url":     func(d *job.CallbackDraft, f decode.Field) { d.Destination = (*job.Destination)(f.Text()) },
+	"method":  func(d *job.CallbackDraft, f decode.Field) { d.Method = f.Text() },
+	"headers": func(d *job.CallbackDraft, f decode.Field) { d.Headers = f.Texts() },
 })
 
-var callbacksFields = wire.NewFieldSet(func() map[string]func(*job.CallbacksDraft, wire.Field) {
-	fields := map[string]func(*job.CallbacksDraft, wire.Field){
-		"retry":           func(d *job.CallbacksDraft, f wire.Field) { d.Retry = retryFields.New(f) },
-		"include_request": func(d *job.CallbacksDraft, f wire.Field) { d.IncludeRequest = new(f.Boolean()) },
+var callbacksFields = decode.NewFieldSet(func() map[string]func(*job.CallbacksDraft, decode.Field) {
+	fields := map[string]func(*job.CallbacksDraft, decode.Field){
+		"retry":           func(d *job.CallbacksDraft, f decode.Field) { d.Retry = retryFields.New(f) },
+		"include_request": func(d *job.CallbacksDraft, f decode.Field) { d.IncludeRequest = new(f.Boolean()) },
 	}
 	for _, e := range job.CallbackEvents {
-		fields[string(e)] = func(d *job.CallbacksDraft, f wire.Field) { d.On[e] = callbackFields.New(f) }
+		fields[string(e)] = func(d *job.CallbacksDraft, f decode.Field) { d.On[e] = callbackFields.New(f) }
 	}
 	return fields
 }())
 
-func decodeCallbacks(f wire.Field) *job.CallbacksDraft {
+func decodeCallbacks(f decode.Field) *job.CallbacksDraft {
 	d := &job.CallbacksDraft{On: map[job.CallbackEvent]*job.CallbackDraft{}}
 	callbacksFields.Into(d, f)
 	return d

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/internal/services/jobjson"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/retrypolicy"
 )
 

@@ -21,8 +21,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
 )
 
 // contract holds answers against the OpenAPI document.

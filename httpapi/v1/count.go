@@ -14,7 +14,7 @@ func (s *API) countJob(r *request) (jsonout.View, error) {
 	if err := errs.Merge(invalid); err != nil {
 		return nil, err
 	}
-	j, added, err := s.Scheduler.Count(r.Context(), r.key(), draft)
+	j, added, err := s.App.Count(r.Context(), r.key(), draft)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 const countedJob = `{"topic":"t","id":"a","url":"https://shop.example/hook","count":{"target":3}}`

@@ -14,16 +14,16 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/operations"
+	"github.com/duehook/duehook/internal/app/pulls"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/app/topics"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/signing"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/operations"
-	"github.com/duehook/duehook/scheduler/pulls"
-	"github.com/duehook/duehook/scheduler/schedules"
-	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 )
 
@@ -360,7 +360,7 @@ func coverEndpoints(a *keyedAPI) {
 	a.wantProblem(httpapi.CodeTooManyPulls, "POST", "/v1/topics/t/pull", "")
 	a.wantProblem(httpapi.CodeTooManyPulls, "POST", "/v1/pull", `{"topics":["t"]}`)
 	a.faults.set(nil)
-	a.endpoints.fail = scheduler.ErrTooManyTests
+	a.endpoints.fail = app.ErrTooManyTests
 	a.wantProblem(httpapi.CodeTooManyTests, "POST", "/v1/endpoints/test", `{"url":"https://shop.example/hook"}`)
 	a.endpoints.fail = nil
 }

@@ -11,7 +11,7 @@ func (s *API) listDead(r *request) (jsonout.View, error) {
 		return nil, err
 	}
 	groups, next, err := ownPage(r, func(g *store.DeadGroup) bool { return r.Topics().Has(g.Lane.Topic) }, func(limit int, cursor string) ([]store.DeadGroup, string, error) {
-		page, err := s.Scheduler.DeadGroups(r.Context(), r.query.Topic, limit, cursor)
+		page, err := s.App.DeadGroups(r.Context(), r.query.Topic, limit, cursor)
 		return page.Groups, page.Next, err
 	})
 	return pageOf(groups, writeDead, next), err

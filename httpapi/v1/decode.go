@@ -6,47 +6,47 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
 )
 
 var (
-	draftFields = wire.NewFieldSet(map[string]func(*job.Draft, wire.Field){
-		"topic":        func(d *job.Draft, f wire.Field) { d.Topic = f.Text() },
-		"id":           func(d *job.Draft, f wire.Field) { d.ID = f.Text() },
-		"uid":          func(d *job.Draft, f wire.Field) { d.UID = f.Text() },
-		"biz_key":      func(d *job.Draft, f wire.Field) { d.BizKey = f.Text() },
-		"order_key":    func(d *job.Draft, f wire.Field) { d.OrderKey = f.Text() },
-		"group":        func(d *job.Draft, f wire.Field) { d.Group = f.Text() },
-		"filter_label": func(d *job.Draft, f wire.Field) { d.FilterLabel = f.Text() },
-		"url":          func(d *job.Draft, f wire.Field) { d.Destination = (*job.Destination)(f.Text()) },
-		"pull":         func(d *job.Draft, f wire.Field) { d.Pull = new(f.Boolean()) },
-		"method":       func(d *job.Draft, f wire.Field) { d.Method = f.Text() },
-		"delay":        func(d *job.Draft, f wire.Field) { d.Delay = f.Duration() },
-		"at":           func(d *job.Draft, f wire.Field) { d.At = f.Instant() },
-		"spread":       func(d *job.Draft, f wire.Field) { d.Spread = f.Duration() },
-		"body":         func(d *job.Draft, f wire.Field) { setBody(d, f, job.BodyJSON, f.Raw) },
+	draftFields = decode.NewFieldSet(map[string]func(*job.Draft, decode.Field){
+		"topic":        func(d *job.Draft, f decode.Field) { d.Topic = f.Text() },
+		"id":           func(d *job.Draft, f decode.Field) { d.ID = f.Text() },
+		"uid":          func(d *job.Draft, f decode.Field) { d.UID = f.Text() },
+		"biz_key":      func(d *job.Draft, f decode.Field) { d.BizKey = f.Text() },
+		"order_key":    func(d *job.Draft, f decode.Field) { d.OrderKey = f.Text() },
+		"group":        func(d *job.Draft, f decode.Field) { d.Group = f.Text() },
+		"filter_label": func(d *job.Draft, f decode.Field) { d.FilterLabel = f.Text() },
+		"url":          func(d *job.Draft, f decode.Field) { d.Destination = (*job.Destination)(f.Text()) },
+		"pull":         func(d *job.Draft, f decode.Field) { d.Pull = new(f.Boolean()) },
+		"method":       func(d *job.Draft, f decode.Field) { d.Method = f.Text() },
+		"delay":        func(d *job.Draft, f decode.Field) { d.Delay = f.Duration() },
+		"at":           func(d *job.Draft, f decode.Field) { d.At = f.Instant() },
+		"spread":       func(d *job.Draft, f decode.Field) { d.Spread = f.Duration() },
+		"body":         func(d *job.Draft, f decode.Field) { setBody(d, f, job.BodyJSON, f.Raw) },
 		"body_text":    setBodyText,
 		"body_base64":  setBodyBase64,
-		"content_type": func(d *job.Draft, f wire.Field) { d.ContentType = f.Text() },
-		"headers":      func(d *job.Draft, f wire.Field) { d.Headers = f.Texts() },
-		"timeout":      func(d *job.Draft, f wire.Field) { d.Timeout = f.Duration() },
-		"ttl":          func(d *job.Draft, f wire.Field) { d.TTL = f.Duration() },
-		"on_conflict":  func(d *job.Draft, f wire.Field) { d.OnConflict = f.Text() },
-		"labels":       func(d *job.Draft, f wire.Field) { d.Labels = f.Texts() },
-		"priority":     func(d *job.Draft, f wire.Field) { d.Priority = f.Integer() },
-		"again_body":   func(d *job.Draft, f wire.Field) { d.AgainBody = new(f.Boolean()) },
-		"retry":        func(d *job.Draft, f wire.Field) { d.Retry = retryFields.New(f) },
-		"callbacks":    func(d *job.Draft, f wire.Field) { d.Callbacks = decodeCallbacks(f) },
-		"count": func(d *job.Draft, f wire.Field) {
+		"content_type": func(d *job.Draft, f decode.Field) { d.ContentType = f.Text() },
+		"headers":      func(d *job.Draft, f decode.Field) { d.Headers = f.Texts() },
+		"timeout":      func(d *job.Draft, f decode.Field) { d.Timeout = f.Duration() },
+		"ttl":          func(d *job.Draft, f decode.Field) { d.TTL = f.Duration() },
+		"on_conflict":  func(d *job.Draft, f decode.Field) { d.OnConflict = f.Text() },
+		"labels":       func(d *job.Draft, f decode.Field) { d.Labels = f.Texts() },
+		"priority":     func(d *job.Draft, f decode.Field) { d.Priority = f.Integer() },
+		"again_body":   func(d *job.Draft, f decode.Field) { d.AgainBody = new(f.Boolean()) },
+		"retry":        func(d *job.Draft, f decode.Field) { d.Retry = retryFields.New(f) },
+		"callbacks":    func(d *job.Draft, f decode.Field) { d.Callbacks = decodeCallbacks(f) },
+		"count": func(d *job.Draft, f decode.Field) {
 			var count job.CountDraft
 			countFields.Into(&count, f)
 			if f.Raw[0] == '{' { // otherwise its target would be missed, too
 				d.Count = &count
 			}
 		},
-		"expect": func(d *job.Draft, f wire.Field) {
+		"expect": func(d *job.Draft, f decode.Field) {
 			expectFields.Into(d, f)
 			d.NoExpect = d.Expect == nil
 		},
@@ -54,36 +54,36 @@ var (
 		"biz_key": func(d *job.Draft) { d.NoBizKey = true },
 		"expect":  func(d *job.Draft) { d.NoExpect = true },
 	})
-	retryFields = wire.NewFieldSet(map[string]func(*job.Retry, wire.Field){
-		"steps": func(r *job.Retry, f wire.Field) { r.Steps = f.Steps() },
-		"limit": func(r *job.Retry, f wire.Field) { r.Limit = f.Integer() },
+	retryFields = decode.NewFieldSet(map[string]func(*job.Retry, decode.Field){
+		"steps": func(r *job.Retry, f decode.Field) { r.Steps = f.Steps() },
+		"limit": func(r *job.Retry, f decode.Field) { r.Limit = f.Integer() },
 	})
-	countFields = wire.NewFieldSet(map[string]func(*job.CountDraft, wire.Field){
-		"target":      func(c *job.CountDraft, f wire.Field) { c.Target = f.Long() },
-		"at_deadline": func(c *job.CountDraft, f wire.Field) { c.AtDeadline = f.Text() },
+	countFields = decode.NewFieldSet(map[string]func(*job.CountDraft, decode.Field){
+		"target":      func(c *job.CountDraft, f decode.Field) { c.Target = f.Long() },
+		"at_deadline": func(c *job.CountDraft, f decode.Field) { c.AtDeadline = f.Text() },
 	})
-	addFields = wire.NewFieldSet(map[string]func(*job.AddDraft, wire.Field){
-		"add": func(a *job.AddDraft, f wire.Field) { a.N = f.Long() },
-		"key": func(a *job.AddDraft, f wire.Field) { a.Key = f.Text() },
+	addFields = decode.NewFieldSet(map[string]func(*job.AddDraft, decode.Field){
+		"add": func(a *job.AddDraft, f decode.Field) { a.N = f.Long() },
+		"key": func(a *job.AddDraft, f decode.Field) { a.Key = f.Text() },
 	})
-	expectFields = wire.NewFieldSet(map[string]func(*job.Draft, wire.Field){
-		"body": func(d *job.Draft, f wire.Field) { d.Expect = f.Text() },
+	expectFields = decode.NewFieldSet(map[string]func(*job.Draft, decode.Field){
+		"body": func(d *job.Draft, f decode.Field) { d.Expect = f.Text() },
 	})
-	batchFields = wire.NewFieldSet(map[string]func(*batch, wire.Field){
-		"jobs": func(b *batch, f wire.Field) { b.jobs, b.number = f.First(maxBatch) },
+	batchFields = decode.NewFieldSet(map[string]func(*batch, decode.Field){
+		"jobs": func(b *batch, f decode.Field) { b.jobs, b.number = f.First(maxBatch) },
 	})
-	keyFields = wire.NewFieldSet(map[string]func(*access.Draft, wire.Field){
-		"name":       func(d *access.Draft, f wire.Field) { wire.SetText(&d.Name, f) },
-		"scope":      func(d *access.Draft, f wire.Field) { wire.SetText(&d.Scope, f) },
-		"expires_at": func(d *access.Draft, f wire.Field) { wire.SetText(&d.ExpiresAt, f) },
-		"rate":       func(d *access.Draft, f wire.Field) { wire.SetText(&d.Rate, f) },
+	keyFields = decode.NewFieldSet(map[string]func(*access.Draft, decode.Field){
+		"name":       func(d *access.Draft, f decode.Field) { decode.SetText(&d.Name, f) },
+		"scope":      func(d *access.Draft, f decode.Field) { decode.SetText(&d.Scope, f) },
+		"expires_at": func(d *access.Draft, f decode.Field) { decode.SetText(&d.ExpiresAt, f) },
+		"rate":       func(d *access.Draft, f decode.Field) { decode.SetText(&d.Rate, f) },
 		"topics":     setTopicSet,
 	})
-	noFields = wire.NewFieldSet(map[string]func(*struct{}, wire.Field){})
+	noFields = decode.NewFieldSet(map[string]func(*struct{}, decode.Field){})
 )
 
 // setBody sets the body, whose content may point into the request.
-func setBody(d *job.Draft, f wire.Field, form job.BodyForm, content []byte) {
+func setBody(d *job.Draft, f decode.Field, form job.BodyForm, content []byte) {
 	if d.Body != nil {
 		f.Fail("must not be combined with another form of the body")
 		return
@@ -91,7 +91,7 @@ func setBody(d *job.Draft, f wire.Field, form job.BodyForm, content []byte) {
 	d.Body = &job.Body{Form: form, Content: content}
 }
 
-func setBodyText(d *job.Draft, f wire.Field) {
+func setBodyText(d *job.Draft, f decode.Field) {
 	if s := f.Text(); s != nil {
 		setBody(d, f, job.BodyText, []byte(*s))
 	}
@@ -99,7 +99,7 @@ func setBodyText(d *job.Draft, f wire.Field) {
 
 var strictBase64 = base64.StdEncoding.Strict()
 
-func setBodyBase64(d *job.Draft, f wire.Field) {
+func setBodyBase64(d *job.Draft, f decode.Field) {
 	s := f.Text()
 	if s == nil {
 		return
@@ -119,14 +119,14 @@ type batch struct {
 }
 
 // setTopicSet decodes topics of a key. Beyond the largest number, only the number matters.
-func setTopicSet(d *access.Draft, f wire.Field) {
+func setTopicSet(d *access.Draft, f decode.Field) {
 	list := f.List()
 	if list == nil {
 		return
 	}
 	d.Topics = make([]string, len(list))
 	for i, raw := range list[:min(len(list), job.MaxTopicSet)] {
-		one := wire.Field{Raw: raw, Parent: f.Pointer(), Name: strconv.Itoa(i), Errs: f.Errs}
+		one := decode.Field{Raw: raw, Parent: f.Pointer(), Name: strconv.Itoa(i), Errs: f.Errs}
 		if text := one.Text(); text != nil {
 			d.Topics[i] = *text
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/kit/strictjson"
 )
 
@@ -90,7 +90,7 @@ func TestDurationsInJSON(t *testing.T) {
 		`0`: 0, `-0`: 0, `90`: 90 * time.Second, `5.0`: 5 * time.Second, `1e3`: 1000 * time.Second, `100e-2`: time.Second,
 		`"1500ms"`: 1500 * time.Millisecond, `"PT30M"`: 30 * time.Minute, `"\u0039s"`: 9 * time.Second,
 	} {
-		if got, err := wire.ParseDuration([]byte(raw)); err != nil || got != want {
+		if got, err := decode.ParseDuration([]byte(raw)); err != nil || got != want {
 			t.Errorf("%s = %v, %v; want %v", raw, got, err, want)
 		}
 	}
@@ -102,7 +102,7 @@ func TestDurationsInJSON(t *testing.T) {
 		"is not a duration":                             {`"9\ud800s"`, `"soon"`},
 	} {
 		for _, raw := range raws {
-			if got, err := wire.ParseDuration([]byte(raw)); err == nil || !strings.Contains(err.Error(), want) {
+			if got, err := decode.ParseDuration([]byte(raw)); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s = %v, %v; want an error with %q", raw, got, err, want)
 			}
 		}
@@ -116,13 +116,13 @@ func TestDurationsInJSON(t *testing.T) {
 
 // Each known field that is given twice is refused, also the last of an object with many.
 func TestEveryFieldGivenTwice(t *testing.T) {
-	setters := map[string]func(*int, wire.Field){}
-	for i := range wire.MaxKnown {
-		setters[fmt.Sprint("f", i)] = func(n *int, _ wire.Field) { *n++ }
+	setters := map[string]func(*int, decode.Field){}
+	for i := range decode.MaxKnown {
+		setters[fmt.Sprint("f", i)] = func(n *int, _ decode.Field) { *n++ }
 	}
-	set := wire.NewFieldSet(setters)
+	set := decode.NewFieldSet(setters)
 	for name := range setters {
-		n, errs := wire.Decode([]byte(`{"`+name+`":1,"`+name+`":2}`), set)
+		n, errs := decode.Decode([]byte(`{"`+name+`":1,"`+name+`":2}`), set)
 		if len(errs.Fields) != 1 || errs.Fields[0].Message != "is given twice" || *n != 1 {
 			t.Errorf("%s twice: %v, set %d times", name, errs.Fields, *n)
 		}
@@ -133,5 +133,5 @@ func TestEveryFieldGivenTwice(t *testing.T) {
 		}
 	}()
 	setters["more"] = nil
-	wire.NewFieldSet(setters)
+	decode.NewFieldSet(setters)
 }

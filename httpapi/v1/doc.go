@@ -1,5 +1,5 @@
 // Package v1 is version 1 of duehook's HTTP API: it decodes requests strictly,
-// calls the scheduler, and encodes the results as JSON. It contains no rules.
+// calls app, and encodes the results as JSON. It contains no rules.
 //
 // The table in routes.go is the one list of its calls. The tests compare it with
 // the OpenAPI document.

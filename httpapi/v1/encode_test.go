@@ -9,11 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/internal/services/jobjson"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
-	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
@@ -31,7 +31,7 @@ func TestJobsAreWrittenAsJSON(t *testing.T) {
 		for i := range jobs {
 			registered := []store.Registered{{Job: jobs[i]}}
 			views = append(views, jsonout.Shown(s.writeRegistered, &registered[0]), func(w *jsonout.Writer) {
-				jsonout.List(w, "results", []item{{registered: registered}, {fan: &scheduler.FanOut{ID: jobs[i].ID}, registered: registered}}, s.writeItem)
+				jsonout.List(w, "results", []item{{registered: registered}, {fan: &app.FanOut{ID: jobs[i].ID}, registered: registered}}, s.writeItem)
 			})
 		}
 		for _, v := range views {

@@ -1,17 +1,17 @@
 package v1
 
 import (
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/internal/services/recent"
-	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
 // listEndpoints answers GET /v1/endpoints.
 func (s *API) listEndpoints(r *request) (jsonout.View, error) {
-	page, err := s.Scheduler.Endpoints(r.Context(), store.EndpointQuery{
+	page, err := s.App.Endpoints(r.Context(), store.EndpointQuery{
 		States: r.query.circuits, Endpoint: r.query.Endpoint, Limit: r.query.Limit, Cursor: r.query.Cursor,
 	})
 	return pageOf(page.Endpoints, writeEndpoint, page.Next), err
@@ -20,8 +20,8 @@ func (s *API) listEndpoints(r *request) (jsonout.View, error) {
 // tryDraft is the request to try an endpoint.
 type tryDraft struct{ endpoint string }
 
-var tryFields = wire.NewFieldSet(map[string]func(*tryDraft, wire.Field){
-	"endpoint": wire.OfText(func(d *tryDraft, e *wire.Errors, at, s string) { d.endpoint = asEndpoint(e, at, s) }),
+var tryFields = decode.NewFieldSet(map[string]func(*tryDraft, decode.Field){
+	"endpoint": decode.OfText(func(d *tryDraft, e *decode.Errors, at, s string) { d.endpoint = asEndpoint(e, at, s) }),
 })
 
 // tryEndpoint answers POST /v1/endpoints/try.
@@ -31,10 +31,10 @@ func (s *API) tryEndpoint(r *request) (jsonout.View, error) {
 	case err != nil:
 		return nil, err
 	case draft.endpoint == "":
-		return nil, wire.Invalid("/endpoint", "is required")
+		return nil, decode.Invalid("/endpoint", "is required")
 	}
 	r.Target = draft.endpoint
-	endpoint, err := s.Scheduler.Try(r.Context(), draft.endpoint)
+	endpoint, err := s.App.Try(r.Context(), draft.endpoint)
 	return jsonout.Shown(writeEndpoint, &endpoint), err
 }
 
@@ -48,7 +48,7 @@ func (s *API) testEndpoint(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	reg, err := s.Scheduler.PrepareTest(draft)
+	reg, err := s.App.PrepareTest(draft)
 	if err := errs.Merge(err); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (s *API) testEndpoint(r *request) (jsonout.View, error) {
 		return nil, err
 	}
 	r.Target = reg.Endpoint()
-	attempt, err := s.Scheduler.Test(r.Context(), reg, s.TestTimeout)
+	attempt, err := s.App.Test(r.Context(), reg, s.TestTimeout)
 	return func(w *jsonout.Writer) {
 		w.Boolean("delivered", attempt.Error == "")
 		jsonout.Part(w, "attempt", &attempt, jobjson.AttemptOf(""))
@@ -64,7 +64,7 @@ func (s *API) testEndpoint(r *request) (jsonout.View, error) {
 }
 
 // writeEndpoint writes an endpoint. What is not known of its attempts is null.
-func writeEndpoint(w *jsonout.Writer, e *scheduler.Endpoint) {
+func writeEndpoint(w *jsonout.Writer, e *app.Endpoint) {
 	w.Text("endpoint", e.Endpoint)
 	w.Text("state", e.Circuit.State().String())
 	w.Instant("reopens_at", e.Circuit.OpenUntil)

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -126,7 +126,7 @@ func TestTestEndpoint(t *testing.T) {
 		t.Errorf("%+v", first)
 	}
 	j := second.Job
-	if diff := cmp.Diff([]job.Header{{Name: "X-A", Value: "b"}, {Name: scheduler.HeaderTest, Value: "true"}}, j.Spec.Headers); diff != "" {
+	if diff := cmp.Diff([]job.Header{{Name: "X-A", Value: "b"}, {Name: app.HeaderTest, Value: "true"}}, j.Spec.Headers); diff != "" {
 		t.Error(diff)
 	}
 	if j.Topic != "t" || j.Spec.Method != "PUT" || string(j.Spec.Body) != "hello" || j.Spec.Timeout != 3*time.Second || j.Spec.ExpectBody != "ok" {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/events"
 )
@@ -70,7 +70,7 @@ func (s *API) watchEvents(r *request) (jsonout.View, error) {
 	r.query.Only = r.Topics()
 	after := r.Request.Header.Get("Last-Event-ID")
 	if len(after) > events.MaxID {
-		return nil, wire.Invalid("Last-Event-ID", fmt.Sprintf("must have at most %d characters", events.MaxID))
+		return nil, decode.Invalid("Last-Event-ID", fmt.Sprintf("must have at most %d characters", events.MaxID))
 	}
 	if err := r.Take(eventsHold); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/events"
-	"github.com/duehook/duehook/job"
 )
 
 // faultyEvents fails with the jobs' store.

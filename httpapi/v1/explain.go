@@ -1,15 +1,15 @@
 package v1
 
 import (
+	"github.com/duehook/duehook/internal/app/explain"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
-	"github.com/duehook/duehook/scheduler/explain"
 )
 
 // explainJob answers GET /v1/jobs/{topic}/{id}/explain.
 func (s *API) explainJob(r *request) (jsonout.View, error) {
-	e, err := s.Scheduler.Explain(r.Context(), r.key())
+	e, err := s.App.Explain(r.Context(), r.key())
 	return func(w *jsonout.Writer) {
 		w.Instant("now", e.Now)
 		jsonout.List(w, "reasons", e.Reasons, writeReason)
@@ -30,7 +30,7 @@ func (s *API) planJob(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := s.Scheduler.Plan(r.Context(), reg)
+	plan, err := s.App.Plan(r.Context(), reg)
 	return func(w *jsonout.Writer) {
 		w.Instant("now", plan.Now)
 		w.Instant("due_at", plan.Due)

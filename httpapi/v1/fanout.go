@@ -7,25 +7,25 @@ import (
 	"net/url"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
 // registerGroup answers a POST /v1/jobs that names a group. Without a job for each of its
 // members, the answer is an error.
-func (s *API) registerGroup(r *request, draft *job.Draft, errs *wire.Errors, from scheduler.Origin) (jsonout.View, error) {
+func (s *API) registerGroup(r *request, draft *job.Draft, errs *decode.Errors, from app.Origin) (jsonout.View, error) {
 	f, err := s.prepareGroup(r.Context(), draft, errs, from)
 	if err != nil {
-		s.Scheduler.Refuse(1, clientsFault(err))
+		s.App.Refuse(1, clientsFault(err))
 		return nil, err
 	}
 	r.Target = job.Key{Topic: f.Topic, ID: f.ID}.String()
-	register := s.Scheduler.RegisterGroup
+	register := s.App.RegisterGroup
 	if r.query.dryRun {
-		register = func(_ context.Context, f *scheduler.FanOut) ([]store.Registered, error) {
+		register = func(_ context.Context, f *app.FanOut) ([]store.Registered, error) {
 			return s.registerAll(r, f.Jobs...)
 		}
 	}
@@ -52,14 +52,14 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *wire.Errors, fro
 	return jsonout.Shown(s.writeFanOut, &fan), nil
 }
 
-func (s *API) prepareGroup(ctx context.Context, draft *job.Draft, errs *wire.Errors, from scheduler.Origin) (*scheduler.FanOut, error) {
-	f, err := s.Scheduler.PrepareGroup(ctx, draft, from)
+func (s *API) prepareGroup(ctx context.Context, draft *job.Draft, errs *decode.Errors, from app.Origin) (*app.FanOut, error) {
+	f, err := s.App.PrepareGroup(ctx, draft, from)
 	return f, errs.Merge(err)
 }
 
 // fanOut is what became of a registration for a group.
 type fanOut struct {
-	*scheduler.FanOut
+	*app.FanOut
 	registered []*store.Registered
 	failures   []failure
 	err        error // the first failure
@@ -72,17 +72,17 @@ type failure struct {
 	err error
 }
 
-func fannedOut(f *scheduler.FanOut, registered []store.Registered) fanOut {
+func fannedOut(f *app.FanOut, registered []store.Registered) fanOut {
 	fan := fanOut{FanOut: f, isNew: len(registered) == 0}
 	for i := range f.Refused {
-		fan.fail(f.Refused[i].Job.ID, scheduler.Refusal(&f.Refused[i]))
+		fan.fail(f.Refused[i].Job.ID, app.Refusal(&f.Refused[i]))
 	}
 	for i := range registered {
 		one := &registered[i]
-		if scheduler.Withdrawn(one) {
+		if app.Withdrawn(one) {
 			continue
 		}
-		if err := scheduler.Refusal(one); err != nil {
+		if err := app.Refusal(one); err != nil {
 			fan.fail(f.Jobs[i].Key().ID, err)
 			continue
 		}

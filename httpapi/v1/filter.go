@@ -10,9 +10,9 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -20,23 +20,23 @@ import (
 // JSON object.
 type filterPart struct {
 	many   bool // it takes several values
-	param  func(q *store.Query, e *wire.Errors, at string, values []string)
-	member func(q *store.Query, f wire.Field)
+	param  func(q *store.Query, e *decode.Errors, at string, values []string)
+	member func(q *store.Query, f decode.Field)
 }
 
 // filterParts are the filters of jobs. Listings, operations and the stream of events share
 // them, under one name each.
 var filterParts = map[string]filterPart{
-	"topic":        textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Topic = asName(e, at, v) }),
-	"id":           textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.IDPrefix = asName(e, at, v) }),
-	"uid":          textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.UID = asUID(e, at, v) }),
-	"order_key":    textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.OrderKey = asName(e, at, v) }),
-	"biz_key":      textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.BizKey = asName(e, at, v) }),
-	"endpoint":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Endpoint = asJobEndpoint(e, at, v) }),
-	"group_id":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.GroupID = asName(e, at, v) }),
-	"schedule":     textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Schedule = asName(e, at, v) }),
-	"dialect":      textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Dialect = asName(e, at, v) }),
-	"reason":       textPart(func(q *store.Query, e *wire.Errors, at, v string) { q.Reason = asReason(e, at, v) }),
+	"topic":        textPart(func(q *store.Query, e *decode.Errors, at, v string) { q.Topic = asName(e, at, v) }),
+	"id":           textPart(func(q *store.Query, e *decode.Errors, at, v string) { q.IDPrefix = asName(e, at, v) }),
+	"uid":          textPart(func(q *store.Query, e *decode.Errors, at, v string) { q.UID = asUID(e, at, v) }),
+	"order_key":    textPart(func(q *store.Query, e *decode.Errors, at, v string) { q.OrderKey = asName(e, at, v) }),
+	"biz_key":      textPart(func(q *store.Query, e *decode.Errors, at, v string) { q.BizKey = asName(e, at, v) }),
+	"endpoint":     textPart(func(q *store.Query, e *decode.Errors, at, v string) { q.Endpoint = asJobEndpoint(e, at, v) }),
+	"group_id":     textPart(func(q *store.Query, e *decode.Errors, at, v string) { q.GroupID = asName(e, at, v) }),
+	"schedule":     textPart(func(q *store.Query, e *decode.Errors, at, v string) { q.Schedule = asName(e, at, v) }),
+	"dialect":      textPart(func(q *store.Query, e *decode.Errors, at, v string) { q.Dialect = asName(e, at, v) }),
+	"reason":       textPart(func(q *store.Query, e *decode.Errors, at, v string) { q.Reason = asReason(e, at, v) }),
 	"due_from":     timePart(func(q *store.Query) *job.Instant { return &q.DueFrom }),
 	"due_to":       timePart(func(q *store.Query) *job.Instant { return &q.DueTo }),
 	"created_from": timePart(func(q *store.Query) *job.Instant { return &q.CreatedFrom }),
@@ -53,8 +53,8 @@ var filterNames = []string{
 }
 
 // filterFields are the members of a filter in a JSON object.
-var filterFields = wire.NewFieldSet(func() map[string]func(*store.Query, wire.Field) {
-	setters := map[string]func(*store.Query, wire.Field){}
+var filterFields = decode.NewFieldSet(func() map[string]func(*store.Query, decode.Field) {
+	setters := map[string]func(*store.Query, decode.Field){}
 	for name, part := range filterParts {
 		setters[name] = part.member
 	}
@@ -64,7 +64,7 @@ var filterFields = wire.NewFieldSet(func() map[string]func(*store.Query, wire.Fi
 // filterParam is a part of a filter as a parameter.
 func filterParam(name string) parameter {
 	part := filterParts[name]
-	return parameter{name, part.many, func(q *params, e *wire.Errors, at string, values []string) { part.param(&q.Query, e, at, values) }}
+	return parameter{name, part.many, func(q *params, e *decode.Errors, at string, values []string) { part.param(&q.Query, e, at, values) }}
 }
 
 // filterParams are some parts of a filter as parameters, and more parameters.
@@ -76,21 +76,23 @@ func filterParams(names []string, more ...parameter) []parameter {
 	return append(list, more...)
 }
 
-func textPart(set func(q *store.Query, e *wire.Errors, at, v string)) filterPart {
+func textPart(set func(q *store.Query, e *decode.Errors, at, v string)) filterPart {
 	return filterPart{
-		param:  func(q *store.Query, e *wire.Errors, at string, values []string) { set(q, e, at, values[0]) },
-		member: wire.OfText(set),
+		param:  func(q *store.Query, e *decode.Errors, at string, values []string) { set(q, e, at, values[0]) },
+		member: decode.OfText(set),
 	}
 }
 
 func timePart(of func(q *store.Query) *job.Instant) filterPart {
 	return filterPart{
-		param:  func(q *store.Query, e *wire.Errors, at string, values []string) { *of(q) = asInstant(e, at, values[0]) },
-		member: func(q *store.Query, f wire.Field) { *of(q) = *f.Instant() },
+		param: func(q *store.Query, e *decode.Errors, at string, values []string) {
+			*of(q) = asInstant(e, at, values[0])
+		},
+		member: func(q *store.Query, f decode.Field) { *of(q) = *f.Instant() },
 	}
 }
 
-func statesParam(q *store.Query, e *wire.Errors, at string, values []string) {
+func statesParam(q *store.Query, e *decode.Errors, at string, values []string) {
 	for _, v := range values {
 		if s := asState(e, at, v); !slices.Contains(q.States, s) {
 			q.States = append(q.States, s)
@@ -99,8 +101,8 @@ func statesParam(q *store.Query, e *wire.Errors, at string, values []string) {
 }
 
 // statesMember takes one state, or several in an array.
-func statesMember(q *store.Query, f wire.Field) {
-	list := []wire.Field{f}
+func statesMember(q *store.Query, f decode.Field) {
+	list := []decode.Field{f}
 	if f.Raw[0] == '[' {
 		list = f.Elements()
 	}
@@ -115,7 +117,7 @@ func statesMember(q *store.Query, f wire.Field) {
 	}
 }
 
-func labelsParam(q *store.Query, e *wire.Errors, at string, values []string) {
+func labelsParam(q *store.Query, e *decode.Errors, at string, values []string) {
 	if len(values) > job.MaxLabels {
 		e.Add(at, "must have at most "+strconv.Itoa(job.MaxLabels)+" labels")
 		return
@@ -129,7 +131,7 @@ func labelsParam(q *store.Query, e *wire.Errors, at string, values []string) {
 	}
 }
 
-func labelsMember(q *store.Query, f wire.Field) {
+func labelsMember(q *store.Query, f decode.Field) {
 	labels, err := job.ParseLabels("", f.Texts())
 	if wrong, ok := errors.AsType[*job.ValidationError](err); ok {
 		for _, w := range httpapi.Pointers(f.Pointer(), wrong.Fields) {
@@ -139,7 +141,7 @@ func labelsMember(q *store.Query, f wire.Field) {
 	q.Labels = labels
 }
 
-func priorityParam(q *store.Query, e *wire.Errors, at string, values []string) {
+func priorityParam(q *store.Query, e *decode.Errors, at string, values []string) {
 	n, err := strconv.Atoi(values[0])
 	if err != nil {
 		n = -1
@@ -147,7 +149,7 @@ func priorityParam(q *store.Query, e *wire.Errors, at string, values []string) {
 	q.Priority = asPriority(e, at, n)
 }
 
-func priorityMember(q *store.Query, f wire.Field) {
+func priorityMember(q *store.Query, f decode.Field) {
 	if n := f.Integer(); n != nil {
 		q.Priority = asPriority(f.Errs, f.Pointer(), *n)
 	}
@@ -185,14 +187,14 @@ func writeFilter(w *jsonout.Writer, f *store.Query) {
 
 // The following functions decode a value of a filter, and record what is wrong with it.
 
-func asName(e *wire.Errors, pointer, value string) string {
+func asName(e *decode.Errors, pointer, value string) string {
 	if err := job.CheckName(value); err != nil {
 		e.Add(pointer, err.Error())
 	}
 	return value
 }
 
-func asUID(e *wire.Errors, pointer, value string) string {
+func asUID(e *decode.Errors, pointer, value string) string {
 	uid := strings.ToUpper(value)
 	if _, err := ulid.ParseStrict(uid); err != nil {
 		e.Add(pointer, "must be the uid of a job, which receivers get as webhook-id: a ULID of 26 characters")
@@ -200,7 +202,7 @@ func asUID(e *wire.Errors, pointer, value string) string {
 	return uid
 }
 
-func asState(e *wire.Errors, pointer, value string) job.State {
+func asState(e *decode.Errors, pointer, value string) job.State {
 	state, ok := job.ParseState(value)
 	if !ok {
 		e.Add(pointer, "must be one of waiting, ready, running, retrying, delivered, dead, cancelled, expired")
@@ -209,7 +211,7 @@ func asState(e *wire.Errors, pointer, value string) job.State {
 }
 
 // asJobEndpoint takes any URL of the endpoint, or the name of pull queues.
-func asJobEndpoint(e *wire.Errors, pointer, value string) string {
+func asJobEndpoint(e *decode.Errors, pointer, value string) string {
 	if job.Destination(value).Pulled() {
 		return value
 	}
@@ -217,7 +219,7 @@ func asJobEndpoint(e *wire.Errors, pointer, value string) string {
 }
 
 // asEndpoint takes any URL of the endpoint.
-func asEndpoint(e *wire.Errors, pointer, value string) string {
+func asEndpoint(e *decode.Errors, pointer, value string) string {
 	endpoint, err := "", job.Destination(value).Check()
 	if err == nil {
 		endpoint, err = job.Destination(value).Endpoint()
@@ -228,7 +230,7 @@ func asEndpoint(e *wire.Errors, pointer, value string) string {
 	return endpoint
 }
 
-func asReason(e *wire.Errors, pointer, value string) string {
+func asReason(e *decode.Errors, pointer, value string) string {
 	const chars = "abcdefghijklmnopqrstuvwxyz_"
 	if value == "" || len(value) > job.MaxName || strings.Trim(value, chars) != "" {
 		e.Add(pointer, "must be the reason of a job that has ended, such as retry_limit")
@@ -236,7 +238,7 @@ func asReason(e *wire.Errors, pointer, value string) string {
 	return value
 }
 
-func asPriority(e *wire.Errors, pointer string, n int) int {
+func asPriority(e *decode.Errors, pointer string, n int) int {
 	if n < job.MinPriority || n > job.MaxPriority {
 		e.Add(pointer, fmt.Sprintf("must be a whole number from %d to %d", job.MinPriority, job.MaxPriority))
 	}
@@ -244,6 +246,6 @@ func asPriority(e *wire.Errors, pointer string, n int) int {
 }
 
 // instant is never zero, which would mean that none is given.
-func asInstant(e *wire.Errors, pointer, value string) job.Instant {
+func asInstant(e *decode.Errors, pointer, value string) job.Instant {
 	return job.NonZero(*asMoment(e, pointer, value))
 }

@@ -3,10 +3,10 @@ package v1
 import (
 	"strconv"
 
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app/groups"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler/groups"
 )
 
 // maxGroupRequest bounds the body of PUT /v1/groups/{group}: twice what is stored, for
@@ -14,19 +14,19 @@ import (
 const maxGroupRequest = 2 * groups.MaxBytes
 
 var (
-	groupFields = wire.NewFieldSet(map[string]func(*groups.Draft, wire.Field){
+	groupFields = decode.NewFieldSet(map[string]func(*groups.Draft, decode.Field){
 		"members": setMembers,
 	})
-	memberFields = wire.NewFieldSet(map[string]func(*groups.MemberDraft, wire.Field){
-		"name":         func(m *groups.MemberDraft, f wire.Field) { m.Name = f.Text() },
-		"url":          func(m *groups.MemberDraft, f wire.Field) { m.URL = (*job.Destination)(f.Text()) },
-		"headers":      func(m *groups.MemberDraft, f wire.Field) { m.Headers = f.Texts() },
-		"filter_label": func(m *groups.MemberDraft, f wire.Field) { m.FilterLabel = f.Text() },
+	memberFields = decode.NewFieldSet(map[string]func(*groups.MemberDraft, decode.Field){
+		"name":         func(m *groups.MemberDraft, f decode.Field) { m.Name = f.Text() },
+		"url":          func(m *groups.MemberDraft, f decode.Field) { m.URL = (*job.Destination)(f.Text()) },
+		"headers":      func(m *groups.MemberDraft, f decode.Field) { m.Headers = f.Texts() },
+		"filter_label": func(m *groups.MemberDraft, f decode.Field) { m.FilterLabel = f.Text() },
 	})
 )
 
 // setMembers decodes members. Beyond the largest number, only the number matters.
-func setMembers(d *groups.Draft, f wire.Field) {
+func setMembers(d *groups.Draft, f decode.Field) {
 	list := f.List()
 	if list == nil {
 		return

@@ -18,6 +18,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/calendars"
+	"github.com/duehook/duehook/internal/app/groups"
+	"github.com/duehook/duehook/internal/app/operations"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/app/topics"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
@@ -26,14 +33,7 @@ import (
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/retrypolicy"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/calendars"
-	"github.com/duehook/duehook/scheduler/groups"
-	"github.com/duehook/duehook/scheduler/operations"
-	"github.com/duehook/duehook/scheduler/schedules"
-	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/listing"
@@ -41,16 +41,16 @@ import (
 
 // Store is a store as the API's tests need it.
 type Store interface {
-	scheduler.Store
+	app.Store
 	Ping(ctx context.Context) error
 }
 
 type (
-	jobsOptions   = scheduler.Options
+	jobsOptions   = app.Options
 	serverOptions = httpapi.Options
 )
 
-// testOptions are those of a server and of the scheduler below it, which have the
+// testOptions are those of a server and of the App below it, which have the
 // store, the clock and the metrics in common.
 type testOptions struct {
 	Options
@@ -71,7 +71,7 @@ type api struct {
 	server *httpapi.Server
 	budget *memory.Budget
 	v1     *API
-	jobs   *scheduler.Scheduler
+	jobs   *app.App
 	// signing keeps the signing secrets, of which secret is the default.
 	signing *signing.Keyring
 	secret  string
@@ -121,7 +121,7 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 		o.jobsOptions.Metrics = o.Metrics
 	}
 	o.serverOptions.Ready, o.serverOptions.Clock, o.serverOptions.Metrics = o.Store.Ping, o.Clock, o.Metrics
-	a.jobs, err = scheduler.New(o.jobsOptions)
+	a.jobs, err = app.New(o.jobsOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Scheduler, o.Operations, o.Alerts, o.Schedules = a.jobs, a.operations, a.alerts, a.schedules
+	o.App, o.Operations, o.Alerts, o.Schedules = a.jobs, a.operations, a.alerts, a.schedules
 	if a.v1, err = build(o.Options); err != nil {
 		t.Fatal(err)
 	}

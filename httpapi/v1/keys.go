@@ -3,9 +3,9 @@ package v1
 import (
 	"net/http"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
 )
 
 // whoAmI answers GET /v1/whoami. On a server without keys, everybody may do what an

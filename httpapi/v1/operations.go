@@ -5,13 +5,13 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app/operations"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/internal/services/jobjson"
-	"github.com/duehook/duehook/scheduler/operations"
-	"github.com/duehook/duehook/scheduler/schedules"
 )
 
 // Operations is what the API needs of the changes of many jobs. An
@@ -26,14 +26,14 @@ type Operations interface {
 	Resume(ctx context.Context, id string, allow ...documents.Allow) (operations.Operation, error)
 }
 
-var operationFields = wire.NewFieldSet(map[string]func(*operations.Draft, wire.Field){
-	"action": func(d *operations.Draft, f wire.Field) { wire.SetText(&d.Action, f) },
-	"filter": func(d *operations.Draft, f wire.Field) { filterFields.Into(&d.Filter, f) },
-	"all":    func(d *operations.Draft, f wire.Field) { d.All = f.Boolean() },
-	"rate":   func(d *operations.Draft, f wire.Field) { d.Rate = f.Integer() },
-	"set":    func(d *operations.Draft, f wire.Field) { d.Set = draftFields.New(f) },
-	"delay":  func(d *operations.Draft, f wire.Field) { d.Delay = f.Duration() },
-	"at":     func(d *operations.Draft, f wire.Field) { d.At = *f.Instant() },
+var operationFields = decode.NewFieldSet(map[string]func(*operations.Draft, decode.Field){
+	"action": func(d *operations.Draft, f decode.Field) { decode.SetText(&d.Action, f) },
+	"filter": func(d *operations.Draft, f decode.Field) { filterFields.Into(&d.Filter, f) },
+	"all":    func(d *operations.Draft, f decode.Field) { d.All = f.Boolean() },
+	"rate":   func(d *operations.Draft, f decode.Field) { d.Rate = f.Integer() },
+	"set":    func(d *operations.Draft, f decode.Field) { d.Set = draftFields.New(f) },
+	"delay":  func(d *operations.Draft, f decode.Field) { d.Delay = f.Duration() },
+	"at":     func(d *operations.Draft, f decode.Field) { d.At = *f.Instant() },
 })
 
 // createOperation answers POST /v1/operations. A dry run changes nothing: the scope

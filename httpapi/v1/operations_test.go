@@ -11,10 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app/operations"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler/operations"
 )
 
 // operationsWith are operations whose changes fail.

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/calendars"
+	"github.com/duehook/duehook/internal/app/groups"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/nodes"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/calendars"
-	"github.com/duehook/duehook/scheduler/groups"
 )
 
 // Access manages the API keys. An *access.Keyring does.
@@ -24,10 +24,10 @@ type Access interface {
 	Revoke(ctx context.Context, id string, allow ...documents.Allow) error
 }
 
-// Options are the services behind the calls of v1. Only Scheduler is required; calls of
+// Options are the services behind the calls of v1. Only App is required; calls of
 // another service that is missing fail.
 type Options struct {
-	Scheduler  *scheduler.Scheduler // jobs, topics and endpoints
+	App        *app.App // jobs, topics and endpoints
 	Operations Operations
 	Schedules  Schedules
 	Groups     *groups.Manager
@@ -62,8 +62,8 @@ func New(o Options) (httpapi.Dialect, error) {
 }
 
 func build(o Options) (*API, error) {
-	if o.Scheduler == nil {
-		return nil, errors.New("httpapi/v1: Options.Scheduler is missing")
+	if o.App == nil {
+		return nil, errors.New("httpapi/v1: Options.App is missing")
 	}
 	o.MaxBatchBytes = cmp.Or(o.MaxBatchBytes, 16<<20)
 	o.TestTimeout = cmp.Or(o.TestTimeout, 8*time.Second)

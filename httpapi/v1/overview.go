@@ -1,22 +1,22 @@
 package v1
 
 import (
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/internal/services/recent"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
 // overview answers GET /v1/overview.
 func (s *API) overview(r *request) (jsonout.View, error) {
-	o, err := s.Scheduler.Overview(r.Context())
+	o, err := s.App.Overview(r.Context())
 	return jsonout.Shown(writeOverview, &o), err
 }
 
 // writeOverview writes everything at a glance.
-func writeOverview(w *jsonout.Writer, o *scheduler.Overview) {
+func writeOverview(w *jsonout.Writer, o *app.Overview) {
 	states := o.Depth.States
 	w.Instant("as_of", o.Depth.Now)
 	w.Number("age_ms", o.Age.Milliseconds())
@@ -38,7 +38,7 @@ func writeOverview(w *jsonout.Writer, o *scheduler.Overview) {
 	}
 	w.In("due", func() {
 		w.Instant("from", o.DueFrom)
-		w.Number("step_ms", scheduler.DueStep.Milliseconds())
+		w.Number("step_ms", app.DueStep.Milliseconds())
 		w.Member("counts", o.Due)
 		w.Number("later", o.DueLater)
 		w.Instant("partial_from", o.DuePartialFrom)

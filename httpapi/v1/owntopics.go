@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler/operations"
-	"github.com/duehook/duehook/scheduler/schedules"
+	"github.com/duehook/duehook/internal/app/operations"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/job"
 )
 
 const operationPath = "/v1/operations/{id}"

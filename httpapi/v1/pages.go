@@ -6,12 +6,12 @@ import (
 	"math"
 	"sort"
 
+	"github.com/duehook/duehook/internal/app/groups"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler/groups"
-	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 )
 

@@ -5,11 +5,11 @@ import (
 	"errors"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/internal/services/alerts"
-	"github.com/duehook/duehook/internal/services/jobjson"
 	"github.com/duehook/duehook/store"
 )
 
@@ -29,14 +29,14 @@ func patching(read patchable, put handler) handler {
 			return nil, err
 		}
 		if patch = strictjson.Trim(patch); patch[0] != '{' {
-			return nil, wire.Invalid("", "must be an object, not "+wire.KindOf(patch))
+			return nil, decode.Invalid("", "must be an object, not "+decode.KindOf(patch))
 		}
 		for range patchTries {
 			current, tag, err := read(s, r)
 			if err != nil {
 				return nil, err
 			}
-			var errs wire.Errors
+			var errs decode.Errors
 			r.given, r.patched = merged(jsonout.AppendObject(nil, current), patch, "", &errs), &tag
 			if err := errs.Err(); err != nil {
 				return nil, err
@@ -57,7 +57,7 @@ type named struct{ quoted, value []byte }
 
 // merged applies a merge patch to a value, which may be nil. Members keep their order, and
 // values their form.
-func merged(target, patch []byte, at string, errs *wire.Errors) []byte {
+func merged(target, patch []byte, at string, errs *decode.Errors) []byte {
 	if patch[0] != '{' {
 		return patch
 	}
@@ -79,9 +79,9 @@ func merged(target, patch []byte, at string, errs *wire.Errors) []byte {
 		given[name] = true
 		place, there := places[name]
 		switch {
-		case wire.KindOf(value) == wire.KindNull && there:
+		case decode.KindOf(value) == decode.KindNull && there:
 			members[place].value = nil
-		case wire.KindOf(value) == wire.KindNull:
+		case decode.KindOf(value) == decode.KindNull:
 		case there:
 			members[place].value = merged(members[place].value, value, pointer, errs)
 		default:
@@ -107,7 +107,7 @@ func joined(members []named) []byte {
 }
 
 func patchableTopic(s *API, r *request) (jsonout.View, string, error) {
-	t, err := s.Scheduler.Topic(r.Context(), r.Param("topic"))
+	t, err := s.App.Topic(r.Context(), r.Param("topic"))
 	if err != nil || !t.Exists {
 		return func(*jsonout.Writer) {}, "", err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
 )
 
 // The examples of RFC 7396, appendix A, that are objects, and the form of values.
@@ -28,12 +28,12 @@ func TestMerged(t *testing.T) {
 		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
 		{`{"z":1e400,"a":{"x": [ 1.50 ]}}`, `{"\u007a2":2,"a":{"y":0}}`, `{"z":1e400,"a":{"x":[ 1.50 ],"y":0},"\u007a2":2}`},
 	} {
-		var errs wire.Errors
+		var errs decode.Errors
 		if got := string(merged([]byte(c[0]), []byte(c[1]), "", &errs)); got != c[2] || errs.Err() != nil {
 			t.Errorf("%s with %s: %s, want %s; error %v", c[0], c[1], got, c[2], errs.Err())
 		}
 	}
-	var errs wire.Errors
+	var errs decode.Errors
 	merged([]byte(`{}`), []byte(`{"a":{"b/c":1,"b\/c":2}}`), "", &errs)
 	var wrong *httpapi.Error
 	if !errors.As(errs.Err(), &wrong) || wrong.Fields[0].Pointer != "/a/b~1c" {

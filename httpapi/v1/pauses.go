@@ -3,21 +3,21 @@ package v1
 import (
 	"cmp"
 
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/job"
 )
 
 // The fields of a pause, and those of a drain, which only a call ends.
 var (
-	pauseFields = wire.NewFieldSet(map[string]func(*job.Pause, wire.Field){
-		"until": func(p *job.Pause, f wire.Field) { p.Until = *f.Instant() },
+	pauseFields = decode.NewFieldSet(map[string]func(*job.Pause, decode.Field){
+		"until": func(p *job.Pause, f decode.Field) { p.Until = *f.Instant() },
 		"note":  setNote,
 	})
-	drainFields = wire.NewFieldSet(map[string]func(*job.Pause, wire.Field){"note": setNote})
+	drainFields = decode.NewFieldSet(map[string]func(*job.Pause, decode.Field){"note": setNote})
 )
 
-func setNote(p *job.Pause, f wire.Field) { wire.SetText(&p.Note, f) }
+func setNote(p *job.Pause, f decode.Field) { decode.SetText(&p.Note, f) }
 
 // by names the caller: the name of its key, or the key's id.
 func (r *request) by() string {

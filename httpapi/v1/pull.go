@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app/pulls"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/internal/services/jobjson"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler/pulls"
 )
 
 // Pulls serves consumers of pull queues. A *pulls.Manager does.
@@ -41,8 +41,8 @@ type pullDraft struct {
 	lease  *time.Duration
 }
 
-func setLease[T any](of func(*T) **time.Duration) func(*T, wire.Field) {
-	return func(d *T, f wire.Field) {
+func setLease[T any](of func(*T) **time.Duration) func(*T, decode.Field) {
+	return func(d *T, f decode.Field) {
 		lease := f.Duration()
 		*of(d) = lease
 		if *lease < job.MinPullLease || *lease > job.MaxPullLease {
@@ -52,19 +52,19 @@ func setLease[T any](of func(*T) **time.Duration) func(*T, wire.Field) {
 }
 
 var (
-	pullFields = wire.NewFieldSet(map[string]func(*pullDraft, wire.Field){
-		"max": func(d *pullDraft, f wire.Field) {
+	pullFields = decode.NewFieldSet(map[string]func(*pullDraft, decode.Field){
+		"max": func(d *pullDraft, f decode.Field) {
 			if d.max = f.Integer(); d.max != nil && (*d.max < 1 || *d.max > job.MaxPull) {
 				f.Fail("must be from 1 to " + strconv.Itoa(job.MaxPull))
 			}
 		},
-		"wait": func(d *pullDraft, f wire.Field) {
+		"wait": func(d *pullDraft, f decode.Field) {
 			if d.wait = f.Duration(); *d.wait < 0 || *d.wait > job.MaxPullWait {
 				f.Fail("must be from 0s to 60s")
 			}
 		},
 		"lease": setLease(func(d *pullDraft) **time.Duration { return &d.lease }),
-		"topics": func(d *pullDraft, f wire.Field) {
+		"topics": func(d *pullDraft, f decode.Field) {
 			all := f.Elements()
 			if len(all) > maxPullTopics {
 				f.Fail(fmt.Sprintf("must have at most %d topics", maxPullTopics))
@@ -161,7 +161,7 @@ type receiptsDraft struct {
 	lease    *time.Duration
 }
 
-func receiptsOf(f wire.Field) []wire.Field {
+func receiptsOf(f decode.Field) []decode.Field {
 	all := f.Elements()
 	if n := len(all); n == 0 || n > job.MaxPull {
 		f.Fail(fmt.Sprintf("must have 1 to %d receipts", job.MaxPull))
@@ -171,8 +171,8 @@ func receiptsOf(f wire.Field) []wire.Field {
 }
 
 var (
-	extendFields = wire.NewFieldSet(map[string]func(*receiptsDraft, wire.Field){
-		"receipts": func(d *receiptsDraft, f wire.Field) {
+	extendFields = decode.NewFieldSet(map[string]func(*receiptsDraft, decode.Field){
+		"receipts": func(d *receiptsDraft, f decode.Field) {
 			for _, one := range receiptsOf(f) {
 				if text := one.Text(); text != nil {
 					d.receipts = append(d.receipts, *text)
@@ -182,8 +182,8 @@ var (
 		"lease": setLease(func(d *receiptsDraft) **time.Duration { return &d.lease }),
 	})
 	ackFields  = extendFields.Only("receipts")
-	nackFields = wire.NewFieldSet(map[string]func(*[]pulls.Nack, wire.Field){
-		"receipts": func(d *[]pulls.Nack, f wire.Field) {
+	nackFields = decode.NewFieldSet(map[string]func(*[]pulls.Nack, decode.Field){
+		"receipts": func(d *[]pulls.Nack, f decode.Field) {
 			for _, one := range receiptsOf(f) {
 				var n pulls.Nack
 				oneNackFields.Decode(one.Raw, one.Pointer(), &n, f.Errs)
@@ -194,19 +194,19 @@ var (
 			}
 		},
 	})
-	oneNackFields = wire.NewFieldSet(map[string]func(*pulls.Nack, wire.Field){
-		"receipt": func(n *pulls.Nack, f wire.Field) { wire.SetText(&n.Receipt, f) },
-		"delay": func(n *pulls.Nack, f wire.Field) {
+	oneNackFields = decode.NewFieldSet(map[string]func(*pulls.Nack, decode.Field){
+		"receipt": func(n *pulls.Nack, f decode.Field) { decode.SetText(&n.Receipt, f) },
+		"delay": func(n *pulls.Nack, f decode.Field) {
 			if n.Delay = f.Duration(); *n.Delay < 0 || *n.Delay > job.MaxDelay {
 				f.Fail("must be from 0s to " + job.FormatDuration(job.MaxDelay))
 			}
 		},
-		"error": func(n *pulls.Nack, f wire.Field) {
+		"error": func(n *pulls.Nack, f decode.Field) {
 			if text := f.Text(); text != nil {
 				n.Error = *text
 			}
 		},
-		"dead": func(n *pulls.Nack, f wire.Field) { n.Dead = f.Boolean() },
+		"dead": func(n *pulls.Nack, f decode.Field) { n.Dead = f.Boolean() },
 	})
 )
 
@@ -214,7 +214,7 @@ var (
 const maxAnswers = 1 << 20
 
 // readReceipts reads the body of an acknowledgement or an extension.
-func readReceipts(r *request, fields wire.FieldSet[receiptsDraft]) (*receiptsDraft, error) {
+func readReceipts(r *request, fields decode.FieldSet[receiptsDraft]) (*receiptsDraft, error) {
 	d, errs, err := read(r, maxAnswers, fields)
 	if err != nil {
 		return nil, err

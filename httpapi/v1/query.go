@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 )
 
@@ -38,7 +38,7 @@ type params struct {
 type parameter struct {
 	name string
 	many bool // several values: with commas between them, or in several parameters
-	read func(q *params, e *wire.Errors, at string, values []string)
+	read func(q *params, e *decode.Errors, at string, values []string)
 }
 
 // values are the values that were given in parameters of one name.
@@ -75,13 +75,13 @@ func splitValues(text string) []string {
 
 // single is a parameter with one value. An empty value is more likely a mistake
 // than a wish for everything.
-func single(name string, read func(q *params, e *wire.Errors, at, value string)) parameter {
-	return parameter{name, false, func(q *params, e *wire.Errors, at string, values []string) { read(q, e, at, values[0]) }}
+func single(name string, read func(q *params, e *decode.Errors, at, value string)) parameter {
+	return parameter{name, false, func(q *params, e *decode.Errors, at string, values []string) { read(q, e, at, values[0]) }}
 }
 
 // stateParam is the parameter of the states of a listing.
 func stateParam[S ~string](known []S, of func(*params) *[]S) parameter {
-	return parameter{"state", true, func(q *params, e *wire.Errors, at string, values []string) {
+	return parameter{"state", true, func(q *params, e *decode.Errors, at string, values []string) {
 		for _, v := range values {
 			if !slices.Contains(known, S(v)) {
 				e.Add(at, "must be one of "+joinNames(known))
@@ -95,12 +95,12 @@ func stateParam[S ~string](known []S, of func(*params) *[]S) parameter {
 var (
 	topicParam    = filterParam("topic")
 	endpointParam = filterParam("endpoint")
-	limitParam    = single("limit", func(q *params, e *wire.Errors, at, v string) { q.Limit = asLimit(e, at, v) })
-	cursorParam   = single("cursor", func(q *params, e *wire.Errors, at, v string) { q.Cursor = asCursor(e, at, v) })
+	limitParam    = single("limit", func(q *params, e *decode.Errors, at, v string) { q.Limit = asLimit(e, at, v) })
+	cursorParam   = single("cursor", func(q *params, e *decode.Errors, at, v string) { q.Cursor = asCursor(e, at, v) })
 )
 
 // dryRunQuery are the parameters of calls that can only be tried.
-var dryRunQuery = []parameter{single("dry_run", func(q *params, e *wire.Errors, at, v string) {
+var dryRunQuery = []parameter{single("dry_run", func(q *params, e *decode.Errors, at, v string) {
 	if q.dryRun = v == "true"; !q.dryRun && v != "false" {
 		e.Add(at, "must be true or false")
 	}
@@ -109,7 +109,7 @@ var dryRunQuery = []parameter{single("dry_run", func(q *params, e *wire.Errors, 
 // The parameters of each listing.
 var (
 	jobQuery = filterParams(filterNames,
-		single("order", func(q *params, e *wire.Errors, at, v string) {
+		single("order", func(q *params, e *decode.Errors, at, v string) {
 			if q.Order = store.Order(v); v == "" {
 				e.Add(at, httpapi.BadOrder.Message)
 			}
@@ -120,8 +120,8 @@ var (
 	groupQuery     = []parameter{limitParam, cursorParam}
 	operationQuery = []parameter{limitParam, cursorParam}
 	topicQuery     = []parameter{
-		single("q", func(q *params, e *wire.Errors, at, v string) { q.part = asName(e, at, v) }),
-		single("order", func(q *params, e *wire.Errors, at, v string) {
+		single("q", func(q *params, e *decode.Errors, at, v string) { q.part = asName(e, at, v) }),
+		single("order", func(q *params, e *decode.Errors, at, v string) {
 			if q.busiest = v == "-unfinished"; !q.busiest {
 				e.Add(at, "must be -unfinished, or absent for the order of names")
 			}
@@ -129,7 +129,7 @@ var (
 		limitParam, cursorParam,
 	}
 	endpointQuery = []parameter{
-		{"state", true, func(q *params, e *wire.Errors, at string, values []string) {
+		{"state", true, func(q *params, e *decode.Errors, at string, values []string) {
 			for _, v := range values {
 				state, ok := store.ParseCircuitState(v)
 				if !ok {
@@ -149,7 +149,7 @@ var (
 		limitParam, cursorParam,
 	}
 	memberQuery = []parameter{
-		single("q", func(q *params, e *wire.Errors, at, v string) {
+		single("q", func(q *params, e *decode.Errors, at, v string) {
 			if q.part = v; v == "" || len(v) > job.MaxURL {
 				e.Add(at, fmt.Sprintf("must have 1 to %d bytes", job.MaxURL))
 			}
@@ -157,15 +157,15 @@ var (
 		limitParam, cursorParam,
 	}
 	occurrenceQuery = []parameter{
-		single("from", func(q *params, e *wire.Errors, at, v string) {
+		single("from", func(q *params, e *decode.Errors, at, v string) {
 			q.timetable.From = asMoment(e, at, v)
 		}),
 		limitParam,
-		single("cursor", func(q *params, e *wire.Errors, at, v string) { q.timetable.After = asMoment(e, at, v) }),
+		single("cursor", func(q *params, e *decode.Errors, at, v string) { q.timetable.After = asMoment(e, at, v) }),
 	}
 	// Events have types instead of states, and are not due.
 	eventQuery = append([]parameter{
-		{"type", true, func(q *params, e *wire.Errors, at string, values []string) { q.types = asEventTypes(e, at, values) }},
+		{"type", true, func(q *params, e *decode.Errors, at string, values []string) { q.types = asEventTypes(e, at, values) }},
 	}, filterParams(slices.DeleteFunc(slices.Clone(filterNames), func(name string) bool {
 		return name == "state" || name == "due_from" || name == "due_to"
 	}))...)
@@ -187,7 +187,7 @@ func inQuery(err error) error {
 	if !ok {
 		return err
 	}
-	var errs wire.Errors
+	var errs decode.Errors
 	for _, f := range wrong.Fields {
 		errs.Add("?"+string(f.Field), f.Message)
 	}
@@ -196,7 +196,7 @@ func inQuery(err error) error {
 
 // The following functions note what is wrong with a value, and return it.
 
-func asMoment(e *wire.Errors, pointer, value string) *time.Time {
+func asMoment(e *decode.Errors, pointer, value string) *time.Time {
 	at, err := job.ParseWritten(value)
 	if err != nil {
 		e.Add(pointer, err.Error())
@@ -204,7 +204,7 @@ func asMoment(e *wire.Errors, pointer, value string) *time.Time {
 	return &at
 }
 
-func asLimit(e *wire.Errors, pointer, value string) int {
+func asLimit(e *decode.Errors, pointer, value string) int {
 	limit, err := strconv.Atoi(value)
 	if err != nil || limit < 1 || limit > maxPage {
 		e.Add(pointer, "must be a whole number from 1 to "+strconv.Itoa(maxPage))
@@ -212,14 +212,14 @@ func asLimit(e *wire.Errors, pointer, value string) int {
 	return limit
 }
 
-func asCursor(e *wire.Errors, pointer, value string) string {
+func asCursor(e *decode.Errors, pointer, value string) string {
 	if value == "" {
 		e.Add(pointer, "must not be empty; leave it out for the first page")
 	}
 	return value
 }
 
-func asEventTypes(e *wire.Errors, pointer string, values []string) []events.Type {
+func asEventTypes(e *decode.Errors, pointer string, values []string) []events.Type {
 	var types []events.Type
 	for _, v := range values {
 		if !slices.Contains(events.Types, events.Type(v)) {

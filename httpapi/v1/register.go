@@ -8,11 +8,11 @@ import (
 	"strconv"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/internal/services/jobjson"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
@@ -21,14 +21,14 @@ const (
 )
 
 // maxBatch is the most jobs that one batch may hold.
-const maxBatch = scheduler.MaxJobs
+const maxBatch = app.MaxJobs
 
 // originOf is what the headers of a request say about the jobs that it registers.
-func originOf(r *request) (scheduler.Origin, error) {
+func originOf(r *request) (app.Origin, error) {
 	h := r.Request.Header
 	key, err := singleHeader(h, headerIdempotencyKey)
 	if err != nil {
-		return scheduler.Origin{}, err
+		return app.Origin{}, err
 	}
 	// Its draft standard writes the key as a quoted string, most clients don't.
 	if len(key) > 1 && key[0] == '"' && key[len(key)-1] == '"' {
@@ -36,10 +36,10 @@ func originOf(r *request) (scheduler.Origin, error) {
 	}
 	if len(h.Values(headerIdempotencyKey)) > 0 {
 		if err := checkName(headerIdempotencyKey, key); err != nil {
-			return scheduler.Origin{}, err
+			return app.Origin{}, err
 		}
 	}
-	return scheduler.Origin{ID: key, Trace: r.Trace(), Topics: r.Topics()}, nil
+	return app.Origin{ID: key, Trace: r.Trace(), Topics: r.Topics()}, nil
 }
 
 // register answers POST /v1/jobs.
@@ -48,12 +48,12 @@ func (s *API) register(r *request) (jsonout.View, error) {
 	if err == nil && draft.Group != nil {
 		return s.registerGroup(r, draft, errs, from)
 	}
-	var reg scheduler.Prepared
+	var reg app.Prepared
 	if err == nil {
 		reg, err = s.prepare(draft, errs, from)
 	}
 	if err != nil {
-		s.Scheduler.Refuse(1, clientsFault(err))
+		s.App.Refuse(1, clientsFault(err))
 		return nil, err
 	}
 	r.Target = reg.Key().String()
@@ -62,7 +62,7 @@ func (s *API) register(r *request) (jsonout.View, error) {
 		return nil, err
 	}
 	one := &registered[0]
-	if err := scheduler.Refusal(one); err != nil {
+	if err := app.Refusal(one); err != nil {
 		return nil, err
 	}
 	if r.query.dryRun {
@@ -81,11 +81,11 @@ func (s *API) register(r *request) (jsonout.View, error) {
 }
 
 // registerAll registers jobs, or says in a dry run what would become of them.
-func (s *API) registerAll(r *request, jobs ...scheduler.Prepared) ([]store.Registered, error) {
+func (s *API) registerAll(r *request, jobs ...app.Prepared) ([]store.Registered, error) {
 	if r.query.dryRun {
 		r.Target = "dry run"
 	}
-	return s.Scheduler.RegisterUnless(r.Context(), r.query.dryRun, jobs...)
+	return s.App.RegisterUnless(r.Context(), r.query.dryRun, jobs...)
 }
 
 // clientsFault reports whether the client has to correct its request.
@@ -94,7 +94,7 @@ func clientsFault(err error) bool {
 }
 
 // readDraft reads the registration of one job, or of a group's jobs.
-func (s *API) readDraft(r *request) (*job.Draft, *wire.Errors, scheduler.Origin, error) {
+func (s *API) readDraft(r *request) (*job.Draft, *decode.Errors, app.Origin, error) {
 	from, err := originOf(r)
 	if err != nil {
 		return nil, nil, from, err
@@ -103,18 +103,18 @@ func (s *API) readDraft(r *request) (*job.Draft, *wire.Errors, scheduler.Origin,
 	if err != nil {
 		return nil, nil, from, err
 	}
-	draft, errs := wire.Decode(data, draftFields)
+	draft, errs := decode.Decode(data, draftFields)
 	return draft, errs, from, nil
 }
 
 // maxRequest is how large the registration or change of one job may be: twice
 // the limit of its body, for base64 and for escaped text, and the envelope.
-func (s *API) maxRequest() int64 { return 2*int64(s.Scheduler.Bounds().MaxBody) + 64<<10 }
+func (s *API) maxRequest() int64 { return 2*int64(s.App.Bounds().MaxBody) + 64<<10 }
 
 // prepare checks the registration of one job. What it returns shares no memory with the
 // request.
-func (s *API) prepare(draft *job.Draft, errs *wire.Errors, from scheduler.Origin) (scheduler.Prepared, error) {
-	reg, err := s.Scheduler.Prepare(draft, from)
+func (s *API) prepare(draft *job.Draft, errs *decode.Errors, from app.Origin) (app.Prepared, error) {
+	reg, err := s.App.Prepare(draft, from)
 	return reg, errs.Merge(err)
 }
 
@@ -122,7 +122,7 @@ func (s *API) prepare(draft *job.Draft, errs *wire.Errors, from scheduler.Origin
 func (s *API) registerBatch(r *request) (jsonout.View, error) {
 	// The key could stand for one job only.
 	if len(r.Request.Header.Values(headerIdempotencyKey)) > 0 {
-		return nil, wire.Invalid(headerIdempotencyKey, "is not supported for a batch; give each job an id")
+		return nil, decode.Invalid(headerIdempotencyKey, "is not supported for a batch; give each job an id")
 	}
 	from, err := originOf(r)
 	if err != nil {
@@ -139,19 +139,19 @@ func (s *API) registerBatch(r *request) (jsonout.View, error) {
 
 	r.Target = strconv.Itoa(len(jobs)) + " jobs"
 	items := make([]item, len(jobs))
-	regs := make([]scheduler.Prepared, 0, len(jobs))
+	regs := make([]app.Prepared, 0, len(jobs))
 	for i, raw := range jobs {
 		before := len(regs)
 		if regs, err = s.prepareItem(r.Context(), raw, from, regs, &items[i]); err != nil {
 			invalid := clientsFault(err)
-			s.Scheduler.Refuse(1, invalid)
+			s.App.Refuse(1, invalid)
 			if !invalid {
 				return nil, err
 			}
 			items[i].err = err
 		}
 		if len(regs) > maxBatch {
-			return nil, wire.Invalid("/jobs", fmt.Sprintf("must make at most %d jobs, members of groups included", maxBatch))
+			return nil, decode.Invalid("/jobs", fmt.Sprintf("must make at most %d jobs, members of groups included", maxBatch))
 		}
 		items[i].jobs = len(regs) - before
 	}
@@ -175,16 +175,16 @@ func (s *API) registerBatch(r *request) (jsonout.View, error) {
 // item is one of a batch: what is wrong with it, or what became of it.
 type item struct {
 	err        error
-	fan        *scheduler.FanOut // the item names a group
-	jobs       int               // its registrations
+	fan        *app.FanOut // the item names a group
+	jobs       int         // its registrations
 	registered []store.Registered
 }
 
 // prepareItem adds the registrations of an item of a batch to regs.
 func (s *API) prepareItem(
-	ctx context.Context, raw json.RawMessage, from scheduler.Origin, regs []scheduler.Prepared, to *item,
-) ([]scheduler.Prepared, error) {
-	draft, errs := wire.Decode(raw, draftFields)
+	ctx context.Context, raw json.RawMessage, from app.Origin, regs []app.Prepared, to *item,
+) ([]app.Prepared, error) {
+	draft, errs := decode.Decode(raw, draftFields)
 	if draft.Group == nil {
 		reg, err := s.prepare(draft, errs, from)
 		if err == nil {
@@ -201,16 +201,16 @@ func (s *API) prepareItem(
 }
 
 func batchJobs(data []byte) ([]json.RawMessage, error) {
-	b, errs := wire.Decode(data, batchFields)
+	b, errs := decode.Decode(data, batchFields)
 	switch err := errs.Err(); {
 	case err != nil:
 		return nil, err
 	case b.jobs == nil:
-		return nil, wire.Invalid("/jobs", "is required")
+		return nil, decode.Invalid("/jobs", "is required")
 	case len(b.jobs) == 0:
-		return nil, wire.Invalid("/jobs", "must have at least one job")
+		return nil, decode.Invalid("/jobs", "must have at least one job")
 	case b.number > maxBatch:
-		return nil, wire.Invalid("/jobs", fmt.Sprintf("must have at most %d jobs, not %d", maxBatch, b.number))
+		return nil, decode.Invalid("/jobs", fmt.Sprintf("must have at most %d jobs, not %d", maxBatch, b.number))
 	}
 	return b.jobs, nil
 }
@@ -225,7 +225,7 @@ func (s *API) writeItem(w *jsonout.Writer, i *item) {
 		fan = fannedOut(i.fan, i.registered)
 		err, isNew = fan.err, fan.isNew
 	default:
-		err, isNew = scheduler.Refusal(&i.registered[0]), i.registered[0].Outcome == store.Created
+		err, isNew = app.Refusal(&i.registered[0]), i.registered[0].Outcome == store.Created
 	}
 	switch {
 	case err != nil:
@@ -241,7 +241,7 @@ func (s *API) writeItem(w *jsonout.Writer, i *item) {
 	case i.fan != nil:
 		s.writeFanOut(w, &fan)
 	case err == nil:
-		w.Text("result", scheduler.OutcomeNames[i.registered[0].Outcome])
+		w.Text("result", app.OutcomeNames[i.registered[0].Outcome])
 		jsonout.Part(w, "job", &i.registered[0].Job, s.writeJob)
 	}
 }

@@ -1,26 +1,26 @@
 package v1
 
 import (
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/internal/services/jobjson"
-	"github.com/duehook/duehook/job"
 )
 
 // getRegistration answers GET /v1/jobs/{topic}/{id}/registration. Headers and
 // body may be secret, so the call needs the scope that could have set them.
 func (s *API) getRegistration(r *request) (jsonout.View, error) {
-	j, err := s.Scheduler.Get(r.Context(), r.key())
+	j, err := s.App.Get(r.Context(), r.key())
 	if err != nil {
 		return nil, err
 	}
 	r.setWhole(jobjson.Version(&j))
 	if j.Spec.Reports != "" {
-		if j.Spec.Body, err = jobjson.CallbackBody(s.Scheduler.Policy())(&j); err != nil {
+		if j.Spec.Body, err = jobjson.CallbackBody(s.App.Policy())(&j); err != nil {
 			return nil, err
 		}
 	}
 	d := j.Draft()
-	if d.Callbacks == nil && s.Scheduler.DefaultCallbacks(j.Topic) {
+	if d.Callbacks == nil && s.App.DefaultCallbacks(j.Topic) {
 		d.Callbacks = &job.CallbacksDraft{} // {} keeps the defaults of the topic away
 	}
 	return jsonout.Shown(writeRegistration, d), nil

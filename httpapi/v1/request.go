@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // bodyKind is what a call takes as its body.
@@ -73,17 +73,17 @@ func (r *request) body(limit int64) (_ []byte, err error) {
 }
 
 // read decodes the body. Without a body, the result is a zero T.
-func read[T any](r *request, limit int64, fields wire.FieldSet[T]) (*T, *wire.Errors, error) {
+func read[T any](r *request, limit int64, fields decode.FieldSet[T]) (*T, *decode.Errors, error) {
 	data, err := r.body(limit)
 	if err != nil || data == nil {
-		return new(T), new(wire.Errors), err
+		return new(T), new(decode.Errors), err
 	}
-	into, errs := wire.Decode(data, fields)
+	into, errs := decode.Decode(data, fields)
 	return into, errs, nil
 }
 
 // readAll is read for calls without further validation.
-func readAll[T any](r *request, limit int64, fields wire.FieldSet[T]) (*T, error) {
+func readAll[T any](r *request, limit int64, fields decode.FieldSet[T]) (*T, error) {
 	into, errs, err := read(r, limit, fields)
 	if err == nil {
 		err = errs.Err()
@@ -114,9 +114,9 @@ func (r *request) readQuery() error {
 	}
 	given, err := url.ParseQuery(r.Request.URL.RawQuery)
 	if err != nil {
-		return wire.Invalid("?", "the query string cannot be parsed; percent-encode all characters except letters, digits and -._~")
+		return decode.Invalid("?", "the query string cannot be parsed; percent-encode all characters except letters, digits and -._~")
 	}
-	var errs wire.Errors
+	var errs decode.Errors
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.ContainsFunc(r.row.query, func(p parameter) bool { return p.name == name }) {
 			errs.Unknown("?"+httpapi.Shorten(name), "is not a query parameter of this call", name, parameterNames(r.row.query), "?")
@@ -142,13 +142,13 @@ func singleHeader(h http.Header, name string) (string, error) {
 	case 1:
 		return values[0], nil
 	}
-	return "", wire.Invalid(name, "is given more than once")
+	return "", decode.Invalid(name, "is given more than once")
 }
 
 // checkName refuses what is no name.
 func checkName(pointer, value string) error {
 	if err := job.CheckName(value); err != nil {
-		return wire.Invalid(pointer, err.Error())
+		return decode.Invalid(pointer, err.Error())
 	}
 	return nil
 }

@@ -7,11 +7,11 @@ import (
 	"regexp"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app/topics"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler/topics"
 )
 
 // Paths that matter beyond the table.
@@ -120,7 +120,7 @@ var routes = []route{
 	{http.MethodDelete, "/v1/topics/{topic}", access.Write, obeys, bodyRefused, nil, (*API).deleteTopic},
 	{http.MethodPost, "/v1/topics/{topic}/pause", access.Write, obeys, bodyOptionalJSON, nil, setState(topics.Paused, pauseFields)},
 	{http.MethodPost, "/v1/topics/{topic}/drain", access.Write, obeys, bodyOptionalJSON, nil, setState(topics.Draining, drainFields)},
-	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, obeys, bodyOptionalJSON, nil, setState(topics.Active, wire.FieldSet[job.Pause]{})},
+	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, obeys, bodyOptionalJSON, nil, setState(topics.Active, decode.FieldSet[job.Pause]{})},
 	{http.MethodPost, "/v1/topics/{topic}/pull", access.Consume, safe | streams, bodyOptionalJSON, nil, (*API).pullTopic},
 	{http.MethodPost, pullPath, access.Consume, ownTopics | safe | streams, bodyJSON, nil, (*API).pullTopics},
 	{http.MethodPost, pullPath + "/ack", access.Consume, ownTopics | safe, bodyJSON, nil, (*API).ackPulled},
@@ -211,11 +211,11 @@ func (s *API) serve(r *request, names []string) error {
 			break
 		}
 		if r.Request.Method != http.MethodDelete {
-			return wire.Invalid("", "this call takes no body")
+			return decode.Invalid("", "this call takes no body")
 		}
 		var err error
 		if r.buffer, err = r.ReadBody(maxEmpty); err != nil || string(bytes.TrimSpace(r.buffer.Bytes())) != "{}" { // some clients send it with each DELETE
-			return wire.Invalid("", "this call takes no body, or {}")
+			return decode.Invalid("", "this call takes no body, or {}")
 		}
 	case bodyEmptyJSON:
 		if _, err := readAll(r, maxEmpty, noFields); err != nil {
@@ -233,5 +233,5 @@ func (s *API) serve(r *request, names []string) error {
 		r.Writer.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	return wire.Answer(r.Call, cmp.Or(r.status, http.StatusOK), view)
+	return decode.Answer(r.Call, cmp.Or(r.status, http.StatusOK), view)
 }

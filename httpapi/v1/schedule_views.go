@@ -3,11 +3,11 @@ package v1
 import (
 	"time"
 
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/internal/services/jobjson"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/schedule"
-	"github.com/duehook/duehook/scheduler/schedules"
+	"github.com/duehook/duehook/internal/schedule"
 )
 
 // writeSchedule writes what one schedule and a list of them have in common.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app/operations"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/internal/services/jobjson"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler/operations"
-	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 )
 
@@ -48,59 +48,59 @@ type previewDraft struct {
 type skipDraft struct{ at *time.Time }
 
 var (
-	scheduleSetters = map[string]func(*schedules.Draft, wire.Field){
-		"cron":            func(d *schedules.Draft, f wire.Field) { d.Cron = f.Text() },
-		"every":           func(d *schedules.Draft, f wire.Field) { d.Every = f.Duration() },
-		"anchor":          func(d *schedules.Draft, f wire.Field) { d.Anchor = f.Moment() },
-		"timezone":        func(d *schedules.Draft, f wire.Field) { d.Timezone = f.Text() },
-		"start_at":        func(d *schedules.Draft, f wire.Field) { d.StartAt = f.Moment() },
-		"end_at":          func(d *schedules.Draft, f wire.Field) { d.EndAt = f.Moment() },
-		"max_occurrences": func(d *schedules.Draft, f wire.Field) { d.MaxOccurrences = f.Long() },
-		"jitter":          func(d *schedules.Draft, f wire.Field) { d.Jitter = f.Duration() },
-		"overlap":         func(d *schedules.Draft, f wire.Field) { d.Overlap = f.Text() },
-		"note":            func(d *schedules.Draft, f wire.Field) { d.Note = f.Text() },
-		"paused":          func(d *schedules.Draft, f wire.Field) { d.Paused = new(f.Boolean()) },
-		"dst":             func(d *schedules.Draft, f wire.Field) { dstFields.Into(d, f) },
-		"except":          func(d *schedules.Draft, f wire.Field) { exceptFields.Into(d, f) },
-		"misfire":         func(d *schedules.Draft, f wire.Field) { misfireFields.Into(d, f) },
-		"job":             func(d *schedules.Draft, f wire.Field) { d.Job = draftFields.New(f) },
+	scheduleSetters = map[string]func(*schedules.Draft, decode.Field){
+		"cron":            func(d *schedules.Draft, f decode.Field) { d.Cron = f.Text() },
+		"every":           func(d *schedules.Draft, f decode.Field) { d.Every = f.Duration() },
+		"anchor":          func(d *schedules.Draft, f decode.Field) { d.Anchor = f.Moment() },
+		"timezone":        func(d *schedules.Draft, f decode.Field) { d.Timezone = f.Text() },
+		"start_at":        func(d *schedules.Draft, f decode.Field) { d.StartAt = f.Moment() },
+		"end_at":          func(d *schedules.Draft, f decode.Field) { d.EndAt = f.Moment() },
+		"max_occurrences": func(d *schedules.Draft, f decode.Field) { d.MaxOccurrences = f.Long() },
+		"jitter":          func(d *schedules.Draft, f decode.Field) { d.Jitter = f.Duration() },
+		"overlap":         func(d *schedules.Draft, f decode.Field) { d.Overlap = f.Text() },
+		"note":            func(d *schedules.Draft, f decode.Field) { d.Note = f.Text() },
+		"paused":          func(d *schedules.Draft, f decode.Field) { d.Paused = new(f.Boolean()) },
+		"dst":             func(d *schedules.Draft, f decode.Field) { dstFields.Into(d, f) },
+		"except":          func(d *schedules.Draft, f decode.Field) { exceptFields.Into(d, f) },
+		"misfire":         func(d *schedules.Draft, f decode.Field) { misfireFields.Into(d, f) },
+		"job":             func(d *schedules.Draft, f decode.Field) { d.Job = draftFields.New(f) },
 	}
-	scheduleFields = wire.NewFieldSet(scheduleSetters)
-	dstFields      = wire.NewFieldSet(map[string]func(*schedules.Draft, wire.Field){
-		"gap":    func(d *schedules.Draft, f wire.Field) { d.Gap = f.Text() },
-		"repeat": func(d *schedules.Draft, f wire.Field) { d.Repeat = f.Text() },
+	scheduleFields = decode.NewFieldSet(scheduleSetters)
+	dstFields      = decode.NewFieldSet(map[string]func(*schedules.Draft, decode.Field){
+		"gap":    func(d *schedules.Draft, f decode.Field) { d.Gap = f.Text() },
+		"repeat": func(d *schedules.Draft, f decode.Field) { d.Repeat = f.Text() },
 	})
-	misfireFields = wire.NewFieldSet(map[string]func(*schedules.Draft, wire.Field){
-		"policy": func(d *schedules.Draft, f wire.Field) { d.Policy = f.Text() },
-		"grace":  func(d *schedules.Draft, f wire.Field) { d.Grace = f.Duration() },
-		"window": func(d *schedules.Draft, f wire.Field) { d.Window = f.Duration() },
-		"limit":  func(d *schedules.Draft, f wire.Field) { d.Limit = f.Integer() },
+	misfireFields = decode.NewFieldSet(map[string]func(*schedules.Draft, decode.Field){
+		"policy": func(d *schedules.Draft, f decode.Field) { d.Policy = f.Text() },
+		"grace":  func(d *schedules.Draft, f decode.Field) { d.Grace = f.Duration() },
+		"window": func(d *schedules.Draft, f decode.Field) { d.Window = f.Duration() },
+		"limit":  func(d *schedules.Draft, f decode.Field) { d.Limit = f.Integer() },
 	})
-	exceptFields = wire.NewFieldSet(map[string]func(*schedules.Draft, wire.Field){
-		"dates":     func(d *schedules.Draft, f wire.Field) { d.ExceptDates = f.TextList() },
-		"calendars": func(d *schedules.Draft, f wire.Field) { d.Calendars = f.TextList() },
+	exceptFields = decode.NewFieldSet(map[string]func(*schedules.Draft, decode.Field){
+		"dates":     func(d *schedules.Draft, f decode.Field) { d.ExceptDates = f.TextList() },
+		"calendars": func(d *schedules.Draft, f decode.Field) { d.Calendars = f.TextList() },
 	})
-	skipFields = wire.NewFieldSet(map[string]func(*skipDraft, wire.Field){
-		"time": func(d *skipDraft, f wire.Field) { d.at = f.Moment() },
+	skipFields = decode.NewFieldSet(map[string]func(*skipDraft, decode.Field){
+		"time": func(d *skipDraft, f decode.Field) { d.at = f.Moment() },
 	})
-	previewFields  = wire.NewFieldSet(previewSetters())
-	backfillFields = wire.NewFieldSet(map[string]func(*operations.BackfillDraft, wire.Field){
-		"from": func(d *operations.BackfillDraft, f wire.Field) { d.From = f.Moment() },
-		"to":   func(d *operations.BackfillDraft, f wire.Field) { d.To = f.Moment() },
-		"rate": func(d *operations.BackfillDraft, f wire.Field) { d.Rate = f.Integer() },
+	previewFields  = decode.NewFieldSet(previewSetters())
+	backfillFields = decode.NewFieldSet(map[string]func(*operations.BackfillDraft, decode.Field){
+		"from": func(d *operations.BackfillDraft, f decode.Field) { d.From = f.Moment() },
+		"to":   func(d *operations.BackfillDraft, f decode.Field) { d.To = f.Moment() },
+		"rate": func(d *operations.BackfillDraft, f decode.Field) { d.Rate = f.Integer() },
 	})
 )
 
 // previewSetters are those of a schedule and of a preview.
-func previewSetters() map[string]func(*previewDraft, wire.Field) {
-	setters := map[string]func(*previewDraft, wire.Field){
-		"schedule": func(d *previewDraft, f wire.Field) { wire.SetText(&d.name, f) },
-		"from":     func(d *previewDraft, f wire.Field) { d.part.From = f.Moment() },
-		"limit":    func(d *previewDraft, f wire.Field) { d.part.Limit = f.Integer() },
-		"cursor":   func(d *previewDraft, f wire.Field) { d.part.After = f.Moment() },
+func previewSetters() map[string]func(*previewDraft, decode.Field) {
+	setters := map[string]func(*previewDraft, decode.Field){
+		"schedule": func(d *previewDraft, f decode.Field) { decode.SetText(&d.name, f) },
+		"from":     func(d *previewDraft, f decode.Field) { d.part.From = f.Moment() },
+		"limit":    func(d *previewDraft, f decode.Field) { d.part.Limit = f.Integer() },
+		"cursor":   func(d *previewDraft, f decode.Field) { d.part.After = f.Moment() },
 	}
 	for name, set := range scheduleSetters {
-		setters[name] = func(d *previewDraft, f wire.Field) { set(&d.Draft, f) }
+		setters[name] = func(d *previewDraft, f decode.Field) { set(&d.Draft, f) }
 	}
 	return setters
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app/operations"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/schedule"
-	"github.com/duehook/duehook/scheduler/operations"
-	"github.com/duehook/duehook/scheduler/schedules"
+	"github.com/duehook/duehook/internal/schedule"
 )
 
 // schedulesWith are schedules of which no more can be made.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

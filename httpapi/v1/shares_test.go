@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app/pulls"
 	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/scheduler/pulls"
 )
 
 // One key has at most half of the memory, for streams of events and for everything else, and its waiting calls are its own.

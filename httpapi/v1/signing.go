@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/signing"
@@ -26,11 +26,11 @@ type secretDraft struct {
 }
 
 var (
-	secretFields   = wire.NewFieldSet(map[string]func(*secretDraft, wire.Field){"secret": setSecret})
-	rotationFields = wire.NewFieldSet(map[string]func(*secretDraft, wire.Field){"secret": setSecret, "overlap": func(d *secretDraft, f wire.Field) { d.overlap = f.Duration() }})
+	secretFields   = decode.NewFieldSet(map[string]func(*secretDraft, decode.Field){"secret": setSecret})
+	rotationFields = decode.NewFieldSet(map[string]func(*secretDraft, decode.Field){"secret": setSecret, "overlap": func(d *secretDraft, f decode.Field) { d.overlap = f.Duration() }})
 )
 
-func setSecret(d *secretDraft, f wire.Field) { wire.SetText(&d.secret, f) }
+func setSecret(d *secretDraft, f decode.Field) { decode.SetText(&d.secret, f) }
 
 // getSecret answers GET /v1/signing and GET /v1/topics/{topic}/signing.
 func (s *API) getSecret(r *request) (jsonout.View, error) {

@@ -2,12 +2,12 @@ package v1
 
 import (
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/topics"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/alerts"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 )
 
@@ -17,12 +17,12 @@ type topicDraft struct {
 	defaults job.Draft
 }
 
-var topicFields = wire.NewFieldSet(map[string]func(*topicDraft, wire.Field){
-	"capacity":    func(d *topicDraft, f wire.Field) { setFigure(&d.Capacity, f, f.Integer()) },
-	"rate":        func(d *topicDraft, f wire.Field) { setFigure(&d.Rate, f, f.Number()) },
-	"concurrency": func(d *topicDraft, f wire.Field) { setFigure(&d.Concurrency, f, f.Integer()) },
-	"weight":      func(d *topicDraft, f wire.Field) { setFigure(&d.Weight, f, f.Integer()) },
-	"on_dead": func(d *topicDraft, f wire.Field) {
+var topicFields = decode.NewFieldSet(map[string]func(*topicDraft, decode.Field){
+	"capacity":    func(d *topicDraft, f decode.Field) { setFigure(&d.Capacity, f, f.Integer()) },
+	"rate":        func(d *topicDraft, f decode.Field) { setFigure(&d.Rate, f, f.Number()) },
+	"concurrency": func(d *topicDraft, f decode.Field) { setFigure(&d.Concurrency, f, f.Integer()) },
+	"weight":      func(d *topicDraft, f decode.Field) { setFigure(&d.Weight, f, f.Integer()) },
+	"on_dead": func(d *topicDraft, f decode.Field) {
 		switch s := f.Text(); {
 		case s == nil:
 		case *s == "": // means the default inside
@@ -31,28 +31,28 @@ var topicFields = wire.NewFieldSet(map[string]func(*topicDraft, wire.Field){
 			d.OnDead = topics.OnDead(*s)
 		}
 	},
-	"url":       func(d *topicDraft, f wire.Field) { d.defaults.Destination = (*job.Destination)(f.Text()) },
-	"retry":     func(d *topicDraft, f wire.Field) { d.defaults.Retry = retryFields.New(f) },
-	"timeout":   func(d *topicDraft, f wire.Field) { d.defaults.Timeout = f.Duration() },
-	"ttl":       func(d *topicDraft, f wire.Field) { d.defaults.TTL = f.Duration() },
-	"headers":   func(d *topicDraft, f wire.Field) { d.defaults.Headers = f.Texts() },
-	"spread":    func(d *topicDraft, f wire.Field) { d.defaults.Spread = f.Duration() },
-	"callbacks": func(d *topicDraft, f wire.Field) { d.defaults.Callbacks = decodeCallbacks(f) },
-	"priority":  func(d *topicDraft, f wire.Field) { d.defaults.Priority = f.Integer() },
-	"alerts":    func(d *topicDraft, f wire.Field) { d.Alerts = thresholdFields.New(f) },
+	"url":       func(d *topicDraft, f decode.Field) { d.defaults.Destination = (*job.Destination)(f.Text()) },
+	"retry":     func(d *topicDraft, f decode.Field) { d.defaults.Retry = retryFields.New(f) },
+	"timeout":   func(d *topicDraft, f decode.Field) { d.defaults.Timeout = f.Duration() },
+	"ttl":       func(d *topicDraft, f decode.Field) { d.defaults.TTL = f.Duration() },
+	"headers":   func(d *topicDraft, f decode.Field) { d.defaults.Headers = f.Texts() },
+	"spread":    func(d *topicDraft, f decode.Field) { d.defaults.Spread = f.Duration() },
+	"callbacks": func(d *topicDraft, f decode.Field) { d.defaults.Callbacks = decodeCallbacks(f) },
+	"priority":  func(d *topicDraft, f decode.Field) { d.defaults.Priority = f.Integer() },
+	"alerts":    func(d *topicDraft, f decode.Field) { d.Alerts = thresholdFields.New(f) },
 })
 
-var thresholdFields = wire.NewFieldSet(withTerms(map[string]func(*alerts.Thresholds, wire.Field){
-	"failures":     func(t *alerts.Thresholds, f wire.Field) { t.Failures = f.Number() },
-	"failure_rate": func(t *alerts.Thresholds, f wire.Field) { t.FailureRate = f.Number() },
-	"dead_letters": func(t *alerts.Thresholds, f wire.Field) { t.DeadLetters = f.Number() },
-	"backlog":      func(t *alerts.Thresholds, f wire.Field) { t.Backlog = f.Number() },
-	"oldest_due":   func(t *alerts.Thresholds, f wire.Field) { t.OldestDue = f.Duration() },
+var thresholdFields = decode.NewFieldSet(withTerms(map[string]func(*alerts.Thresholds, decode.Field){
+	"failures":     func(t *alerts.Thresholds, f decode.Field) { t.Failures = f.Number() },
+	"failure_rate": func(t *alerts.Thresholds, f decode.Field) { t.FailureRate = f.Number() },
+	"dead_letters": func(t *alerts.Thresholds, f decode.Field) { t.DeadLetters = f.Number() },
+	"backlog":      func(t *alerts.Thresholds, f decode.Field) { t.Backlog = f.Number() },
+	"oldest_due":   func(t *alerts.Thresholds, f decode.Field) { t.OldestDue = f.Duration() },
 }, func(t *alerts.Thresholds) *alerts.Terms { return &t.Terms }))
 
 // setFigure sets a figure for which zero means none. Given as zero, it is more
 // likely a mistake.
-func setFigure[T int | float64](into *T, f wire.Field, value *T) {
+func setFigure[T int | float64](into *T, f decode.Field, value *T) {
 	switch {
 	case value == nil:
 	case *value == 0:
@@ -64,7 +64,7 @@ func setFigure[T int | float64](into *T, f wire.Field, value *T) {
 
 // listTopics answers GET /v1/topics: a page of topics with jobs or settings.
 func (s *API) listTopics(r *request) (jsonout.View, error) {
-	page, err := s.Scheduler.Topics(r.Context(), store.TopicQuery{
+	page, err := s.App.Topics(r.Context(), store.TopicQuery{
 		Part: r.query.part, Only: r.Topics(), Busiest: r.query.busiest, Limit: r.query.Limit, Cursor: r.query.Cursor,
 	})
 	return pageOf(page.Topics, writeTopic, page.Next), err
@@ -72,7 +72,7 @@ func (s *API) listTopics(r *request) (jsonout.View, error) {
 
 // getTopic answers GET /v1/topics/{topic}.
 func (s *API) getTopic(r *request) (jsonout.View, error) {
-	t, err := s.Scheduler.Topic(r.Context(), r.Param("topic"))
+	t, err := s.App.Topic(r.Context(), r.Param("topic"))
 	if err == nil && !t.Exists {
 		return nil, &httpapi.Error{
 			Code:   httpapi.CodeTopicNotFound,
@@ -83,7 +83,7 @@ func (s *API) getTopic(r *request) (jsonout.View, error) {
 }
 
 // showTopic answers with a topic, or with the error.
-func showTopic(r *request, t *scheduler.Topic, err error) (jsonout.View, error) {
+func showTopic(r *request, t *app.Topic, err error) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -97,34 +97,34 @@ func (s *API) putTopic(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings, err := s.Scheduler.TopicSettings(r.Param("topic"), draft.Settings, &draft.defaults)
+	settings, err := s.App.TopicSettings(r.Param("topic"), draft.Settings, &draft.defaults)
 	if err := errs.Merge(err); err != nil {
 		return nil, err
 	}
-	t, created, err := s.Scheduler.PutTopic(r.Context(), r.Param("topic"), settings, r.allow()...)
+	t, created, err := s.App.PutTopic(r.Context(), r.Param("topic"), settings, r.allow()...)
 	r.created(created)
 	return showTopic(r, &t, err)
 }
 
 // deleteTopic answers DELETE /v1/topics/{topic}: of its settings.
 func (s *API) deleteTopic(r *request) (jsonout.View, error) {
-	return resultOf("deleted"), s.Scheduler.DeleteTopic(r.Context(), r.Param("topic"), r.allow()...)
+	return resultOf("deleted"), s.App.DeleteTopic(r.Context(), r.Param("topic"), r.allow()...)
 }
 
 // setState answers POST /v1/topics/{topic}/pause, /drain and /resume.
-func setState(state topics.State, fields wire.FieldSet[job.Pause]) handler {
+func setState(state topics.State, fields decode.FieldSet[job.Pause]) handler {
 	return func(s *API, r *request) (jsonout.View, error) {
 		pause, err := readAll(r, maxSmall, fields)
 		if err != nil {
 			return nil, err
 		}
 		pause.By = r.by()
-		t, err := s.Scheduler.SetTopicState(r.Context(), r.Param("topic"), state, *pause, r.allow()...)
+		t, err := s.App.SetTopicState(r.Context(), r.Param("topic"), state, *pause, r.allow()...)
 		return showTopic(r, &t, err)
 	}
 }
 
-func writeTopic(w *jsonout.Writer, t *scheduler.Topic) {
+func writeTopic(w *jsonout.Writer, t *app.Topic) {
 	w.Text("name", t.Stats.Topic)
 	w.Text("state", string(t.State))
 	var paused, draining *job.Pause
@@ -145,7 +145,7 @@ func writeTopic(w *jsonout.Writer, t *scheduler.Topic) {
 	writeStates(w, "states", t.Stats.States)
 	if t.DueIn != nil {
 		w.In("due_in", func() {
-			for i, r := range scheduler.DueRanges {
+			for i, r := range app.DueRanges {
 				w.Number(r.Name, t.DueIn[i])
 			}
 		})

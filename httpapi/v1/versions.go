@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/httpapi/wire"
+	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 )
@@ -80,7 +80,7 @@ func (r *request) readConditions() (err error) {
 			return err
 		}
 		if *into != nil && !r.row.is(obeys) {
-			return wire.Invalid(name, "is not obeyed by this call; leave it out")
+			return decode.Invalid(name, "is not obeyed by this call; leave it out")
 		}
 	}
 	return nil
@@ -118,7 +118,7 @@ func readTags(header string, values []string) (*tags, error) {
 		tag, after, ok := cutTag(strong)
 		after = strings.TrimLeft(after, " \t")
 		if !ok || after != "" && after[0] != ',' {
-			return nil, wire.Invalid(header, `must be * or a list of versions in quotes, each as an ETag gave it, such as "2"`)
+			return nil, decode.Invalid(header, `must be * or a list of versions in quotes, each as an ETag gave it, such as "2"`)
 		}
 		if given = true; !weak || header == headerIfNoneMatch {
 			t.tags = append(t.tags, tag)
@@ -126,7 +126,7 @@ func readTags(header string, values []string) (*tags, error) {
 		rest = after
 	}
 	if !given {
-		return nil, wire.Invalid(header, "must not be empty; leave it out to accept any version")
+		return nil, decode.Invalid(header, "must not be empty; leave it out to accept any version")
 	}
 	return t, nil
 }

@@ -3,14 +3,14 @@ package v1
 import (
 	"time"
 
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/internal/services/jobjson"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
 	"github.com/duehook/duehook/store"
 )
 
-func (s *API) writeJob(w *jsonout.Writer, j *job.Job) { jobjson.WriteJob(w, j, s.Scheduler.Policy()) }
+func (s *API) writeJob(w *jsonout.Writer, j *job.Job) { jobjson.WriteJob(w, j, s.App.Policy()) }
 
 // writeDetails writes a job with all that was registered except its body. Its retry policy is
 // null if it has the server's ladder.
@@ -31,7 +31,7 @@ func (s *API) writeDetails(w *jsonout.Writer, j *job.Job) {
 // now, and what became of the registration.
 func (s *API) writeRegistered(w *jsonout.Writer, r *store.Registered) {
 	s.writeJob(w, &r.Job)
-	w.Text("result", scheduler.OutcomeNames[r.Outcome])
+	w.Text("result", app.OutcomeNames[r.Outcome])
 }
 
 // writeStates writes the counts of all states, also those of no job.

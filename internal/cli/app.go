@@ -19,8 +19,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/duehook/duehook/client"
-	"github.com/duehook/duehook/internal/moving"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/importer"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // The exit codes.
@@ -358,9 +358,9 @@ func ExitCode(err error, jsonOutput bool, w io.Writer) int {
 	case errors.Is(err, client.ErrUnreachable):
 		exit, code = ExitUnavailable, "unreachable"
 		message += "; name the server with --url, DUEHOOK_URL or a context, or start one with duehook serve"
-	case errors.Is(err, moving.ErrUnreachable):
+	case errors.Is(err, importer.ErrUnreachable):
 		exit, code = ExitUnavailable, "source_unreachable"
-	case errors.Is(err, moving.ErrNothing):
+	case errors.Is(err, importer.ErrNothing):
 		exit, code = ExitMissing, "nothing_to_import"
 	case errors.As(err, new(*UncheckedError)):
 		exit, code = ExitUnavailable, "unchecked"

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/duehook/duehook/client"
-	"github.com/duehook/duehook/internal/moving"
+	"github.com/duehook/duehook/internal/importer"
 )
 
 const (
@@ -43,7 +43,7 @@ type importing struct {
 	skip     int
 	unpaused bool
 	set      []string
-	moving.Options
+	importer.Options
 }
 
 // imports registers the jobs of a file, or those that wait elsewhere.
@@ -63,7 +63,7 @@ topic is paused here, too. What the export left behind is printed, by number.`,
 		RunE: a.connected(func(ctx context.Context, args []string) error { return a.importFrom(ctx, d, args) }),
 	}
 	f := cmd.Flags()
-	f.StringVar(&d.from, "from", ofFile, "where the jobs are: ndjson for a file, "+strings.Join(moving.Names(), ", "))
+	f.StringVar(&d.from, "from", ofFile, "where the jobs are: ndjson for a file, "+strings.Join(importer.Names(), ", "))
 	f.StringVar(&d.Address, "source", "", "address of the other system, such as redis://:PASSWORD@127.0.0.1:6379/0 (DUEHOOK_SOURCE)")
 	f.StringVar(&d.URL, "to", "", "URL for jobs without one, with {topic} and {type}; without it, the topic's settings decide")
 	f.BoolVar(&d.Pull, "pull", false, "consumers fetch the jobs")
@@ -90,7 +90,7 @@ func (a *app) importFrom(ctx context.Context, d *importing, args []string) error
 		}
 		d.Set[name] = value
 	}
-	source, err := moving.Open(ctx, d.from, d.Options)
+	source, err := importer.Open(ctx, d.from, d.Options)
 	if err != nil {
 		return ofSource(err)
 	}
@@ -100,7 +100,7 @@ func (a *app) importFrom(ctx context.Context, d *importing, args []string) error
 	if err != nil {
 		return err
 	}
-	l.server = moving.NewServer(address, token)
+	l.server = importer.NewServer(address, token)
 	l.progress = func() int64 { return int64(l.done) }
 	return l.load(ctx, source.Jobs, func(err error) error {
 		if err = ofSource(err); l.done == 0 && ctx.Err() == nil {
@@ -112,7 +112,7 @@ func (a *app) importFrom(ctx context.Context, d *importing, args []string) error
 
 // ofSource makes wrong flags an error of usage.
 func ofSource(err error) error {
-	if errors.Is(err, moving.ErrUsage) {
+	if errors.Is(err, importer.ErrUsage) {
 		return usagef("%v", err)
 	}
 	return err
@@ -128,7 +128,7 @@ func (a *app) importLines(ctx context.Context, d *importing, in io.Reader) error
 			l.bar.total = info.Size()
 		}
 	}
-	take := func(j *moving.Job, note *exportNote) error { return l.take(ctx, j, note) }
+	take := func(j *importer.Job, note *exportNote) error { return l.take(ctx, j, note) }
 	return l.load(ctx, lines(counted, d.skip, take), func(err error) error {
 		done := d.skip + l.done
 		return &brokenOffError{cause: fmt.Errorf("line %d: %w", done+1, err), flags: fmt.Sprintf("--skip %d", done)}
@@ -136,15 +136,15 @@ func (a *app) importLines(ctx context.Context, d *importing, in io.Reader) error
 }
 
 // lines are the registrations of a file. An empty line is none. take sees what an export noted of a job.
-func lines(in io.Reader, skip int, take func(*moving.Job, *exportNote) error) iter.Seq2[moving.Job, error] {
-	return func(yield func(moving.Job, error) bool) {
+func lines(in io.Reader, skip int, take func(*importer.Job, *exportNote) error) iter.Seq2[importer.Job, error] {
+	return func(yield func(importer.Job, error) bool) {
 		scanner := bufio.NewScanner(in)
 		scanner.Buffer(make([]byte, 0, 64<<10), maxLine)
 		for n := 1; scanner.Scan(); n++ {
 			if n <= skip {
 				continue
 			}
-			var j moving.Job
+			var j importer.Job
 			var err error
 			if line := scanner.Bytes(); len(line) == 0 {
 				j.Empty = true
@@ -163,7 +163,7 @@ func lines(in io.Reader, skip int, take func(*moving.Job, *exportNote) error) it
 			}
 		}
 		if err := scanner.Err(); err != nil {
-			yield(moving.Job{}, err)
+			yield(importer.Job{}, err)
 		}
 	}
 }
@@ -197,8 +197,8 @@ func (c *counter) Read(p []byte) (int, error) {
 type loading struct {
 	a        *app
 	dryRun   bool
-	server   *moving.Server
-	batch    []moving.Job
+	server   *importer.Server
+	batch    []importer.Job
 	bytes    int
 	read     int // jobs and empty lines
 	done     int // those that are registered or refused
@@ -236,7 +236,7 @@ func (a *app) newLoading(d *importing, unit string) *loading {
 }
 
 // load registers jobs. brokenOff says how to continue after an error.
-func (l *loading) load(ctx context.Context, jobs iter.Seq2[moving.Job, error], brokenOff func(error) error) error {
+func (l *loading) load(ctx context.Context, jobs iter.Seq2[importer.Job, error], brokenOff func(error) error) error {
 	var err error
 	for j, failed := range jobs {
 		if failed != nil {
@@ -261,7 +261,7 @@ func (l *loading) load(ctx context.Context, jobs iter.Seq2[moving.Job, error], b
 	return l.print()
 }
 
-func (l *loading) add(ctx context.Context, j *moving.Job) error {
+func (l *loading) add(ctx context.Context, j *importer.Job) error {
 	r := &j.Registration
 	switch {
 	case j.Note != "":
@@ -304,7 +304,7 @@ func (l *loading) flush(ctx context.Context) error {
 }
 
 // register registers the batch, whose jobs are of one kind.
-func (l *loading) register(ctx context.Context) ([]moving.Result, error) {
+func (l *loading) register(ctx context.Context) ([]importer.Result, error) {
 	if l.batch[0].Call != nil {
 		return l.server.Register(ctx, l.batch)
 	}
@@ -317,7 +317,7 @@ func (l *loading) register(ctx context.Context) ([]moving.Result, error) {
 		registrations[i] = l.batch[i].Registration
 	}
 	answers, err := l.a.client.RegisterBatch(ctx, registrations, options...)
-	results := make([]moving.Result, len(answers))
+	results := make([]importer.Result, len(answers))
 	for i := range answers {
 		results[i].Created = answers[i].Result == "created"
 		if e := answers[i].Error; e != nil && (e.UID == "" || e.UID != registrations[i].UID) { // the same uid is the same job, with a ttl of then
@@ -327,7 +327,7 @@ func (l *loading) register(ctx context.Context) ([]moving.Result, error) {
 	return results, err
 }
 
-func (l *loading) count(r *client.Registration, result *moving.Result) {
+func (l *loading) count(r *client.Registration, result *importer.Result) {
 	if result.Err != nil {
 		l.refuse(r, result.Err)
 		return

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/client"
-	"github.com/duehook/duehook/internal/moving"
+	"github.com/duehook/duehook/internal/importer"
 )
 
 // exported is a line of an export: a registration, and what no registration has. A line without a
@@ -144,7 +144,7 @@ func tally[T any](out *left, kind string, list iter.Seq2[T, error]) error {
 }
 
 // take puts what an export noted of a job into its registration.
-func (l *loading) take(ctx context.Context, j *moving.Job, note *exportNote) error {
+func (l *loading) take(ctx context.Context, j *importer.Job, note *exportNote) error {
 	r := &j.Registration
 	for kind, n := range note.LeftOut {
 		l.left.add(kind, n)

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/client"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 )
 
 // newTestListener passes jobs on to a receiver with one answer.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/duehook/duehook/client"
 	"github.com/duehook/duehook/duehooktest"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Durations in searches and pauses count from the time of the server, whose clock may be turned.

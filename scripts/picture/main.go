@@ -16,7 +16,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/duehook/duehook/node/demo"
+	"github.com/duehook/duehook/internal/node/demo"
 )
 
 func main() {

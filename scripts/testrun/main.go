@@ -23,7 +23,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // records is the directory of the records, below the root of the module.

@@ -1,7 +1,7 @@
 package diskstore
 
 import (
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // counts holds how many jobs there are, by state.

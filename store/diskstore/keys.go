@@ -3,7 +3,7 @@ package diskstore
 import (
 	"encoding/binary"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Every row of the engine belongs to a family, which is the first byte of its key. Names

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 

@@ -1,7 +1,7 @@
 package diskstore
 
 import (
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/successors"
 )

@@ -1,7 +1,7 @@
 package diskstore
 
 import (
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // head is the row of an order key. It lives as long as the key has an unfinished job, or a

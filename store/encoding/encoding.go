@@ -6,7 +6,7 @@ package encoding
 import (
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // AppendSpec appends a Spec to b.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/fanout"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

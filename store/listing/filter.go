@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 

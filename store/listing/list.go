@@ -10,8 +10,8 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/fanout"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

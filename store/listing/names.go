@@ -9,8 +9,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/fanout"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

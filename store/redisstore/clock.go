@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // serverClock estimates a server's time between its answers, so that the carrier knows how

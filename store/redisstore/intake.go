@@ -3,8 +3,8 @@ package redisstore
 import (
 	"context"
 
+	"github.com/duehook/duehook/internal/job"
 	batches "github.com/duehook/duehook/internal/kit/batch"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/encoding"
 )

@@ -14,8 +14,8 @@ import (
 	"github.com/oklog/ulid/v2"
 	"pgregory.net/rapid"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/must"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store/encoding"
 )
 

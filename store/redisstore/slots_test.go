@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 )
 
 // Each shard's tag lies in its own part of the slots, and is its own, also among those of other numbers of shards.

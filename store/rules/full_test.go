@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 func TestNeedsRoom(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Run carries a plan out, visit by visit. A store counts the jobs of a lane, and Run decides

@@ -3,7 +3,7 @@ package storetest
 import (
 	"strings"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 

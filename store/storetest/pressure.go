@@ -1,7 +1,7 @@
 package storetest
 
 import (
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 

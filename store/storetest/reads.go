@@ -3,7 +3,7 @@ package storetest
 import (
 	"context"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 )

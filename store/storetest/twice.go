@@ -3,7 +3,7 @@ package storetest
 import (
 	"errors"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 

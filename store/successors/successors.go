@@ -5,7 +5,7 @@ package successors
 import (
 	"fmt"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/encoding"
 )

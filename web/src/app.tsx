@@ -58,7 +58,7 @@ const sinksPage = (name: string | undefined): ComponentChildren => {
   return partial(formPages, ({ SinkPage, SinksPage }) => (name ? <SinkPage name={name} key={name} /> : <SinksPage />));
 };
 
-/** node/dashboard serves the index at these paths. */
+/** internal/node/dashboard serves the index at these paths. */
 function page({ path, query }: { path: string; query: URLSearchParams }): ComponentChildren {
   const fault = faultOf(path, query);
   if (fault) return <WrongAddressPage fault={fault} />;

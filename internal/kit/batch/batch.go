@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Options bound the batches of a Batcher.

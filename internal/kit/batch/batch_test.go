@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/batch"
-	"github.com/duehook/duehook/job"
 )
 
 // scene is a Batcher of numbers whose handler waits until it is released.

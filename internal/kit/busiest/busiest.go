@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Names has a number of places. A new name gets a free place at once. If no place is free,

@@ -11,7 +11,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 

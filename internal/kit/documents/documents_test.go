@@ -12,8 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 )

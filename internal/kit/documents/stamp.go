@@ -1,6 +1,6 @@
 package documents
 
-import "github.com/duehook/duehook/job"
+import "github.com/duehook/duehook/internal/job"
 
 // Stamp is when a document was made and last changed, and the version of its content. It is a
 // part of the values of a Collection with Options.Stamp, which sets it at each change.

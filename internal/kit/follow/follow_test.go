@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/follow"
-	"github.com/duehook/duehook/job"
 )
 
 // brokenTwice fails twice, and then listens until ctx ends.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Shares of a budget.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/feed"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/sethvargo/go-retry"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/signal"
-	"github.com/duehook/duehook/job"
 )
 
 // Pauses between tries are capped, so that work resumes within a second after an

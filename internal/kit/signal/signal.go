@@ -5,7 +5,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Signal holds at most one signal: several that nobody has received mean the same as one.

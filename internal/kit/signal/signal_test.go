@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/signal"
-	"github.com/duehook/duehook/job"
 )
 
 func TestWait(t *testing.T) {

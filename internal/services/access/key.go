@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/job"
 )
 
 // MaxKeys bounds the keys of the settings, and of both sources together.

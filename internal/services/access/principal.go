@@ -3,7 +3,7 @@ package access
 import (
 	"log/slog"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Principal is the caller of a request.

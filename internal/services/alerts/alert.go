@@ -5,8 +5,8 @@ import (
 	"sort"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/listing"
@@ -308,7 +308,7 @@ func (n *node) alerts() []string {
 	return short
 }
 
-// own registers as the scheduler does, and refuses no destination.
+// own registers as app does, and refuses no destination.
 type own struct {
 	store interface {
 		Register(ctx context.Context, regs []store.Registration) ([]store.Registered, error)

@@ -13,12 +13,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/herds"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -28,7 +28,7 @@ type Store interface {
 	store.Documents
 }
 
-// Jobs registers webhooks. A *scheduler.Scheduler is one.
+// Jobs registers webhooks. An *app.App is one.
 type Jobs interface {
 	// RegisterOwn registers jobs of a topic that clients cannot use.
 	RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error)

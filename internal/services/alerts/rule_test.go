@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 func TestRuleDefaults(t *testing.T) {

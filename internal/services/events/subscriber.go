@@ -4,8 +4,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/feed"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/recent"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

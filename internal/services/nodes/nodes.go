@@ -12,8 +12,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/exchange"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

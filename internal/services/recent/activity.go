@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // The reported time, by minutes.

@@ -3,7 +3,7 @@ package recent
 import (
 	"maps"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 const (

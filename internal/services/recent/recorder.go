@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/exchange"
 	"github.com/duehook/duehook/internal/kit/feed"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/busiest"
-	"github.com/duehook/duehook/job"
 )
 
 const (

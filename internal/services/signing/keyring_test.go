@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/signing"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

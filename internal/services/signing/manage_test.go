@@ -12,9 +12,9 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/job"
 	kit "github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/signing"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

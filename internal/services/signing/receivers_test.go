@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/internal/testing/testenv"
-	"github.com/duehook/duehook/job"
 )
 
 // alsoReceivers adds receivers whose languages the tests do not ask for.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/job"
 	"github.com/duehook/duehook/store"
 )
 

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/node"
+	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/node"
-	"github.com/duehook/duehook/node/config"
 )
 
 const patience = 20 * time.Second

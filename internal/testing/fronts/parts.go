@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/calendars"
+	"github.com/duehook/duehook/internal/app/groups"
+	"github.com/duehook/duehook/internal/app/pulls"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/retrypolicy"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/calendars"
-	"github.com/duehook/duehook/scheduler/groups"
-	"github.com/duehook/duehook/scheduler/pulls"
-	"github.com/duehook/duehook/scheduler/schedules"
-	"github.com/duehook/duehook/scheduler/topics"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 )
@@ -27,7 +27,7 @@ import (
 // stands still. A fuzz target makes them anew for each input.
 type Parts struct {
 	Clock     *testenv.Clock
-	Scheduler *scheduler.Scheduler
+	App       *app.App
 	Schedules *schedules.Manager
 	Groups    *groups.Manager
 	Topics    *topics.Manager
@@ -43,11 +43,11 @@ func NewParts(tb testing.TB, build func(*Parts) httpapi.Dialect, wrap func(http.
 	tb.Helper()
 	clock := testenv.NewClock(time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC))
 	p := &Parts{tb: tb, Clock: clock, store: testenv.Store(tb, diskstore.Options{Clock: clock, Retention: time.Hour})}
-	p.Groups = groups.New(p.store, scheduler.Guard(nil).Check, clock)
+	p.Groups = groups.New(p.store, app.Guard(nil).Check, clock)
 	var errs [5]error
 	p.Topics, errs[0] = topics.New(topics.Options{Store: p.store, Clock: clock})
-	p.Scheduler, errs[1] = scheduler.New(scheduler.Options{Store: p.store, Topics: p.Topics, Groups: p.Groups, Policy: retrypolicy.Default(), Clock: clock})
-	p.Schedules, errs[2] = schedules.New(schedules.Options{Store: p.store, Jobs: p.Scheduler, Calendars: calendars.New(p.store, clock), ID: "node", Clock: clock})
+	p.App, errs[1] = app.New(app.Options{Store: p.store, Topics: p.Topics, Groups: p.Groups, Policy: retrypolicy.Default(), Clock: clock})
+	p.Schedules, errs[2] = schedules.New(schedules.Options{Store: p.store, Jobs: p.App, Calendars: calendars.New(p.store, clock), ID: "node", Clock: clock})
 	p.Pulls, errs[3] = pulls.New(pulls.Options{Store: p.store, ID: "node", Policy: retrypolicy.Default(), Clock: clock})
 	server, err := httpapi.New(httpapi.Options{
 		Ready: p.store.Ping, Clock: clock, Logger: slog.New(slog.DiscardHandler), RequestTimeout: time.Minute,
@@ -91,7 +91,7 @@ const listed = 1000
 // State is everything that is stored, as text.
 func (p *Parts) State() string {
 	p.tb.Helper()
-	page, err := p.Scheduler.List(p.tb.Context(), store.Query{Limit: listed})
+	page, err := p.App.List(p.tb.Context(), store.Query{Limit: listed})
 	if err != nil {
 		p.tb.Fatal(err)
 	}

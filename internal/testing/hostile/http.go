@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Classes of errors that several kinds lead to.

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // speech is what a server does with a connection, which is closed afterwards.

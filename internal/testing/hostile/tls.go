@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // overTLS is a kind called over HTTPS that speaks for itself at once.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/dispatcher"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"

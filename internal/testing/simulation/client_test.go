@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // client is a user of the API. It owns its jobs: nobody else touches them.

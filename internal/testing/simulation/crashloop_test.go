@@ -9,7 +9,7 @@ import (
 
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/dispatcher"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/retrypolicy"
 )
 

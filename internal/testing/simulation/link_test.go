@@ -9,8 +9,8 @@ import (
 
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/dispatcher"
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/scheduler"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -21,7 +21,7 @@ type link struct{ life func() *life }
 var (
 	_ carrier.Store    = (*link)(nil)
 	_ dispatcher.Store = (*link)(nil)
-	_ scheduler.Store  = (*link)(nil)
+	_ app.Store        = (*link)(nil)
 )
 
 // Errors of calls that met trouble.

@@ -16,11 +16,11 @@ import (
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
 	v1 "github.com/duehook/duehook/httpapi/v1"
-	"github.com/duehook/duehook/internal/services/jobjson"
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/retrypolicy"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/schedules"
 	"github.com/duehook/duehook/store"
 )
 
@@ -137,7 +137,7 @@ func (l *life) run() {
 
 // newSchedules returns the manager of the process.
 func (l *life) newSchedules(s *link) *schedules.Manager {
-	jobs, err := scheduler.New(scheduler.Options{Store: s})
+	jobs, err := app.New(app.Options{Store: s})
 	if err != nil {
 		panic(err)
 	}
@@ -272,16 +272,16 @@ var apis = [3]*api{newAPI(), newAPI(), newAPI()}
 func newAPI() *api {
 	a := &api{}
 	var jobs interface { // a *link, whose methods use apis
-		scheduler.Store
+		app.Store
 		Ping(ctx context.Context) error
 	} = &link{life: a.life.Load}
-	all, err := scheduler.New(scheduler.Options{Store: jobs, Policy: retrypolicy.Default(), NewUID: func(key job.Key) (string, error) {
+	all, err := app.New(app.Options{Store: jobs, Policy: retrypolicy.Default(), NewUID: func(key job.Key) (string, error) {
 		return a.life.Load().newUID(key), nil
 	}})
 	if err != nil {
 		panic(err)
 	}
-	calls, err := v1.New(v1.Options{Scheduler: all})
+	calls, err := v1.New(v1.Options{App: all})
 	if err != nil {
 		panic(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // receivers are the endpoints, with the mood that each is in.

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/job"
-	"github.com/duehook/duehook/schedule"
-	"github.com/duehook/duehook/scheduler"
-	"github.com/duehook/duehook/scheduler/schedules"
+	"github.com/duehook/duehook/internal/app"
+	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/store"
 )
 
@@ -267,7 +267,7 @@ func (s *timing) occurrences(a *auditor) (expected map[job.Instant]int, all map[
 
 // checkSchedules compares what was registered with what package schedule says.
 func (a *auditor) checkSchedules() {
-	jobs, err := scheduler.New(scheduler.Options{Store: a.w.store})
+	jobs, err := app.New(app.Options{Store: a.w.store})
 	if err != nil {
 		a.w.Error(err)
 		return

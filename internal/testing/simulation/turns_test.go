@@ -1,6 +1,6 @@
 package simulation
 
-import "github.com/duehook/duehook/job"
+import "github.com/duehook/duehook/internal/job"
 
 // checkTurn: no other job of the claimed job's order key is in flight, or was claimed before
 // and has not ended, or has an earlier turn.

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Clock stands still until a test moves it. Its timers run by the machine's clock.

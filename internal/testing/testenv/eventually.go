@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Patience is how long a test waits for what must happen. It ends hangs and judges no

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/job"
+	"github.com/duehook/duehook/internal/job"
 )
 
 // Proxy forwards TCP connections to a server and injects faults. It is

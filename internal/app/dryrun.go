@@ -1,0 +1,176 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/duehook/duehook/internal/app/topics"
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/memory"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
+	"github.com/duehook/duehook/store/rules"
+)
+
+// RegisterUnless registers jobs, unless it is a dry run.
+func (s *App) RegisterUnless(ctx context.Context, dryRun bool, jobs ...Prepared) ([]store.Registered, error) {
+	if dryRun {
+		return s.DryRun(ctx, jobs...)
+	}
+	return s.Register(ctx, jobs...)
+}
+
+// DryRun returns what Register would, as things stand, and changes nothing. A job that would be
+// made has a uid of its own in each call.
+func (s *App) DryRun(ctx context.Context, jobs ...Prepared) ([]store.Registered, error) {
+	now, err := store.Now(ctx, s.o.Store)
+	if err != nil {
+		return nil, err
+	}
+	held, err := s.held(ctx, jobs)
+	if err != nil {
+		return nil, err
+	}
+	d := dryRun{s: s, now: now, held: held, room: map[string]*room{}}
+	registered := make([]store.Registered, len(jobs))
+	for i := range jobs {
+		if registered[i], err = d.register(ctx, &jobs[i].reg); err != nil {
+			return nil, err
+		}
+	}
+	failed := inConflict(jobs, registered)
+	for i := range jobs {
+		if failed[jobs[i].fan] && registered[i].Outcome == store.Created {
+			registered[i].Job.State = job.Cancelled // as Register withdraws it
+		}
+	}
+	return registered, nil
+}
+
+// readAtOnce bounds the jobs that are read whole at a time.
+const readAtOnce = 16
+
+// held are the jobs that have the keys of registrations. They share the bodies of these, or have none of theirs, see lean.
+func (s *App) held(ctx context.Context, jobs []Prepared) (map[job.Key]*job.Job, error) {
+	hold := memory.Of(ctx)
+	room := min(readAtOnce*int64(s.o.Bounds.MaxBody), hold.Share())
+	if err := hold.Take(ctx, room); err != nil {
+		return nil, err
+	}
+	defer hold.Give(room)
+	bodies := make(map[job.Key][][]byte, len(jobs))
+	for i := range jobs {
+		r := &jobs[i].reg
+		bodies[r.Key] = append(bodies[r.Key], r.Spec.Body)
+	}
+	held := make(map[job.Key]*job.Job, len(jobs))
+	for some := range slices.Chunk(jobs, readAtOnce) {
+		keys := make([]job.Key, len(some))
+		for i := range some {
+			keys[i] = some[i].reg.Key
+		}
+		found, err := listing.Jobs(ctx, s.o.Store, keys)
+		if err != nil {
+			return nil, err
+		}
+		for i, key := range keys {
+			if held[key] = found[i]; found[i] != nil {
+				lean(found[i], bodies[key]...)
+			}
+		}
+	}
+	return held, nil
+}
+
+// lean gives a job one of some bodies if it has the same, and otherwise one that is like none of them: it compares with
+// registrations as before, and takes no memory of its own for its body.
+func lean(j *job.Job, bodies ...[]byte) {
+	is := func(body []byte) func([]byte) bool {
+		return func(other []byte) bool { return bytes.Equal(body, other) }
+	}
+	if i := slices.IndexFunc(bodies, is(j.Spec.Body)); i >= 0 {
+		j.Spec.Body = bodies[i]
+		return
+	}
+	other := []byte{0}
+	for slices.ContainsFunc(bodies, is(other)) {
+		other = append(other, 0)
+	}
+	j.Spec.Body = other
+}
+
+// dryRun is what the registrations of a dry run would leave behind.
+type dryRun struct {
+	s    *App
+	now  job.Instant
+	held map[job.Key]*job.Job
+	room map[string]*room // by topic
+}
+
+// room is what a topic takes in.
+type room struct {
+	draining bool
+	capacity int   // zero: any number
+	has      int64 // unfinished jobs
+}
+
+func (d *dryRun) register(ctx context.Context, r *store.Registration) (store.Registered, error) {
+	old, made := d.held[r.Key], r.Job(d.now)
+	if old != nil {
+		switch outcome := rules.Against(r, old); outcome {
+		case store.Moves:
+			return d.move(r, old)
+		case store.Created:
+			made = r.Over(old, d.now)
+		default:
+			return store.Taken(outcome, *old), nil
+		}
+	}
+	if old == nil || old.State.Final() {
+		topic, err := d.roomOf(ctx, r.Key.Topic)
+		if err != nil {
+			return store.Registered{}, err
+		}
+		switch {
+		case topic.draining:
+			return store.Registered{Outcome: store.TopicDraining}, nil
+		case topic.capacity > 0 && topic.has >= int64(topic.capacity):
+			return store.Registered{Outcome: store.TopicFull}, nil
+		}
+		topic.has++
+	}
+	d.held[r.Key] = &made
+	return store.Registered{Outcome: store.Created, Job: made}, nil
+}
+
+// move moves the due time of a copy.
+func (d *dryRun) move(r *store.Registration, old *job.Job) (store.Registered, error) {
+	j := *old
+	moved, err := j.MoveDue(r.Spec.When, r.OnConflict == job.ConflictLater, d.now)
+	if err != nil || !moved {
+		return store.Taken(store.Kept, *old), err
+	}
+	d.held[r.Key] = &j
+	return store.Registered{Outcome: store.Moved, Job: j}, nil
+}
+
+func (d *dryRun) roomOf(ctx context.Context, name string) (*room, error) {
+	if known := d.room[name]; known != nil {
+		return known, nil
+	}
+	t, err := d.s.o.Topics.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	of := &room{draining: t.State == topics.Draining, capacity: t.Settings.Capacity}
+	if of.capacity > 0 {
+		stats, _, err := d.s.stats(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		of.has = stats.Unfinished()
+	}
+	d.room[name] = of
+	return of, nil
+}

@@ -1,0 +1,261 @@
+package schedules
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/jobjson"
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/schedule"
+	"github.com/duehook/duehook/store"
+)
+
+// Definition is the client's definition of a schedule, with the defaults of misfires and
+// overlaps filled in.
+type Definition struct {
+	schedule.Spec
+	schedule.Misfire
+	Overlap schedule.Overlap
+	Max     int64         `json:",omitzero"` // occurrences; 0: no bound
+	Jitter  time.Duration `json:",omitzero"`
+	Except  Except        `json:",omitzero"`
+	Job     job.Draft
+}
+
+// Except is on which dates nothing occurs.
+type Except struct {
+	Dates     []schedule.Dates `json:",omitempty"`
+	Calendars []string         `json:",omitempty"`
+}
+
+// Excepted is Except, or nil if it is empty.
+func (d *Definition) Excepted() *Except {
+	if len(d.Except.Dates)+len(d.Except.Calendars) == 0 {
+		return nil
+	}
+	return &d.Except
+}
+
+// exceptions are the dates of a definition, and those of the calendars that it names.
+func (d *Definition) exceptions(calendars ...schedule.Exception) []schedule.Exception {
+	all := make([]schedule.Exception, 0, len(d.Except.Dates)+len(calendars))
+	for _, dates := range d.Except.Dates {
+		all = append(all, schedule.Exception{Dates: dates})
+	}
+	return append(all, calendars...)
+}
+
+// rules compiles a definition, with the exceptions of its calendars.
+func (d *Definition) rules(name string, calendars ...schedule.Exception) (*schedule.Rules, error) {
+	table, err := schedule.New(d.Spec)
+	if err != nil {
+		return nil, err
+	}
+	if all := d.exceptions(calendars...); len(all) > 0 {
+		table = table.Except(all)
+	}
+	return &schedule.Rules{Name: name, Table: table, Jitter: d.spread(), Overlap: d.Overlap, Max: d.Max, Misfire: d.Misfire}, nil
+}
+
+// equal reports whether two definitions do the same. A default that is written out is
+// still the default.
+func (d *Definition) equal(o *Definition) bool {
+	return bytes.Equal(d.filled(), o.filled())
+}
+
+// filled is the definition with the defaults of its timetable.
+func (d *Definition) filled() []byte {
+	whole := *d
+	if table, err := schedule.New(d.Spec); err == nil {
+		whole.Spec = table.Spec
+	}
+	return whole.text()
+}
+
+// sameTimes reports whether two definitions have the same occurrences, due at the same times.
+func (d *Definition) sameTimes(o *Definition) bool {
+	mine, its := Definition{Spec: d.Spec, Jitter: d.spread(), Except: d.Except}, Definition{Spec: o.Spec, Jitter: o.spread(), Except: o.Except}
+	return mine.equal(&its)
+}
+
+// size is how many bytes the document of a schedule takes for its definition.
+func (d *Definition) size() int { return len(d.text()) }
+
+// text is the definition as it is stored.
+func (d *Definition) text() []byte {
+	text, _ := json.Marshal(d) // it always has a form
+	return text
+}
+
+// spread is how much later than its occurrence a job may be due: by the jitter of the
+// schedule, and by the spread of its job.
+func (d *Definition) spread() time.Duration {
+	if d.Job.Spread == nil {
+		return d.Jitter
+	}
+	return d.Jitter + *d.Job.Spread
+}
+
+// Topic is the topic of the schedule's jobs.
+func (d *Definition) Topic() string { return topicOf(&d.Job) }
+
+func topicOf(d *job.Draft) string {
+	if d.Topic == nil {
+		return job.DefaultTopic
+	}
+	return *d.Topic
+}
+
+// Counters count the outcomes of occurrences.
+type Counters struct {
+	Fired      int64 `json:"fired,omitempty"`
+	Missed     int64 `json:"missed,omitempty"`
+	Skipped    int64 `json:"skipped,omitempty"`
+	Failed     int64 `json:"failed,omitempty"`
+	Manual     int64 `json:"manual,omitempty"`
+	Backfilled int64 `json:"backfilled,omitempty"`
+}
+
+// Last is the last decision on an occurrence, or the last manual run.
+type Last struct {
+	Time    job.Instant      `json:"time"`
+	DueAt   job.Instant      `json:"due_at"`
+	Outcome schedule.Outcome `json:"outcome"`
+	Reason  string           `json:"reason,omitempty"`
+	Key     job.Key          `json:"key"` // of the job; empty: there is none
+	UID     string           `json:"uid,omitempty"`
+}
+
+// LastError is why occurrences stay undecided.
+type LastError struct {
+	At      job.Instant `json:"at"`
+	Reason  string      `json:"reason"`
+	Message string      `json:"message"`
+}
+
+// unreadable is the error of a schedule that waits because something of it cannot be read.
+func unreadable(now job.Instant, err error) *LastError {
+	return &LastError{At: now, Reason: ReasonUnreadable, Message: "The schedule waits: " + err.Error()}
+}
+
+// The reasons of a LastError, and of a failed or skipped occurrence.
+const (
+	ReasonTopicFull     = "topic_full"
+	ReasonTopicDraining = "topic_draining"
+	ReasonClock         = "clock_went_back"
+	ReasonUnreadable    = "unreadable"
+	ReasonTemplate      = "invalid_job"
+	ReasonIDTaken       = "id_taken"
+	ReasonOverlap       = "overlap"
+	ReasonPaused        = "paused"
+	ReasonChanged       = "changed"
+	ReasonByHand        = "by_hand"
+)
+
+// turn is a schedule.Turn.
+type turn struct {
+	At   job.Instant `json:"at"`
+	Time job.Instant `json:"time"`
+}
+
+func turnOf(t schedule.Turn) turn { return turn{job.InstantOf(t.At), job.InstantOf(t.Time)} }
+
+func upTo(at job.Instant) turn { return turn{at, at} }
+
+func (t turn) turn() schedule.Turn { return schedule.Turn{At: t.At.Time(), Time: t.Time.Time()} }
+
+// queued is an occurrence that waits for the end of a job.
+type queued struct {
+	Time job.Instant `json:"time"`
+	Late bool        `json:"late,omitempty"`
+}
+
+// maxLeft bounds the topics that a schedule remembers; the latest stay.
+const maxLeft = 10
+
+// left is a topic in which a node may have registered occurrences that are due until a time, before the schedule
+// left it.
+type left struct {
+	Topic string      `json:"topic"`
+	Until job.Instant `json:"until"`
+}
+
+// record is a schedule as its document keeps it.
+type record struct {
+	UID       string      `json:"uid"`
+	Version   uint64      `json:"version"`
+	CreatedAt job.Instant `json:"created_at"`
+	UpdatedAt job.Instant `json:"updated_at"`
+	Def       Definition  `json:"definition"`
+	// Since: the schedule has the occurrences T > Since.
+	Since job.Instant `json:"since"`
+	// Done: the occurrences up to this turn are decided.
+	Done     turn `json:"done"`
+	Counters `json:"counters"`
+	// Backfills are counted by operation, so that a count that is noted twice counts once.
+	Backfills map[string]int64 `json:"backfills,omitempty"`
+	Queued    *queued          `json:"queued,omitempty"`
+	// Open are jobs that may not have ended, maxOpen at most. Overlap Allow needs none.
+	Open []job.Key `json:"open,omitempty"`
+	// Left are topics that the schedule had when an occurrence was due, maxLeft at most.
+	Left []left `json:"left,omitempty"`
+	// Skips are the occurrences that clients asked to skip, and that are to come.
+	Skips     []job.Instant `json:"skips,omitempty"`
+	Last      *Last         `json:"last,omitempty"`
+	LastError *LastError    `json:"last_error,omitempty"`
+	Pause     *job.Pause    `json:"pause,omitempty"`
+	// DeletedAt: the document is a tombstone, so that a node that still knows the schedule
+	// cannot overwrite a new one.
+	DeletedAt job.Instant `json:"deleted_at,omitempty"`
+}
+
+// key is the key of the job of an occurrence.
+func (r *record) key(name string, at time.Time) job.Key {
+	return job.Key{Topic: r.Def.Topic(), ID: schedule.ID(name, at)}
+}
+
+func (r *record) exists() bool { return r.UID != "" && r.DeletedAt == 0 }
+
+// wake resumes a schedule whose pause is over. It may be made to any copy of the document.
+func (r *record) wake(now job.Instant) bool {
+	if r.Pause == nil || !r.Pause.Over(now) {
+		return false
+	}
+	r.resume(r.Pause.Until)
+	return true
+}
+
+// resume makes the occurrences after an instant those of the schedule.
+func (r *record) resume(at job.Instant) {
+	r.Version++
+	r.UpdatedAt, r.LastError, r.Pause = at, nil, nil
+	r.Since, r.Done = at, upTo(at)
+}
+
+// documentKind is the kind of documents that are schedules; their names are those of
+// the schedules.
+const documentKind = "schedule"
+
+type document = documents.Document[record]
+
+// collection returns the documents of schedules. A schedule with a field that this
+// version does not know could fire otherwise, so it is left to newer versions.
+func collection(s store.Documents, clock job.Clock) *documents.Collection[record] {
+	return documents.New(documents.Options[record]{
+		Store: s, Kind: documentKind, Strict: true, Clock: clock,
+		Max: MaxSchedules, MaxBytes: MaxAllBytes, Full: ErrTooMany, Missing: ErrNotFound,
+		Exists: (*record).exists, Tombstone: `"deleted_at":`, Size: func(r *record) int { return r.Def.size() },
+		Version: func(d *document) uint64 { return jobjson.VersionOf(d.Value.UID, d.Value.Version) },
+	})
+}
+
+// progress is the input of package schedule from a record.
+func (r *record) progress() schedule.Progress {
+	s := schedule.Progress{Since: r.Since.Time(), Done: r.Done.turn(), Fired: r.Fired, Queued: r.Queued != nil}
+	if s.Queued {
+		s.Fired++ // it will
+	}
+	return s
+}

@@ -1,0 +1,192 @@
+package topics
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/store"
+)
+
+// Errors on which callers decide.
+var (
+	// ErrNotFound: the topic has no settings.
+	ErrNotFound = errors.New("the topic has no settings")
+	// ErrTooMany: MaxTopics have settings or a state, or they take MaxAllBytes.
+	ErrTooMany = errors.New("too many topics")
+)
+
+// Bounds of all topics with settings or a state together.
+const (
+	MaxTopics   = 10_000
+	MaxAllBytes = 16 << 20
+)
+
+// Bounds of settings.
+const (
+	MaxCapacity    = 1_000_000_000
+	MaxRate        = 100_000
+	MinRate        = 0.001 // one delivery in 1000 seconds
+	MaxConcurrency = 100_000
+	MaxWeight      = 100
+)
+
+// State is whether a topic takes jobs in and delivers them.
+type State string
+
+// The states.
+const (
+	Active   State = "active"
+	Paused   State = "paused"   // jobs are taken in, none is delivered
+	Draining State = "draining" // jobs are delivered, none is taken in
+)
+
+var states = []State{Active, Paused, Draining}
+
+// OnDead is the effect of a dead letter on its order key.
+type OnDead string
+
+// The values of OnDead; empty is OnDeadContinue.
+const (
+	OnDeadContinue OnDead = "continue" // the next job of the key goes
+	OnDeadStop     OnDead = "stop"     // the others wait until it is replayed or discarded
+)
+
+// Settings are the settings of a topic. Zero values mean none.
+type Settings struct {
+	Capacity    int          `json:"capacity,omitempty"`    // most unfinished jobs
+	Rate        float64      `json:"rate,omitempty"`        // most deliveries per second
+	Concurrency int          `json:"concurrency,omitempty"` // most deliveries at a time
+	Weight      int          `json:"weight,omitempty"`      // share among all topics
+	OnDead      OnDead       `json:"on_dead,omitempty"`     // what a dead letter does to its order key
+	Defaults    job.Defaults `json:"defaults"`
+	// Alerts are the thresholds of the topic; nil: it has none.
+	Alerts *alerts.Thresholds `json:"alerts,omitempty"`
+}
+
+// Empty reports whether nothing is set.
+func (s *Settings) Empty() bool {
+	d := &s.Defaults
+	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Weight == 0 && s.OnDead == "" && s.Alerts == nil &&
+		d.Destination == "" && d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0 && d.Spread == 0 && d.Callbacks == nil
+}
+
+// Shown is what a caller may see of the settings.
+func (s Settings) Shown(to access.Sight) Settings {
+	to.Defaults(&s.Defaults)
+	if s.Alerts != nil {
+		shown := *s.Alerts
+		shown.URL = string(to.URL(job.Destination(shown.URL)))
+		s.Alerts = &shown
+	}
+	return s
+}
+
+// Check returns nil or a *job.ValidationError.
+func (s *Settings) Check(topic string) error {
+	var f job.Findings
+	within := func(field job.Field, value, least, most float64) {
+		if value != 0 && (value < least || value > most) {
+			f.Add(field, fmt.Sprintf("must be from %v to %.0f; leave it out for the default", least, most))
+		}
+	}
+	within("capacity", float64(s.Capacity), 1, MaxCapacity)
+	within("rate", s.Rate, MinRate, MaxRate)
+	within("concurrency", float64(s.Concurrency), 1, MaxConcurrency)
+	within("weight", float64(s.Weight), 1, MaxWeight)
+	if s.OnDead != "" && s.OnDead != OnDeadContinue && s.OnDead != OnDeadStop {
+		f.Add("on_dead", `must be "continue" or "stop"`)
+	}
+	if s.Alerts != nil {
+		if wrong, ok := errors.AsType[*job.ValidationError](s.Alerts.Check(topic)); ok {
+			for _, e := range wrong.Fields {
+				if e.Field != "topic" {
+					e.Field = e.Field.Within("alerts")
+				}
+				f.Add(e.Field, e.Message)
+			}
+		}
+	}
+	return f.Err()
+}
+
+// Topic is a topic with settings or a state.
+type Topic struct {
+	Name string `json:"-"`
+	documents.Stamp
+	Settings Settings `json:"settings"`
+	State    State    `json:"state"`
+	// Pause is since when and why a topic is paused or draining; nil for an active one. Only
+	// a paused one has a time at which that ends.
+	Pause *job.Pause `json:"pause,omitempty"`
+	// Newer: a newer version wrote the topic. The other fields have their known or readable
+	// values.
+	Newer bool `json:"-"`
+}
+
+// none is an active topic without settings.
+func none(name string) Topic { return Topic{Name: name, State: Active} }
+
+// Plain reports whether the topic is active and has no settings.
+func (t *Topic) Plain() bool { return t.State == Active && t.Settings.Empty() }
+
+// At is the topic at a time of the store: a pause may have ended by itself.
+func (t Topic) At(now job.Instant) Topic {
+	if t.over(now) {
+		t.State, t.Pause = Active, nil
+	}
+	return t
+}
+
+func (t *Topic) over(now job.Instant) bool {
+	return t.State == Paused && t.Pause != nil && t.Pause.Over(now)
+}
+
+// limits are the limits for the store.
+func (t *Topic) limits() store.Limits {
+	s := &t.Settings
+	l := store.Limits{
+		Paused: t.State == Paused, Draining: t.State == Draining,
+		Capacity: s.Capacity, Rate: s.Rate, Concurrency: s.Concurrency, Weight: s.Weight,
+		StopOnDead: s.OnDead == OnDeadStop,
+	}
+	if l.Paused && t.Pause != nil {
+		l.PausedUntil = t.Pause.Until
+	}
+	return l
+}
+
+// documentKind is the kind of documents that are topics, by their names.
+const documentKind = "topic"
+
+// collection returns the documents of topics.
+func collection(s store.Documents, clock job.Clock) *documents.Collection[Topic] {
+	return documents.New(documents.Options[Topic]{
+		Store: s, Kind: documentKind, New: none, Blank: (*Topic).Plain, Max: MaxTopics, MaxBytes: MaxAllBytes, Full: ErrTooMany, Clock: clock,
+		Stamp: func(t *Topic) *documents.Stamp { return &t.Stamp },
+		Check: func(t *Topic) error {
+			if !slices.Contains(states, t.State) {
+				return fmt.Errorf("unknown state %q", t.State)
+			}
+			return nil
+		},
+	})
+}
+
+// topicOf returns the topic of a document, as far as it can be read. A topic of unknown
+// state is paused.
+func topicOf(d *documents.Document[Topic]) Topic {
+	t := d.Value
+	if d.Err != nil {
+		t.Newer = true
+		if !json.Valid(d.Data) || !slices.Contains(states, t.State) {
+			t.State = Paused
+		}
+	}
+	return t
+}

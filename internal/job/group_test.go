@@ -1,0 +1,48 @@
+package job_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/duehook/duehook/internal/job"
+)
+
+func TestMembers(t *testing.T) {
+	for _, tt := range []struct{ groupID, member, id string }{
+		{"o-1", "billing", "o-1:billing"},
+		{"shop:1", "a", "shop:1:a"},
+		{strings.Repeat("i", 26), strings.Repeat("m", job.MaxMember), strings.Repeat("i", 26) + ":" + strings.Repeat("m", job.MaxMember)},
+	} {
+		id := job.MemberID(tt.groupID, tt.member)
+		if id != tt.id || job.CheckName(id) != nil || job.CheckMember(tt.member) != nil {
+			t.Errorf("the id is %q: %v, %v", id, job.CheckName(id), job.CheckMember(tt.member))
+		}
+		j := job.Job{Key: job.Key{Topic: "t", ID: id}, Spec: job.Spec{BizKey: "b", Group: &job.Membership{Group: "g"}}}
+		if j.GroupID() != tt.groupID || j.Member() != tt.member || j.Indexes() != (job.Indexes{BizKey: "b", GroupID: tt.groupID}) {
+			t.Errorf("%s: group id %q, member %q, indexes %+v", id, j.GroupID(), j.Member(), j.Indexes())
+		}
+		if j.Spec.Group = nil; j.GroupID() != "" || j.Member() != "" {
+			t.Errorf("%s of no group: group id %q, member %q", id, j.GroupID(), j.Member())
+		}
+	}
+	for _, name := range []string{"", "a:b", "a/b", "..", strings.Repeat("m", job.MaxMember+1)} {
+		if job.CheckMember(name) == nil {
+			t.Errorf("a member may be named %q", name)
+		}
+	}
+}
+
+func TestContentOfMembers(t *testing.T) {
+	of := func(g *job.Membership) *job.Spec { return &job.Spec{Group: g} }
+	first := job.Membership{Group: "g", Position: 1, Size: 2, Headers: 3}
+	again, other := first, first
+	other.Headers = 2
+	if !of(&first).SameContent(of(&again)) {
+		t.Error("the same membership is other content")
+	}
+	for _, o := range []*job.Membership{&other, nil} {
+		if of(&first).SameContent(of(o)) || of(o).SameContent(of(&first)) {
+			t.Errorf("%+v is the same content as %+v", o, first)
+		}
+	}
+}
