@@ -47,7 +47,7 @@ function pack() {
 
 export default defineConfig({
   build: {
-    outDir: '../node/dashboard/dist',
+    outDir: '../internal/node/dashboard/dist',
     emptyOutDir: true,
     target: 'es2022',
     assetsInlineLimit: 0, // the pages' security policy allows no data: URLs

@@ -93,7 +93,7 @@ func TestUsageIsGolden(t *testing.T) {
 }
 
 func TestSettingsPageIsCurrent(t *testing.T) {
-	golden(t, filepath.Join("..", "..", "docs", "settings.md"), markdown())
+	golden(t, filepath.Join("..", "..", "..", "docs", "settings.md"), markdown())
 }
 
 var (
@@ -104,7 +104,7 @@ var (
 // TestSettingsPageIsTrue: a node takes the ends of each range in docs/settings.md and refuses what is beyond,
 // the default is in the range, and a number in the text is one of these, unless it is listed here.
 func TestSettingsPageIsTrue(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "settings.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "settings.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 const file = new URL("../orders.ts", import.meta.url);
 
 async function compiled() {
-  const vite = createRequire(new URL("../../../web/package.json", import.meta.url)).resolve("vite");
+  const vite = createRequire(new URL("../../../../web/package.json", import.meta.url)).resolve("vite");
   const { transformWithOxc } = await import(vite);
   const { code } = await transformWithOxc(await readFile(file, "utf8"), file.pathname);
   return import(`data:text/javascript;base64,${Buffer.from(code).toString("base64")}`);
