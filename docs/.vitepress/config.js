@@ -42,7 +42,7 @@ function drawDiagrams(markdown) {
 
 /** The API reference: the page that nodes serve at /docs, with the document beside it. */
 async function addReference({ outDir }) {
-  const dashboard = join(docs, '../node/dashboard/dist');
+  const dashboard = join(docs, '../internal/node/dashboard/dist');
   for (const file of await readdir(dashboard, { recursive: true })) {
     if (file === 'index.html.gz' || !file.endsWith('.gz')) continue;
     const to = join(outDir, file.replace(/\.gz$/, ''));
