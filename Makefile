@@ -108,7 +108,7 @@ lazy := GOGC=400
 # at its exit. So it watches the packages with goroutines, except large tests of one goroutine: TestPlain….
 # Of the other packages (the main one, stores, API) it watches the tests that call from several goroutines, lose
 # their server or run a node: TestRace….
-sequential := |docs.*|httpapi(/(camellia|mykit|qstash|rpc|v1))?|internal/app/(explain|groups)|internal/(job.*|schedule)|internal/kit/(busiest|feed|follow|nearest|packed|strictjson)|internal/node/(config|dashboard)|internal/services/herds|internal/testing/everyfield|retrypolicy|scripts/picture|store.*
+sequential := |docs.*|httpapi(/(camellia|mykit|qstash|rpc|v1))?|internal/app/(explain|groups)|internal/(job.*|schedule)|internal/kit/(busiest|feed|follow|nearest|packed|strictjson)|internal/node/(config|dashboard)|internal/testing/everyfield|retrypolicy|scripts/picture|store.*
 
 # Without commands, which are linked where they are needed, and packages that have tests only.
 packages = $$(go list -f '{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{end}}' ./...)

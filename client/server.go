@@ -139,7 +139,6 @@ type Overview struct {
 	LatenessP99  *int64          `json:"lateness_p99_ms"`
 	Due          DueSteps        `json:"due"`
 	Recent       RecentSteps     `json:"recent"`
-	Herds        []Herd          `json:"herds"`
 	Topics       []BusyTopic     `json:"topics"`
 }
 
@@ -162,14 +161,6 @@ type RecentSteps struct {
 		BoundsMS []int64   `json:"bounds_ms"`
 		Counts   [][]int64 `json:"counts"`
 	} `json:"lateness"`
-}
-
-// Herd is a minute in which unusually many jobs are due.
-type Herd struct {
-	At    time.Time `json:"at"`
-	Topic string    `json:"topic"`
-	Jobs  int64     `json:"jobs"`
-	Limit int64     `json:"limit"`
 }
 
 // BusyTopic is a topic with many unfinished jobs.

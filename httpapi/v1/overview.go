@@ -4,7 +4,6 @@ import (
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/store"
 )
@@ -48,7 +47,6 @@ func writeOverview(w *jsonout.Writer, o *app.Overview) {
 		w.Text("topic", t.Topic)
 		w.Number("unfinished", t.Unfinished())
 	})
-	jsonout.List(w, "herds", o.Herds, writeHerd)
 }
 
 func writeActivity(w *jsonout.Writer, a *recent.Activity) {
@@ -60,12 +58,4 @@ func writeActivity(w *jsonout.Writer, a *recent.Activity) {
 		w.Member("bounds_ms", recent.Bounds())
 		w.Member("counts", a.Late)
 	})
-}
-
-// writeHerd writes a minute with many jobs.
-func writeHerd(w *jsonout.Writer, h *herds.Herd) {
-	w.Instant("at", h.At)
-	w.TextOrNull("topic", h.Topic) // null: all topics
-	w.Number("jobs", h.Jobs)
-	w.Number("limit", h.Limit)
 }

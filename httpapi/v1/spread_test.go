@@ -109,15 +109,3 @@ func TestPlanCountsOthers(t *testing.T) {
 		t.Errorf("others due at an unknown endpoint: %s", got)
 	}
 }
-
-func TestOverviewMarksHerds(t *testing.T) {
-	a := newAPI(t)
-	a.want(201, "PUT", "/v1/topics/slow", `{"rate":0.05}`)
-	for i := range 4 {
-		a.want(201, "POST", "/v1/jobs", fmt.Sprintf(`{"topic":"slow","id":"%d","url":"https://shop.example/a","at":"2026-01-01T09:30:0%d.5Z"}`, i, i))
-	}
-	herds := a.want(200, "GET", "/v1/overview", "")["herds"]
-	if got := fmt.Sprint(herds); got != "[map[at:2026-01-01T09:30:00.000Z jobs:4 limit:3 topic:slow]]" {
-		t.Errorf("herds: %s", got)
-	}
-}

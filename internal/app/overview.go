@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
@@ -34,7 +33,6 @@ type Overview struct {
 	DueLater                int64
 	Busiest                 []store.TopicStats
 	Activity                recent.Activity
-	Herds                   []herds.Herd
 }
 
 // overviews keeps the last overview for a while: however many clients watch,
@@ -100,9 +98,6 @@ func (s *App) countOverview(ctx context.Context) (*Overview, error) {
 		return nil, err
 	}
 	if o.Activity, err = s.o.Recent.Activity(ctx, o.Depth.Now); err != nil {
-		return nil, err
-	}
-	if o.Herds, _, err = herds.Coming(ctx, s.o.Store, o.Depth.Now, &o.Activity); err != nil {
 		return nil, err
 	}
 	agenda.fill(&o, counts)

@@ -32,7 +32,6 @@ import (
 	"github.com/duehook/duehook/internal/node/dev"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
-	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/store"
 )
@@ -252,19 +251,10 @@ func (n *node) newSchedules(jobs *app.App, dates schedules.Calendars) (*schedule
 	})
 }
 
-func (n *node) comingHerds(ctx context.Context, now job.Instant) ([]herds.Herd, bool, error) {
-	past, err := n.recent.Activity(ctx, now)
-	if err != nil {
-		return nil, false, err
-	}
-	return herds.Coming(ctx, n.store, now, &past)
-}
-
 func (n *node) newAlerts(jobs *app.App, topicSettings *topics.Manager) (*alerts.Manager, error) {
 	return alerts.New(alerts.Options{
 		Store: n.store, Jobs: jobs, Counts: n.counts, Topics: topicSettings, ID: n.id, Alone: n.Config.Embedded(),
 		Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Every: alerts.DefaultEvery,
-		Herds: n.comingHerds,
 	})
 }
 

@@ -71,7 +71,7 @@ export type TopicDraft = Record<string, unknown>;
 export type Signing = Schemas['SigningSecrets'] & { secret?: string };
 
 export type AlertMetric = Schemas['AlertMetric'];
-export const alertMetrics = ['failures', 'failure_rate', 'dead_letters', 'oldest_due', 'backlog', 'open_circuits', 'herd'] as const satisfies readonly AlertMetric[];
+export const alertMetrics = ['failures', 'failure_rate', 'dead_letters', 'oldest_due', 'backlog', 'open_circuits'] as const satisfies readonly AlertMetric[];
 export type AlertRule = Schemas['AlertRule'];
 export type AlertBy = AlertRule['by'];
 export type Alert = Schemas['Alert'];

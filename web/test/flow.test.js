@@ -327,19 +327,3 @@ test('the nodes, and what is wrong with them', async () => {
   await accessible(page, 'nodes');
   await page.unroute('**/v1/nodes?*');
 });
-
-test('a coming herd, and an alert rule for it', async () => {
-  const at = new Date(Math.ceil(Date.now() / 60_000 + 20) * 60_000).toISOString();
-  await node.call('PUT', '/v1/topics/limited', { rate: 0.05 });
-  const jobs = Array.from({ length: 10 }, (_, n) => ({ topic: 'limited', id: `h${n}`, url: `${receiver.url}/ok`, at }));
-  await node.call('POST', '/v1/jobs/batch', { jobs });
-  await go('/');
-  await page.getByRole('link', { name: /10 jobs of limited are due in one minute; its rate allows 3/ }).click();
-  await link('h0').waitFor();
-  await go('/alerts?new');
-  await field('Name').fill('herds');
-  await field('Metric').selectOption('herd');
-  await button('Save').click();
-  await says('The rule is saved.');
-  await page.getByRole('row').filter({ hasText: 'herds' }).getByText('Coming herd').first().waitFor();
-});

@@ -18,7 +18,6 @@ import (
 	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/store"
 )
 
@@ -56,8 +55,6 @@ type Options struct {
 	Counts *Counts
 	ID     string // of the node, unique to the process
 	Topics Topics // nil: no topic has thresholds
-	// Herds returns the herds to come; nil: none are known.
-	Herds func(ctx context.Context, now job.Instant) (herds []herds.Herd, complete bool, err error)
 	// Alone: no other node shares the store.
 	Alone bool
 	// Clock paces evaluation and leases; nil: the machine's. Alerts use the store's time.

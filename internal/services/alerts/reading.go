@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/services/herds"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 )
@@ -35,8 +34,6 @@ type reading struct {
 	// endpoints have open or half-open circuits; there are more unless allEndpoints.
 	endpoints    []store.EndpointStats
 	allEndpoints bool
-	herds        []herds.Herd
-	allHerds     bool
 	// targets are the endpoints of webhooks. Rules ignore them: an alert that cannot be
 	// delivered would cause the next one.
 	targets map[string]bool
@@ -86,11 +83,6 @@ func (m *Manager) read(ctx context.Context, rules []Rule) (*reading, error) {
 			return nil, fmt.Errorf("read open circuits: %w", err)
 		}
 	}
-	if needs[LargestHerd] && m.o.Herds != nil {
-		if r.herds, r.allHerds, err = m.o.Herds(ctx, now); err != nil {
-			return nil, fmt.Errorf("look for herds: %w", err)
-		}
-	}
 	return r, nil
 }
 
@@ -133,13 +125,6 @@ func (r *reading) of(rule *Rule) (v values, complete bool) {
 	case OpenCircuits:
 		complete = r.allEndpoints
 		r.open(rule, v)
-	case LargestHerd:
-		complete = r.allHerds
-		for _, h := range r.herds {
-			if s, ok := rule.subject(Subject{Topic: h.Topic}); ok {
-				v[s] = max(v[s], float64(h.Jobs))
-			}
-		}
 	case DeadLetters:
 		for _, g := range r.dead {
 			v.add(rule, Subject{g.Lane.Topic, g.Lane.Endpoint}, float64(g.Count))

@@ -25,7 +25,6 @@ const (
 	OldestDue    Metric = "oldest_due"    // seconds since the oldest waiting job has been due
 	BacklogJobs  Metric = "backlog"       // due jobs that wait
 	OpenCircuits Metric = "open_circuits" // endpoints whose circuit is open or half-open
-	LargestHerd  Metric = "herd"          // jobs of the largest herd of the next hour
 )
 
 // By is the grouping of a rule: one value for all its jobs, or one for each topic or
@@ -54,11 +53,10 @@ var kinds = map[Metric]struct {
 	OldestDue:    {by: []By{ByTotal, ByTopic}, topic: true},
 	BacklogJobs:  {by: []By{ByTotal, ByTopic}, topic: true},
 	OpenCircuits: {by: []By{ByEndpoint, ByTotal}, endpoint: true},
-	LargestHerd:  {by: []By{ByTotal, ByTopic}, topic: true},
 }
 
 // Metrics are all metrics, in the order of messages.
-var Metrics = []Metric{Failures, FailureRate, DeadLetters, OldestDue, BacklogJobs, OpenCircuits, LargestHerd}
+var Metrics = []Metric{Failures, FailureRate, DeadLetters, OldestDue, BacklogJobs, OpenCircuits}
 
 // Limits and defaults of rules.
 const (
@@ -227,7 +225,7 @@ func (d *Draft) threshold(f *job.Findings, r *Rule, share bool) {
 		}
 	}
 	switch {
-	case d.Above == nil && (r.Metric == OpenCircuits || r.Metric == LargestHerd): // any is one too many
+	case d.Above == nil && r.Metric == OpenCircuits: // any is one too many
 	case d.Above == nil:
 		f.Add("above", "is required")
 	case *d.Above < 0 || *d.Above >= most:

@@ -84,7 +84,7 @@ func (t *Thresholds) rules(topic string) ([]Rule, error) {
 }
 
 // thresholdNames are the metrics that a topic can have thresholds for.
-var thresholdNames = slices.DeleteFunc(slices.Clone(Metrics), func(m Metric) bool { return !kinds[m].topic || m == LargestHerd })
+var thresholdNames = slices.DeleteFunc(slices.Clone(Metrics), func(m Metric) bool { return !kinds[m].topic })
 
 // draft returns the rule on one metric.
 func (t *Thresholds) draft(topic string, metric Metric, above *float64) *Draft {

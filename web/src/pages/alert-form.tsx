@@ -15,7 +15,6 @@ const kinds: Record<AlertMetric, { by: AlertBy[]; topic?: true; endpoint?: true;
   oldest_due: { by: ['total', 'topic'], topic: true },
   backlog: { by: ['total', 'topic'], topic: true },
   open_circuits: { by: ['endpoint', 'total'], endpoint: true },
-  herd: { by: ['total', 'topic'], topic: true },
 };
 
 /** The fields of the form, as typed. */

@@ -137,8 +137,6 @@ function causeOf({ metric, subject: { topic, endpoint } }: Alert): string {
       return address(['jobs'], [...of, ...dueBy('now')]);
     case 'backlog':
       return address(['jobs'], [...of, ...inStates(...unfinished)]);
-    case 'herd':
-      return topic ? address(['jobs'], [...of, ...inStates('waiting')]) : '/';
   }
 }
 

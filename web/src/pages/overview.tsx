@@ -1,4 +1,4 @@
-import { address, type Query } from '../address';
+import { address } from '../address';
 import { api, states, type AlertPage, type Overview } from '../api';
 import { ActivityCard } from '../components/activity';
 import { Bars } from '../components/bars';
@@ -8,7 +8,7 @@ import { Empty } from '../components/marks';
 import { Loaded } from '../components/page';
 import { useResource } from '../live';
 import { dueBy } from '../search';
-import { clock, count, percent, span, t, type Key } from '../text';
+import { count, percent, span, t, type Key } from '../text';
 
 export function OverviewPage() {
   const overview = useResource('overview', api.overview);
@@ -38,7 +38,6 @@ function Figures({ view, firing }: { view: Overview; firing: AlertPage | undefin
       <section class="card">
         <h2>{t('overview.due')}</h2>
         <DueChart due={view.due} />
-        {view.herds.length > 0 && <Herds herds={view.herds} />}
       </section>
       <ActivityCard of={[]} />
       <section class="card" id="lateness">
@@ -59,31 +58,6 @@ function Figures({ view, firing }: { view: Overview; firing: AlertPage | undefin
   );
 }
 
-/** The minutes with unusually many jobs; each links to its jobs. */
-function Herds({ herds }: { herds: Overview['herds'] }) {
-  return (
-    <>
-      <h3>{t('herd.title')}</h3>
-      <ul>
-        {herds.map(({ at, topic, jobs, limit }) => (
-          <li key={`${at} ${topic ?? ''}`}>
-            <a href={address(['jobs'], herdOf(at, topic))} data-page>
-              {t(topic === null ? 'herd.total' : 'herd.topic', { at: clock(Date.parse(at)), n: count(jobs), topic: topic ?? '', limit: count(limit) })}
-            </a>
-          </li>
-        ))}
-      </ul>
-    </>
-  );
-}
-
-const herdOf = (at: string, topic: string | null): Query => [
-  ...(topic === null ? [] : [['topic', topic] as const]),
-  ['due_from', at],
-  ['due_to', new Date(Date.parse(at) + minuteMs).toISOString()],
-];
-
-const minuteMs = 60_000;
 const hourMs = 3_600_000;
 
 /** The number of jobs due within a span after the count. Too low if the count is partial. */
