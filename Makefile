@@ -8,6 +8,12 @@ golangci_lint := .tools/bin/golangci-lint-$(GOLANGCI_LINT_VERSION)
 # machine reports.
 export GOLANGCI_LINT_CACHE := $(CURDIR)/.tools/golangci-lint-cache
 
+# It shows the results of tests.
+GOTESTSUM_VERSION := v1.13.0
+export GOTESTSUM := $(CURDIR)/.tools/bin/gotestsum-$(GOTESTSUM_VERSION)
+# Runs a part of the tests, and sums them up.
+run := $(CURDIR)/internal/testing/run
+
 # They build the packages.
 GORELEASER_VERSION := v2.15.0
 CYCLONEDX_VERSION := v1.10.0
@@ -51,8 +57,6 @@ plain := CGO_ENABLED=0
 
 # npm writes this file last, so it tells how old the installation is.
 npm_installed := web/node_modules/.package-lock.json
-# The tests' runner: progress, whole output of failures, summary.
-testrun := build/testrun
 
 .PHONY: help
 help: ## this list
@@ -82,13 +86,13 @@ $(cyclonedx):
 # take a machine that answers. What runs beside them is nice and has few servers. Always two parts at a time: a
 # third one saturates two cores for minutes, and then tests miss their deadlines. All parts run to their end, so that one run shows everything that is broken.
 .PHONY: test
-test: $(testrun) ## all tests, models and the dashboard; installs what they need if it is missing
+test: $(GOTESTSUM) ## all tests, models and the dashboard; installs what they need if it is missing
 	@rm -rf build/tests
 	@status=0; $(MAKE) --no-print-directory --keep-going --jobs 2 test-build $(npm_installed) || status=1; \
 	$(MAKE) --no-print-directory --keep-going --jobs 2 \
 		test-e2e test-races test-model test-modules test-web test-stores test-rest test-concurrent test-large || status=1; \
-	$(testrun) summary ./... || status=1; \
 	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED) || status=1; \
+	$(run) summary ./... || status=1; \
 	exit $$status
 
 covered := $(foreach room,$(COVERED),./$(room)/...)
@@ -115,57 +119,58 @@ packages = $$(go list -f '{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{
 
 .PHONY: test-build
 test-build: deps test-build-plain
-	@$(lazy) $(testrun) exec build-race go build $(race) $(packages)
+	@$(lazy) $(run) command build-race go build $(race) $(packages)
 
 .PHONY: test-build-plain
-test-build-plain: $(testrun)
-	@$(plain) $(lazy) $(testrun) exec build go build $(packages)
+test-build-plain: $(GOTESTSUM)
+	@$(plain) $(lazy) $(run) command build go build $(packages)
 
 # The longest packages begin first, so that none of them is left alone at the end.
 .PHONY: test-races
-test-races: $(testrun)
-	@SIM_SEEDS=3 $(lazy) nice $(testrun) go races $(race) $(quick) -skip '^TestSoak|^TestPlain' -timeout 20m ./dispatcher ./internal/node $$(go list ./... | grep -vxE "$$(go list -m)/?($(sequential)|e2e.*)")
+test-races: $(GOTESTSUM)
+	@SIM_SEEDS=3 $(lazy) nice $(run) tests races $(race) $(quick) -skip '^TestSoak|^TestPlain' -timeout 20m ./dispatcher ./internal/node $$(go list ./... | grep -vxE "$$(go list -m)/?($(sequential)|e2e.*)")
 
 .PHONY: test-concurrent
-test-concurrent: $(testrun)
-	@$(lazy) nice $(testrun) go concurrent $(race) $(quick) -run '^TestRace' -timeout 20m ./store/redisstore ./store/diskstore ./httpapi/v1 .
+test-concurrent: $(GOTESTSUM)
+	@$(lazy) nice $(run) tests concurrent $(race) $(quick) -run '^TestRace' -timeout 20m ./store/redisstore ./store/diskstore ./httpapi/v1 .
 
 # What has a bar of coverage is covered by its own tests: with others, the whole product would be compiled once
 # more. Three packages at a time, since they wait for servers.
 .PHONY: test-stores
-test-stores: $(testrun)
-	@$(plain) $(lazy) nice $(testrun) go stores $(quick) -skip '^TestSoak|^TestRace' -timeout 20m -p 3 -covermode set -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out $$(go list $(covered))
+test-stores: $(GOTESTSUM)
+	@$(plain) $(lazy) nice $(run) tests stores $(quick) -skip '^TestSoak|^TestRace' -timeout 20m -p 3 -covermode set -coverpkg $$(go list $(covered) | paste -sd,) -coverprofile build/coverage.out $$(go list $(covered))
 
 # With most simulated worlds, where one goroutine runs at a time.
 .PHONY: test-rest
-test-rest: $(testrun)
-	@$(plain) $(lazy) nice $(testrun) go rest $(quick) -skip '^TestSoak|^TestRace' -timeout 20m ./internal/testing/simulation $$(go list ./... | grep -xE "$$(go list -m)/?($(sequential))" | grep -vxFf <(go list $(covered)))
+test-rest: $(GOTESTSUM)
+	@$(plain) $(lazy) nice $(run) tests rest $(quick) -skip '^TestSoak|^TestRace' -timeout 20m ./internal/testing/simulation $$(go list ./... | grep -xE "$$(go list -m)/?($(sequential))" | grep -vxFf <(go list $(covered)))
 
 .PHONY: test-large
-test-large: $(testrun)
-	@$(plain) $(lazy) nice $(testrun) go large $(quick) -run '^TestPlain' -timeout 20m ./dispatcher ./internal/services/recent ./internal/app ./internal/app/operations ./internal/app/pulls ./internal/app/schedules ./internal/app/topics
+test-large: $(GOTESTSUM)
+	@$(plain) $(lazy) nice $(run) tests large $(quick) -run '^TestPlain' -timeout 20m ./dispatcher ./internal/services/recent ./internal/app ./internal/app/operations ./internal/app/pulls ./internal/app/schedules ./internal/app/topics
 
 # Several tests at a time, and not nice.
 .PHONY: test-e2e
-test-e2e: $(testrun)
-	@$(plain) $(testrun) go e2e $(quick) $(not_soak) -timeout 20m -count 1 -parallel 6 ./e2e/...
+test-e2e: $(GOTESTSUM)
+	@$(plain) $(run) tests e2e $(quick) $(not_soak) -timeout 20m -count 1 -parallel 6 ./e2e/...
 
 # The other modules. Of bench, the import from asynq; the rest tests the benchmarks only.
 .PHONY: test-modules
-test-modules: $(testrun)
-	@$(plain) nice $(testrun) go importer -C bench $(quick) -timeout 20m ./importer
-	@nice $(testrun) go client -C client $(race) $(quick) -timeout 20m ./...
+test-modules: $(GOTESTSUM)
+	@cd bench && $(plain) nice $(run) tests importer $(quick) -timeout 20m ./importer
+	@cd client && nice $(run) tests client $(race) $(quick) -timeout 20m ./...
 
 .PHONY: test-model
-test-model: $(testrun)
-	@nice $(testrun) exec model scripts/model brief
+test-model: $(GOTESTSUM)
+	@nice $(run) command model scripts/model brief
 
 .PHONY: test-web
-test-web: $(testrun)
-	@$(testrun) exec web $(MAKE) --no-print-directory web-test
+test-web: $(GOTESTSUM)
+	@$(run) command web $(MAKE) --no-print-directory web-test
 
-$(testrun): $(wildcard scripts/testrun/*.go)
-	@$(plain) go build -o $@ ./scripts/testrun
+$(GOTESTSUM):
+	GOBIN=$(CURDIR)/.tools/bin $(plain) go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	mv .tools/bin/gotestsum $@
 
 $(npm_installed): web/package-lock.json | deps
 	npm --prefix web ci --no-fund --no-audit
@@ -218,55 +223,55 @@ web-soak: deps $(npm_installed) ## how fast pages are painted with 100,000 jobs
 SOAK ?= go examples clients bench long-e2e simulation torture model web docs dist deploy lateness
 
 .PHONY: soak
-soak: deps $(npm_installed) $(testrun) ## what measures, soaks or needs a quiet machine: about an hour; SOAK chooses parts
+soak: deps $(npm_installed) $(GOTESTSUM) ## what measures, soaks or needs a quiet machine: about an hour; SOAK chooses parts
 	@rm -rf build/tests
 	@status=0; $(MAKE) --no-print-directory --keep-going $(SOAK:%=soak-%) || status=1; \
-	$(testrun) summary || status=1; \
+	$(run) summary || status=1; \
 	exit $$status
 
 .PHONY: soak-go
-soak-go: $(testrun)
-	@$(plain) $(testrun) go soak -run '^TestSoak' -timeout 60m -count 1 -p 1 $$(go list ./... | grep -v /torture)
+soak-go: $(GOTESTSUM)
+	@$(plain) $(run) tests soak -run '^TestSoak' -timeout 60m -count 1 -p 1 $$(go list ./... | grep -v /torture)
 
 # In all languages of the documents; `make test` plays those that it finds.
 .PHONY: soak-examples
-soak-examples: $(testrun) $(npm_installed)
+soak-examples: $(GOTESTSUM) $(npm_installed)
 	@scripts/test-deps runtimes
-	@$(plain) $(testrun) go examples -timeout 20m -count 1 ./docs/examples/...
-	@$(plain) $(testrun) go receivers -timeout 20m -count 1 -run '^TestReceivers$$' ./internal/services/signing -receivers java,php,python
+	@$(plain) $(run) tests examples -timeout 20m -count 1 ./docs/examples/...
+	@$(plain) $(run) tests receivers -timeout 20m -count 1 -run '^TestReceivers$$' ./internal/services/signing -receivers java,php,python
 
 .PHONY: soak-bench
-soak-bench: $(testrun)
+soak-bench: $(GOTESTSUM)
 	@scripts/test-deps bench
-	@$(plain) $(testrun) go bench -C bench -timeout 60m -count 1 ./...
+	@cd bench && $(plain) $(run) tests bench -timeout 60m -count 1 ./...
 
 .PHONY: soak-long-e2e
-soak-long-e2e: $(testrun)
-	@E2E_LONG=1 $(testrun) go long-e2e $(race) $(not_soak) -timeout 60m -count 1 ./e2e
+soak-long-e2e: $(GOTESTSUM)
+	@E2E_LONG=1 $(run) tests long-e2e $(race) $(not_soak) -timeout 60m -count 1 ./e2e
 
 .PHONY: soak-simulation
-soak-simulation: $(testrun)
-	@$(testrun) exec simulation $(MAKE) --no-print-directory simulate
+soak-simulation: $(GOTESTSUM)
+	@$(run) command simulation $(MAKE) --no-print-directory simulate
 
 .PHONY: soak-torture
-soak-torture: $(testrun)
-	@$(testrun) exec torture $(MAKE) --no-print-directory torture RUNS=3 BUDGET=20m
+soak-torture: $(GOTESTSUM)
+	@$(run) command torture $(MAKE) --no-print-directory torture RUNS=3 BUDGET=20m
 
 .PHONY: soak-model
-soak-model: $(testrun)
-	@$(testrun) exec model scripts/model deep
+soak-model: $(GOTESTSUM)
+	@$(run) command model scripts/model deep
 
 .PHONY: soak-fuzz
-soak-fuzz: $(testrun)
-	@$(testrun) exec fuzz scripts/fuzz 10s
+soak-fuzz: $(GOTESTSUM)
+	@$(run) command fuzz scripts/fuzz 10s
 
 .PHONY: soak-web
-soak-web: $(testrun)
-	@$(testrun) exec web $(MAKE) --no-print-directory web-soak
+soak-web: $(GOTESTSUM)
+	@$(run) command web $(MAKE) --no-print-directory web-soak
 
 .PHONY: soak-clients
-soak-clients: $(testrun)
-	@$(testrun) exec clients $(MAKE) --no-print-directory clients-test
+soak-clients: $(GOTESTSUM)
+	@$(run) command clients $(MAKE) --no-print-directory clients-test
 
 # 50,000 lines, so they are not committed. That TypeScript's compile and work is part of web-test.
 .PHONY: clients-test
@@ -277,17 +282,17 @@ clients-test: ## a Go client generated from the OpenAPI document, against a node
 	DUEHOOK=$(CURDIR)/build/duehook go test -C e2e/generated -count 1 ./...
 
 .PHONY: soak-docs
-soak-docs: $(testrun)
-	@$(testrun) exec docs $(MAKE) --no-print-directory docs-test
+soak-docs: $(GOTESTSUM)
+	@$(run) command docs $(MAKE) --no-print-directory docs-test
 
 .PHONY: soak-dist
-soak-dist: $(testrun) $(goreleaser) $(cyclonedx)
-	@GORELEASER=$(CURDIR)/$(goreleaser) $(testrun) exec dist scripts/dist twice
-	@$(testrun) exec dist-test scripts/dist-test
+soak-dist: $(GOTESTSUM) $(goreleaser) $(cyclonedx)
+	@GORELEASER=$(CURDIR)/$(goreleaser) $(run) command dist scripts/dist twice
+	@$(run) command dist-test scripts/dist-test
 
 .PHONY: soak-deploy
-soak-deploy: $(testrun) $(helm) $(kubeconform)
-	@HELM=$(CURDIR)/$(helm) KUBECONFORM=$(CURDIR)/$(kubeconform) $(testrun) exec deploy scripts/deploy-test
+soak-deploy: $(GOTESTSUM) $(helm) $(kubeconform)
+	@HELM=$(CURDIR)/$(helm) KUBECONFORM=$(CURDIR)/$(kubeconform) $(run) command deploy scripts/deploy-test
 
 $(helm):
 	GOBIN=$(CURDIR)/.tools/bin $(plain) go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
@@ -298,8 +303,8 @@ $(kubeconform):
 	mv .tools/bin/kubeconform $@
 
 .PHONY: soak-lateness
-soak-lateness: $(testrun)
-	@$(testrun) exec lateness $(MAKE) --no-print-directory lateness
+soak-lateness: $(GOTESTSUM)
+	@$(run) command lateness $(MAKE) --no-print-directory lateness
 
 .PHONY: model
 model: deps ## the model of a job's life, its properties and its mutants; DEEP=1 for more faults, in minutes
