@@ -9,16 +9,11 @@ import (
 
 // RuleDraft is an alert rule to put.
 type RuleDraft struct {
-	Metric   string   `json:"metric"`
-	By       string   `json:"by,omitempty"`
-	Topic    string   `json:"topic,omitempty"`
-	Endpoint string   `json:"endpoint,omitempty"`
-	Above    *float64 `json:"above,omitempty"`
-	AlertTerms
-}
-
-// AlertTerms is when an alert fires, and who is notified.
-type AlertTerms struct {
+	Metric        string   `json:"metric"`
+	By            string   `json:"by,omitempty"`
+	Topic         string   `json:"topic,omitempty"`
+	Endpoint      string   `json:"endpoint,omitempty"`
+	Above         *float64 `json:"above,omitempty"`
 	Window        Duration `json:"window,omitzero"`
 	MinAttempts   int      `json:"min_attempts,omitempty"`
 	For           Duration `json:"for,omitzero"`
@@ -31,7 +26,6 @@ type AlertTerms struct {
 type Rule struct {
 	Name string `json:"name"`
 	RuleDraft
-	SetIn     string    `json:"set_in"` // the path of the topic's settings that have the rule
 	Version   uint64    `json:"version"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -41,7 +35,6 @@ type Rule struct {
 type Alert struct {
 	ID      string `json:"id"`
 	Rule    string `json:"rule"`
-	SetIn   string `json:"set_in"`
 	Metric  string `json:"metric"`
 	Subject struct {
 		Topic    string `json:"topic"`

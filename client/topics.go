@@ -54,17 +54,6 @@ type TopicSettings struct {
 	Priority    int               `json:"priority,omitempty"`
 	Spread      Duration          `json:"spread,omitzero"`
 	Callbacks   *Callbacks        `json:"callbacks,omitempty"`
-	Alerts      *Thresholds       `json:"alerts,omitempty"`
-}
-
-// Thresholds are the alert thresholds of a topic.
-type Thresholds struct {
-	Failures    *float64 `json:"failures,omitempty"`
-	FailureRate *float64 `json:"failure_rate,omitempty"`
-	DeadLetters *float64 `json:"dead_letters,omitempty"`
-	Backlog     *float64 `json:"backlog,omitempty"`
-	OldestDue   Duration `json:"oldest_due,omitzero"`
-	AlertTerms
 }
 
 // TopicQuery is a list of topics.

@@ -78,7 +78,6 @@ func (p *pager) await(t *testing.T, what string) alertBody {
 // alertView is an alert as the API shows it.
 type alertView struct {
 	ID, Rule, State string
-	SetIn           string `json:"set_in"`
 	Subject         struct{ Endpoint string }
 	Value           float64
 }
@@ -95,7 +94,6 @@ var alertFlags = []string{"--breaker-failures", "3", "--breaker-open", "1s", "--
 
 // TestAnEndpointThatGoesDown: its alert comes once and is resolved once,
 // although its circuit opens and half-opens repeatedly, and all nodes die.
-// So does that of a topic's threshold.
 func TestAnEndpointThatGoesDown(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"embedded", "redis"} {
@@ -130,9 +128,8 @@ func testAlert(t *testing.T, nodes []*node) {
 	must(t, http.StatusCreated, "PUT", base+"/v1/alerts/rules/down", map[string]any{
 		"metric": "open_circuits", "for": 0, "keep_firing_for": "30s", "url": p.url,
 	})
-	// The topic's own threshold goes by what is kept.
-	must(t, http.StatusCreated, "PUT", base+"/v1/topics/fragile", map[string]any{
-		"alerts": map[string]any{"dead_letters": 0, "for": 0, "keep_firing_for": 0, "url": p.url},
+	must(t, http.StatusCreated, "PUT", base+"/v1/alerts/rules/fragile", map[string]any{
+		"metric": "dead_letters", "topic": "fragile", "above": 0, "for": 0, "keep_firing_for": 0, "url": p.url,
 	})
 	register(t, base, registration{Topic: "fragile", ID: "one", URL: shop.URL(), Retry: map[string]any{"limit": 0}})
 	for i := range jobs {
@@ -142,7 +139,7 @@ func testAlert(t *testing.T, nodes []*node) {
 	}
 	fired := p.await(t, "down firing")
 	endpoint := strings.TrimSuffix(shop.URL(), "/hook")
-	lost := p.await(t, "fragile:dead_letters firing")
+	lost := p.await(t, "fragile firing")
 	if lost.Subject.Topic == nil || *lost.Subject.Topic != "fragile" {
 		t.Errorf("the topic's webhook is %+v", lost)
 	}
@@ -153,7 +150,7 @@ func testAlert(t *testing.T, nodes []*node) {
 		testenv.Eventually(t, deliverLimit, func() bool {
 			all := listAlerts(t, n.base())
 			return len(all) == 2 && all[0].State == "firing" && all[0].ID == fired.Alert && all[0].Subject.Endpoint == endpoint &&
-				all[1].State == "firing" && all[1].ID == lost.Alert && all[1].SetIn == "/v1/topics/fragile"
+				all[1].State == "firing" && all[1].ID == lost.Alert
 		}, "the alerts are listed")
 		testenv.Eventually(t, deliverLimit, func() bool {
 			page := string(must(t, http.StatusOK, "GET", n.base()+"/metrics", nil).body)
@@ -173,7 +170,7 @@ func testAlert(t *testing.T, nodes []*node) {
 		t.Errorf("%+v fired, and %+v was resolved", fired, resolved)
 	}
 	must(t, http.StatusOK, "POST", base+"/v1/jobs/fragile/one/replay", nil)
-	if resolved := p.await(t, "fragile:dead_letters resolved"); resolved.Alert != lost.Alert {
+	if resolved := p.await(t, "fragile resolved"); resolved.Alert != lost.Alert {
 		t.Errorf("%+v fired, and %+v was resolved", lost, resolved)
 	}
 	if all := listAlerts(t, base); len(all) > 0 {
@@ -181,7 +178,7 @@ func testAlert(t *testing.T, nodes []*node) {
 	}
 	pause(t, 6*time.Second) // another evaluation
 	got := p.webhooks()
-	for _, what := range []string{"down firing", "down resolved", "fragile:dead_letters firing", "fragile:dead_letters resolved"} {
+	for _, what := range []string{"down firing", "down resolved", "fragile firing", "fragile resolved"} {
 		if len(got[what]) != 1 || len(got) != 4 {
 			t.Errorf("%s: %+v of %+v", what, got[what], got)
 		}

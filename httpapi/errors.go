@@ -143,7 +143,6 @@ var known = []struct {
 
 	{alerts.ErrNotFound, CodeAlertRuleNotFound, "No alert rule has this name. Create one with PUT. Names are case-sensitive."},
 	{alerts.ErrTooMany, CodeTooManyAlertRules, "There are " + strconv.Itoa(alerts.MaxRules) + " alert rules, the limit. Delete one, or let one rule cover all topics or endpoints with by."},
-	{alerts.ErrTooManyTopics, CodeTooManyAlertRules, "There are " + strconv.Itoa(alerts.MaxTopics) + " topics with alerts, the limit. An alert rule with by: topic covers all topics."},
 
 	{memory.ErrNoRoom, CodeServerBusy, "Other requests take the memory that the server has for them, or that of this connection or key. Read the answers of earlier requests, and try again."},
 	{memory.ErrTooLarge, CodeBodyTooLarge, "The call takes more memory than one connection may have, an eighth of --memory-budget. Register or ask for less at a time."},

@@ -80,7 +80,7 @@ func newScene(t *testing.T) *scene {
 	callbacks := `"callbacks":{"dead":{"url":"` + fails + `",` + headers + `},"delivered":{"url":"` + fails + `",` + headers + `},"include_request":true}`
 	spec := `"url":"` + fails + `",` + headers + `,` + callbacks + `,"body":{"pin":"` + marked + `"},"retry":{"limit":0}`
 
-	s.must("PUT", "/v1/topics/topic", nil, `{"url":"`+fails+`",`+headers+`,`+callbacks+`,"alerts":{"backlog":1,"url":"`+fails+`"}}`)
+	s.must("PUT", "/v1/topics/topic", nil, `{"url":"`+fails+`",`+headers+`,`+callbacks+`}`)
 	s.must("PUT", "/v1/groups/thing", nil, `{"members":[{"name":"m","url":"`+fails+`",`+headers+`}]}`)
 	s.must("PUT", "/v1/alerts/rules/thing", nil, `{"metric":"backlog","topic":"topic","above":1,"url":"`+fails+`"}`)
 	s.must("PUT", "/v1/schedules/thing", nil, `{"every":"1h","job":{"topic":"topic",`+spec+`}}`)

@@ -58,7 +58,7 @@ func (a *api) readTopic(ctx context.Context, m *message) error {
 			m.draft.OrderKey = new(turns)
 		}
 	case m.Flow != nil:
-		if m.Flow.limit(&is.Settings); is.Settings.Check(topic) != nil {
+		if m.Flow.limit(&is.Settings); is.Settings.Check() != nil {
 			return refused("the flow control is out of range: the parallelism may be %d, the rate %v to %d a second", topics.MaxConcurrency, topics.MinRate, topics.MaxRate)
 		}
 	}

@@ -19,30 +19,19 @@ type Alerts interface {
 	Alerts(ctx context.Context) ([]alerts.Alert, error)
 }
 
-var ruleFields = decode.NewFieldSet(withTerms(map[string]func(*alerts.Draft, decode.Field){
-	"metric":   func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.Metric, f) },
-	"by":       func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.By, f) },
-	"topic":    decode.OfText(func(d *alerts.Draft, e *decode.Errors, at, s string) { d.Topic = asName(e, at, s) }),
-	"endpoint": decode.OfText(func(d *alerts.Draft, e *decode.Errors, at, s string) { d.Endpoint = asEndpoint(e, at, s) }),
-	"above":    func(d *alerts.Draft, f decode.Field) { d.Above = f.Number() },
-}, func(d *alerts.Draft) *alerts.Terms { return &d.Terms }))
-
-var termFields = map[string]func(*alerts.Terms, decode.Field){
-	"window":          func(t *alerts.Terms, f decode.Field) { t.Window = f.Duration() },
-	"min_attempts":    func(t *alerts.Terms, f decode.Field) { t.MinAttempts = f.Integer() },
-	"for":             func(t *alerts.Terms, f decode.Field) { t.For = f.Duration() },
-	"keep_firing_for": func(t *alerts.Terms, f decode.Field) { t.KeepFiring = f.Duration() },
-	"repeat":          func(t *alerts.Terms, f decode.Field) { t.Repeat = f.Duration() },
-	"url":             func(t *alerts.Terms, f decode.Field) { decode.SetText(&t.URL, f) },
-}
-
-// withTerms adds the fields of the terms that are a part of T.
-func withTerms[T any](fields map[string]func(*T, decode.Field), terms func(*T) *alerts.Terms) map[string]func(*T, decode.Field) {
-	for name, set := range termFields {
-		fields[name] = func(into *T, f decode.Field) { set(terms(into), f) }
-	}
-	return fields
-}
+var ruleFields = decode.NewFieldSet(map[string]func(*alerts.Draft, decode.Field){
+	"metric":          func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.Metric, f) },
+	"by":              func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.By, f) },
+	"topic":           decode.OfText(func(d *alerts.Draft, e *decode.Errors, at, s string) { d.Topic = asName(e, at, s) }),
+	"endpoint":        decode.OfText(func(d *alerts.Draft, e *decode.Errors, at, s string) { d.Endpoint = asEndpoint(e, at, s) }),
+	"above":           func(d *alerts.Draft, f decode.Field) { d.Above = f.Number() },
+	"window":          func(d *alerts.Draft, f decode.Field) { d.Window = f.Duration() },
+	"min_attempts":    func(d *alerts.Draft, f decode.Field) { d.MinAttempts = f.Integer() },
+	"for":             func(d *alerts.Draft, f decode.Field) { d.For = f.Duration() },
+	"keep_firing_for": func(d *alerts.Draft, f decode.Field) { d.KeepFiring = f.Duration() },
+	"repeat":          func(d *alerts.Draft, f decode.Field) { d.Repeat = f.Duration() },
+	"url":             func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.URL, f) },
+})
 
 // listAlerts answers GET /v1/alerts.
 func (s *API) listAlerts(r *request) (jsonout.View, error) {
@@ -98,52 +87,31 @@ func (s *API) deleteRule(r *request) (jsonout.View, error) {
 	return resultOf("deleted"), s.Alerts.Delete(r.Context(), r.Param("rule"), r.allow()...)
 }
 
-// topicPath is where the settings of a topic are.
-func topicPath(topic string) string { return "/v1/topics/" + topic }
-
 func writeRule(w *jsonout.Writer, r *alerts.Rule) {
 	w.Text("name", r.Name)
+	writeRuleDraft(w, r)
+	writeStamp(w, &r.Stamp)
+}
+
+// writeRuleDraft writes what PUT takes.
+func writeRuleDraft(w *jsonout.Writer, r *alerts.Rule) {
 	w.Text("metric", string(r.Metric))
 	w.Text("by", string(r.By))
 	w.TextOrNull("topic", r.Topic)
 	w.TextOrNull("endpoint", r.Endpoint)
 	w.Float("above", r.Above)
-	writeTerms(w, termsOf(r))
-	w.TextOrNull("set_in", setIn(r.Name))
-	writeStamp(w, &r.Stamp)
-}
-
-// termsOf are the terms of a rule, in the form in which they are set.
-func termsOf(r *alerts.Rule) *alerts.Terms {
-	return &alerts.Terms{
-		Window: orNull(&r.Window), MinAttempts: orNull(&r.MinAttempts), For: &r.For, KeepFiring: &r.KeepFiring, Repeat: &r.Repeat, URL: r.URL,
-	}
-}
-
-// writeTerms writes terms in the form in which they are set.
-func writeTerms(w *jsonout.Writer, t *alerts.Terms) {
-	jsonout.Nullable(w, "window", t.Window, w.Duration)
-	jsonout.Nullable(w, "min_attempts", t.MinAttempts, w.Integer)
-	jsonout.Nullable(w, "for", t.For, w.Duration)
-	jsonout.Nullable(w, "keep_firing_for", t.KeepFiring, w.Duration)
-	jsonout.Nullable(w, "repeat", t.Repeat, w.Duration)
-	w.TextOrNull("url", t.URL)
-}
-
-// setIn is where a rule follows from, if it was not made by itself.
-func setIn(rule string) string {
-	topic := alerts.TopicOf(rule)
-	if topic == "" {
-		return ""
-	}
-	return topicPath(topic)
+	jsonout.Nullable(w, "window", orNull(&r.Window), w.Duration)
+	jsonout.Nullable(w, "min_attempts", orNull(&r.MinAttempts), w.Integer)
+	w.Duration("for", r.For)
+	w.Duration("keep_firing_for", r.KeepFiring)
+	w.Duration("repeat", r.Repeat)
+	w.TextOrNull("url", r.URL)
 }
 
 // writeAlert writes an alert. Until it fires, it has no id.
 func writeAlert(w *jsonout.Writer, a *alerts.Alert) {
 	w.TextOrNull("id", a.ID)
 	w.Text("rule", a.Rule)
-	w.TextOrNull("set_in", setIn(a.Rule))
 	w.Text("metric", string(a.Metric))
 	w.In("subject", func() {
 		w.TextOrNull("topic", a.Topic)

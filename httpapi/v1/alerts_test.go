@@ -34,7 +34,7 @@ func TestAlertRules(t *testing.T) {
 	got := a.want(200, "PUT", path, `{"metric":"failure_rate","above":5e-1,"topic":"orders","by":null,"url":null}`)
 	want := map[string]any{
 		"name": "failing", "metric": "failure_rate", "by": "total", "topic": "orders", "endpoint": nil, "above": 0.5,
-		"window": "5m", "min_attempts": 10.0, "for": "1m", "keep_firing_for": "1m", "repeat": "4h", "url": nil, "set_in": nil,
+		"window": "5m", "min_attempts": 10.0, "for": "1m", "keep_firing_for": "1m", "repeat": "4h", "url": nil,
 		"created_at": "2026-01-01T09:00:00.000Z", "updated_at": "2026-01-01T09:01:00.000Z", "version": 1767258060000.0,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -72,39 +72,9 @@ func TestBadAlertRules(t *testing.T) {
 		`{"metric":"failure_rate","above":0.5,"min_attempts":1.5}`:               "/min_attempts",
 		`{"metric":"open_circuits","severity":"page","above":0,"window":"many"}`: "/severity /window",
 	})
-	for _, name := range []string{"a:b", ":b", "a%20b", strings.Repeat("a", 65)} {
+	for _, name := range []string{"a%20b", strings.Repeat("a", 65)} {
 		a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/alerts/rules/"+name, `{"metric":"open_circuits"}`)
 	}
-}
-
-// The thresholds of topics are rules that are changed with their topic only.
-func TestRulesOfTopics(t *testing.T) {
-	a := newAPI(t)
-	a.want(201, "PUT", "/v1/alerts/rules/own", `{"metric":"open_circuits"}`)
-	a.want(201, "PUT", "/v1/topics/orders", `{"alerts":{"oldest_due":90,"url":"https://ops.example/a"}}`)
-	const path = "/v1/alerts/rules/orders:oldest_due"
-	want := map[string]any{
-		"name": "orders:oldest_due", "metric": "oldest_due", "by": "total", "topic": "orders", "endpoint": nil, "above": 90.0,
-		"window": nil, "min_attempts": nil, "for": "1m", "keep_firing_for": "1m", "repeat": "4h", "url": "https://ops.example/a",
-		"set_in": "/v1/topics/orders", "created_at": "2026-01-01T09:00:00.000Z", "updated_at": "2026-01-01T09:00:00.000Z", "version": 1767258000000.0,
-	}
-	got := a.want(200, "GET", path, "")
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	list := a.want(200, "GET", "/v1/alerts/rules", "")["data"].([]any)
-	if len(list) != 2 || cmp.Diff(got, list[0]) != "" {
-		t.Errorf("listed are %v", list)
-	}
-	for _, method := range []string{"PUT", "DELETE"} {
-		body := map[string]string{"PUT": `{"metric":"open_circuits"}`}[method]
-		p := a.wantProblem(httpapi.CodeInvalidRequest, method, path, body)
-		if len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "settings of topic orders") {
-			t.Errorf("%s: %v", method, p.Errors)
-		}
-	}
-	a.want(200, "DELETE", "/v1/topics/orders", "")
-	a.wantProblem(httpapi.CodeAlertRuleNotFound, "GET", path, "")
 }
 
 // What fires and what is pending are told with all that there is to tell.
@@ -120,13 +90,13 @@ func TestAlertsAreListed(t *testing.T) {
 	}}
 	want := []any{
 		map[string]any{
-			"id": "01KDWCJ2M00000000000000009", "rule": "down", "set_in": nil, "metric": "open_circuits",
+			"id": "01KDWCJ2M00000000000000009", "rule": "down", "metric": "open_circuits",
 			"subject": map[string]any{"topic": nil, "endpoint": "https://shop.example:443"}, "state": "firing",
 			"value": 1.0, "threshold": 0.0, "since": "2026-01-01T09:00:00.000Z", "fired_at": "2026-01-01T09:01:00.000Z",
 			"told_at": "2026-01-01T10:00:00.000Z", "repeat": 2.0,
 		},
 		map[string]any{
-			"id": nil, "rule": "t:oldest_due", "set_in": "/v1/topics/t", "metric": "oldest_due", "subject": map[string]any{"topic": "t", "endpoint": nil},
+			"id": nil, "rule": "t:oldest_due", "metric": "oldest_due", "subject": map[string]any{"topic": "t", "endpoint": nil},
 			"state": "pending", "value": 61.5, "threshold": 60.0, "since": "2026-01-01T09:00:00.000Z",
 			"fired_at": nil, "told_at": nil, "repeat": 0.0,
 		},

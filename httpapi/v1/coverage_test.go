@@ -415,6 +415,7 @@ func coverRefusals(a *keyedAPI) {
 			a.t.Errorf("the refused URL is said to be at %s", p.Errors[0].Pointer)
 		}
 	}
+	a.wantProblem(httpapi.CodeDestinationBlocked, "PUT", "/v1/topics/t", `{"url":"http://169.254.169.254/"}`)
 	a.wantProblem(httpapi.CodeDestinationBlocked, "PUT", "/v1/alerts/rules/r", `{"metric":"open_circuits","url":"http://169.254.169.254/"}`)
 	a.wantProblem(httpapi.CodeDestinationBlocked, "POST", "/v1/operations", `{"action":"replay","all":true,"set":{"url":"http://169.254.169.254/"}}`)
 	a.wantProblem(httpapi.CodeDestinationBlocked, "POST", "/v1/jobs/t/waits/replay", `{"url":"http://169.254.169.254/"}`)
@@ -445,15 +446,6 @@ func coverAlerts(a *keyedAPI) {
 	a.v1.Alerts = alertsWith{a.alerts, alerts.ErrTooMany}
 	a.wantProblem(httpapi.CodeTooManyAlertRules, "PUT", rule, `{"metric":"backlog","above":10}`)
 	a.v1.Alerts = mine
-	for i := range alerts.MaxTopics {
-		a.want(201, "PUT", fmt.Sprint("/v1/topics/watched-", i), `{"alerts":{"backlog":10}}`)
-	}
-	a.wantProblem(httpapi.CodeTooManyAlertRules, "PUT", "/v1/topics/watched", `{"alerts":{"backlog":10}}`)
-	a.wantProblem(httpapi.CodeTooManyAlertRules, "PATCH", "/v1/topics/watched", `{"alerts":{"backlog":10}}`)
-	p := a.wantProblem(httpapi.CodeDestinationBlocked, "PUT", "/v1/topics/watched-1", `{"alerts":{"backlog":10,"url":"http://169.254.169.254/"}}`)
-	if got := p.Errors[0].Pointer; got != "/alerts/url" {
-		a.t.Errorf("the refused URL is said to be at %s", got)
-	}
 }
 
 // coverFaults makes every call that asks the store fail by it.
@@ -571,7 +563,6 @@ func TestErrorsHaveCodes(t *testing.T) {
 		schedules.ErrBusy:         httpapi.CodeStoreUnavailable,
 		alerts.ErrNotFound:        httpapi.CodeAlertRuleNotFound,
 		alerts.ErrTooMany:         httpapi.CodeTooManyAlertRules,
-		alerts.ErrTooManyTopics:   httpapi.CodeTooManyAlertRules,
 		operations.ErrNotFound:    httpapi.CodeOperationNotFound,
 		operations.ErrEnded:       httpapi.CodeOperationEnded,
 		operations.ErrTooMany:     httpapi.CodeTooManyOperations,

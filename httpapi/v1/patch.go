@@ -9,7 +9,6 @@ import (
 	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/kit/strictjson"
-	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/store"
 )
 
@@ -122,16 +121,6 @@ func patchableSchedule(s *API, r *request) (jsonout.View, string, error) {
 func patchableRule(s *API, r *request) (jsonout.View, string, error) {
 	rule, err := s.Alerts.Rule(r.Context(), r.Param("rule"))
 	return jsonout.Shown(writeRuleDraft, &rule), tagOf(rule.Version), err
-}
-
-// writeRuleDraft writes what PUT takes.
-func writeRuleDraft(w *jsonout.Writer, r *alerts.Rule) {
-	w.Text("metric", string(r.Metric))
-	w.Text("by", string(r.By))
-	w.TextOrNull("topic", r.Topic)
-	w.TextOrNull("endpoint", r.Endpoint)
-	w.Float("above", r.Above)
-	writeTerms(w, termsOf(r))
 }
 
 // patchableGroup has the members by their names.

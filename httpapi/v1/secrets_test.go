@@ -21,7 +21,7 @@ func (a *api) withSecrets(topic, name string) {
 	headers := `"headers":{"Authorization":"Bearer ` + hush + `"}`
 	callbacks := `"callbacks":{"dead":{"url":"` + url + `",` + headers + `}}`
 	spec := `"url":"` + url + `",` + headers + `,` + callbacks + `,"body":{"pin":"` + hush + `"}`
-	a.want(201, "PUT", "/v1/topics/"+topic, `{`+headers+`,`+callbacks+`,"alerts":{"backlog":1,"url":"`+url+`"}}`)
+	a.want(201, "PUT", "/v1/topics/"+topic, `{`+headers+`,`+callbacks+`,"url":"`+url+`"}`)
 	a.want(201, "PUT", "/v1/groups/"+name, `{"members":[{"name":"m","url":"`+url+`",`+headers+`}]}`)
 	a.want(201, "PUT", "/v1/alerts/rules/"+name, `{"metric":"backlog","topic":"`+topic+`","above":1,"url":"`+url+`"}`)
 	a.want(201, "PUT", "/v1/schedules/"+name, `{"every":"1h","job":{"topic":"`+topic+`",`+spec+`}}`)

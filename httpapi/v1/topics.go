@@ -7,7 +7,6 @@ import (
 	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/store"
 )
 
@@ -39,16 +38,7 @@ var topicFields = decode.NewFieldSet(map[string]func(*topicDraft, decode.Field){
 	"spread":    func(d *topicDraft, f decode.Field) { d.defaults.Spread = f.Duration() },
 	"callbacks": func(d *topicDraft, f decode.Field) { d.defaults.Callbacks = decodeCallbacks(f) },
 	"priority":  func(d *topicDraft, f decode.Field) { d.defaults.Priority = f.Integer() },
-	"alerts":    func(d *topicDraft, f decode.Field) { d.Alerts = thresholdFields.New(f) },
 })
-
-var thresholdFields = decode.NewFieldSet(withTerms(map[string]func(*alerts.Thresholds, decode.Field){
-	"failures":     func(t *alerts.Thresholds, f decode.Field) { t.Failures = f.Number() },
-	"failure_rate": func(t *alerts.Thresholds, f decode.Field) { t.FailureRate = f.Number() },
-	"dead_letters": func(t *alerts.Thresholds, f decode.Field) { t.DeadLetters = f.Number() },
-	"backlog":      func(t *alerts.Thresholds, f decode.Field) { t.Backlog = f.Number() },
-	"oldest_due":   func(t *alerts.Thresholds, f decode.Field) { t.OldestDue = f.Duration() },
-}, func(t *alerts.Thresholds) *alerts.Terms { return &t.Terms }))
 
 // setFigure sets a figure for which zero means none. Given as zero, it is more
 // likely a mistake.
@@ -181,14 +171,4 @@ func writeSettings(w *jsonout.Writer, s *topics.Settings) {
 	if c := d.Callbacks.Draft(); c != nil {
 		jsonout.Part(w, "callbacks", c, writeCallbacks)
 	}
-	jsonout.Part(w, "alerts", s.Alerts, writeThresholds)
-}
-
-func writeThresholds(w *jsonout.Writer, t *alerts.Thresholds) {
-	jsonout.Nullable(w, "failures", t.Failures, w.Float)
-	jsonout.Nullable(w, "failure_rate", t.FailureRate, w.Float)
-	jsonout.Nullable(w, "dead_letters", t.DeadLetters, w.Float)
-	jsonout.Nullable(w, "backlog", t.Backlog, w.Float)
-	jsonout.Nullable(w, "oldest_due", t.OldestDue, w.Duration)
-	writeTerms(w, &t.Terms)
 }

@@ -17,8 +17,7 @@ import (
 func TestTopicSettings(t *testing.T) {
 	a := newAPI(t)
 	const all = `{"capacity":9,"rate":0.5,"concurrency":3,"weight":20,"on_dead":"stop","url":"https://shop.example/t?a=1","retry":{"steps":["1s","2m"],"limit":5},` +
-		`"timeout":"5s","ttl":"1d12h","headers":{"X-Tenant":"acme"},"priority":7,"spread":"5m","alerts":{"failures":5,"failure_rate":0.5,"dead_letters":0,` +
-		`"backlog":1000,"oldest_due":"2m","window":"1m","min_attempts":3,"for":"0s","keep_firing_for":"30s","repeat":"1h","url":"https://ops.example/a"}}`
+		`"timeout":"5s","ttl":"1d12h","headers":{"X-Tenant":"acme"},"priority":7,"spread":"5m"}`
 	put := a.want(201, "PUT", "/v1/topics/t", all)
 	if diff := cmp.Diff(put, a.want(200, "GET", "/v1/topics/t", "")); diff != "" {
 		t.Errorf("PUT and GET differ:\n%s", diff)
@@ -55,25 +54,17 @@ func TestTopicSettings(t *testing.T) {
 func TestTopicSettingsAreChecked(t *testing.T) {
 	a := newAPI(t)
 	p := a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/topics/t",
-		`{"capacity":-1,"rate":100001,"concurrency":0,"weight":101,"priority":0,"url":"ftp://shop.example","spread":"25h","timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[],
-		 "alerts":{"failures":-1,"backlog":"many","for":"2d","oldest":1,"url":"ftp://ops.example"}}`)
+		`{"capacity":-1,"rate":100001,"concurrency":0,"weight":101,"priority":0,"url":"ftp://shop.example","spread":"25h","timeout":"1h","colour":"blue","retry":{"limit":1.5},"headers":[]}`)
 	var got []string
 	for _, f := range p.Errors {
 		got = append(got, f.Pointer)
 	}
 	slices.Sort(got)
 	want := []string{
-		"/alerts/backlog", "/alerts/failures", "/alerts/for", "/alerts/oldest", "/alerts/url", "/capacity", "/colour", "/concurrency", "/headers", "/priority", "/rate", "/retry/limit", "/spread", "/timeout", "/url", "/weight",
+		"/capacity", "/colour", "/concurrency", "/headers", "/priority", "/rate", "/retry/limit", "/spread", "/timeout", "/url", "/weight",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-	a.refuses("PUT", "/v1/topics/t", map[string]string{
-		`{"alerts":{}}`: "/alerts", `{"alerts":[]}`: "/alerts", `{"alerts":{"url":"https://ops.example/a"}}`: "/alerts",
-		`{"alerts":{"failures":null}}`: "/alerts", `{"alerts":{"failures":"5"}}`: "/alerts/failures",
-	})
-	if p := a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/topics/duehook-alerts", `{"alerts":{"failures":5}}`); p.Errors[0].Pointer != "/topic" {
-		t.Errorf("the alerts' own topic: %v", p.Errors)
 	}
 	for body, message := range map[string]string{
 		`{"on_dead":"retry"}`: `must be "continue" or "stop"`, `{"on_dead":""}`: `must be "continue" or "stop"`, `{"on_dead":1}`: "must be a string, not a number",

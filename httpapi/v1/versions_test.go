@@ -103,7 +103,7 @@ func TestVersionsOfContents(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"1h","topic":"t"}`)
 	for _, c := range []struct{ path, one, two string }{
-		{"/v1/topics/t", `{"rate":7,"headers":{"x-a":"1"},"retry":{"steps":["1s"]},"alerts":{"backlog":5}}`, `{"rate":8}`},
+		{"/v1/topics/t", `{"rate":7,"headers":{"x-a":"1"},"retry":{"steps":["1s"]}}`, `{"rate":8}`},
 		{"/v1/alerts/rules/r", `{"metric":"backlog","above":10}`, `{"metric":"backlog","above":11}`},
 	} {
 		first := a.tag("PUT", c.path, c.one)

@@ -161,7 +161,7 @@ func (s *App) TopicSettings(topic string, settings topics.Settings, defaults *jo
 	var err error
 	settings.Defaults, err = defaults.Defaults(s.o.Bounds)
 	_ = f.Take("", err)
-	_ = f.Take("", settings.Check(topic))
+	_ = f.Take("", settings.Check())
 	return settings, f.Err()
 }
 
@@ -169,11 +169,6 @@ func (s *App) TopicSettings(topic string, settings topics.Settings, defaults *jo
 // calls: a *job.ValidationError, a *BlockedError, and those of
 // topics.Manager.
 func (s *App) PutTopic(ctx context.Context, name string, settings topics.Settings, allow ...documents.Allow) (t Topic, created bool, err error) {
-	if a := settings.Alerts; a != nil && a.URL != "" {
-		if err := s.CheckDestination("alerts.url", job.Destination(a.URL)); err != nil {
-			return Topic{}, false, err
-		}
-	}
 	if d := settings.Defaults.Destination; d != "" {
 		if err := s.CheckDestination("url", d); err != nil {
 			return Topic{}, false, err

@@ -89,7 +89,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		}
 		n.Dev.Attach(parts)
 	}
-	watch, err := n.newAlerts(jobs, topicSettings)
+	watch, err := n.newAlerts(jobs)
 	if err != nil {
 		return nil, err
 	}
@@ -251,9 +251,9 @@ func (n *node) newSchedules(jobs *app.App, dates schedules.Calendars) (*schedule
 	})
 }
 
-func (n *node) newAlerts(jobs *app.App, topicSettings *topics.Manager) (*alerts.Manager, error) {
+func (n *node) newAlerts(jobs *app.App) (*alerts.Manager, error) {
 	return alerts.New(alerts.Options{
-		Store: n.store, Jobs: jobs, Counts: n.counts, Topics: topicSettings, ID: n.id, Alone: n.Config.Embedded(),
+		Store: n.store, Jobs: jobs, Counts: n.counts, ID: n.id, Alone: n.Config.Embedded(),
 		Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Every: alerts.DefaultEvery,
 	})
 }

@@ -60,7 +60,6 @@ export type Topic = Schemas['Topic'];
 export type TopicPage = Schemas['TopicList'];
 export type TopicCounts = TopicPage['data'][number];
 export type TopicSettings = Schemas['TopicSettings'];
-export const thresholds = ['failures', 'failure_rate', 'dead_letters', 'backlog', 'oldest_due'] as const satisfies readonly (keyof Schemas['Thresholds'])[];
 /** What a dead letter does to the other jobs of its order key. */
 export const onDead = ['continue', 'stop'] as const satisfies readonly TopicSettings['on_dead'][];
 

@@ -500,7 +500,6 @@ test('a topic is set up, changed and reset', async () => {
   await field('Deliveries per second').fill('fast');
   await field('Timeout').fill('soon');
   await field('Priority of its jobs, 9 first, 1 last').fill('10');
-  await field('URL to notify').fill(`${receiver.url}/ok`);
   await button('Save').click();
   await page.getByRole('alert').filter({ hasText: 'Not saved' }).waitFor();
   await field('Name').fill('set-up');
@@ -508,26 +507,23 @@ test('a topic is set up, changed and reset', async () => {
   await wrong('Deliveries per second').filter({ hasText: 'must be a number' }).waitFor();
   await wrong('Timeout').filter({ hasText: 'is not a duration' }).waitFor();
   await wrong('Priority of its jobs').filter({ hasText: 'must be from 1 to 9' }).waitFor();
-  await page.getByRole('group', { name: 'Alerts' }).getByText('must have a threshold').waitFor();
   assert.ok(await page.evaluate(() => document.activeElement.matches('[aria-invalid=true]')), 'what is wrong has the focus');
   await field('Deliveries per second').fill('2.5');
   await field('Timeout').fill('5s');
   await field('Retry steps').fill('1m, 2m');
   await field('Headers, one per line').fill('X-Tenant: acme');
   await field('Priority of its jobs, 9 first, 1 last').fill('7');
-  await field('Dead letters above').fill('0');
-  await field('Oldest job due for longer than').fill('5m');
   await button('Save').click();
   await page.getByRole('heading', { name: 'set-up', exact: true }).waitFor();
   await page.getByText('2.5', { exact: true }).waitFor();
   const { settings } = await node.call('GET', '/v1/topics/set-up');
   assert.deepEqual(
-    [settings.rate, settings.timeout, settings.retry.steps, settings.headers, settings.priority, settings.alerts.dead_letters, settings.alerts.oldest_due],
-    [2.5, '5s', ['1m', '2m'], { 'X-Tenant': 'acme' }, 7, 0, '5m'],
+    [settings.rate, settings.timeout, settings.retry.steps, settings.headers, settings.priority],
+    [2.5, '5s', ['1m', '2m'], { 'X-Tenant': 'acme' }, 7],
   );
 
   await page.getByRole('link', { name: 'Edit' }).click();
-  assert.equal(await field('Oldest job due for longer than').inputValue(), '5m');
+  assert.equal(await field('Timeout').inputValue(), '5s');
   await field('Deliveries per second').fill('');
   await button('Save').click();
   await page.getByRole('link', { name: 'Edit' }).waitFor();
@@ -557,7 +553,7 @@ test('a topic is set up, changed and reset', async () => {
 test('alert rules are made, tested, changed and deleted', async () => {
   const field = (name) => page.getByLabel(name, { exact: true });
   const row = (name) => page.getByRole('row').filter({ has: page.getByRole('link', { name, exact: true }) });
-  await node.call('PUT', '/v1/topics/watched', { alerts: { dead_letters: 0, for: 0 } });
+  await node.call('PUT', '/v1/alerts/rules/watched', { metric: 'dead_letters', topic: 'watched', above: 0, for: 0 });
   await register({ topic: 'watched', id: 'a', url: `${receiver.url}/answer/410` });
   await go('/alerts');
   await page.getByRole('link', { name: 'New rule' }).click();
@@ -585,11 +581,11 @@ test('alert rules are made, tested, changed and deleted', async () => {
   await button('Save').click();
   await row('late').getByText('Dead letters').waitFor();
 
-  const firing = page.getByRole('row').filter({ hasText: 'Firing' }).filter({ hasText: 'watched:dead_letters' });
+  const firing = page.getByRole('row').filter({ hasText: 'Firing' }).filter({ hasText: 'watched' });
   await firing.getByText('1 / 0').waitFor(); // it is evaluated every five seconds
-  await firing.getByRole('link', { name: 'watched:dead_letters' }).click();
-  await page.getByRole('heading', { name: 'Settings of watched' }).waitFor();
-  await node.call('DELETE', '/v1/topics/watched');
+  await firing.getByRole('link', { name: 'watched', exact: true }).first().click();
+  await page.getByRole('heading', { name: 'watched' }).waitFor();
+  await node.call('DELETE', '/v1/alerts/rules/watched');
 
   await go('/alerts');
   await button('Delete the rule late').click();

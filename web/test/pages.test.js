@@ -21,7 +21,8 @@ before(async () => {
   const { jobs: [leased] } = await node.call('POST', '/v1/topics/prints/pull');
   await node.call('POST', '/v1/pull/nack', { receipts: [{ receipt: leased.receipt, error: 'no paper', dead: true }] });
   await node.call('PUT', '/v1/alerts/rules/down', { metric: 'open_circuits', url: `${receiver.url}/ok` });
-  await node.call('PUT', '/v1/topics/payment-notify', { rate: 50, alerts: { dead_letters: 0, for: 0, url: `${receiver.url}/ok` } });
+  await node.call('PUT', '/v1/topics/payment-notify', { rate: 50 });
+  await node.call('PUT', '/v1/alerts/rules/lost', { metric: 'dead_letters', topic: 'payment-notify', above: 0, for: 0, url: `${receiver.url}/ok` });
   await node.call('POST', '/v1/operations', { action: 'reschedule', delay: '2h', filter: { topic: 'order-timeout' } });
   const job = { topic: 'reports', url: 'https://shop.example/hooks/report' };
   await node.call('PUT', '/v1/schedules/nightly', { cron: '30 2 * * *', timezone: 'America/New_York', jitter: '10m', job });
@@ -68,7 +69,7 @@ const pages = [
   ['/dead?topic=payment-notify', 'paid-3'],
   ['/dead?topic=prints&endpoint=pull:&reason=rejected', 'print-1'],
   ['/jobs/prints/print-1', 'no paper'],
-  ['/alerts', 'en:set with its topic', 'zh:随主题设置'],
+  ['/alerts', 'en:Dead letters', 'zh:死信'],
   ['/alerts?new', 'en:Who is notified', 'zh:通知对象'],
   ['/alerts/down', 'en:Who is notified', 'zh:通知对象'],
   ['/operations', 'topic:order-timeout'],

@@ -103,7 +103,8 @@ async function withAnHour(page) {
 /** What the shop wants of its topics, and wants to be told. */
 const told = 'http://ops.example/alerts';
 const wishes = [
-  ['/v1/topics/payment-notify', { capacity: 100_000, concurrency: 256, timeout: '5s', headers: { 'X-Tenant': 'acme' }, alerts: { dead_letters: 0, oldest_due: '2m', for: 0, url: told } }],
+  ['/v1/topics/payment-notify', { capacity: 100_000, concurrency: 256, timeout: '5s', headers: { 'X-Tenant': 'acme' } }],
+  ['/v1/alerts/rules/lost', { metric: 'dead_letters', topic: 'payment-notify', above: 0, for: 0, url: told }],
   ['/v1/alerts/rules/endpoint-down', { metric: 'open_circuits', for: 0, url: told }],
   ['/v1/alerts/rules/failing', { metric: 'failure_rate', by: 'topic', above: 0.9, for: '5m', url: told }],
   ['/v1/alerts/rules/late', { metric: 'oldest_due', above: 300, for: '2m', url: told }],

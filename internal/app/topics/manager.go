@@ -16,7 +16,6 @@ import (
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/metered"
-	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
@@ -112,50 +111,11 @@ func (m *Manager) Get(ctx context.Context, topic string) (Topic, error) {
 // Callers must not change the map.
 func (m *Manager) Known() map[string]Topic { return m.known.All() }
 
-// Thresholds reads the thresholds of all topics that have any, by name; nil for topics
-// that cannot be read. The error is the store's.
-func (m *Manager) Thresholds(ctx context.Context) (map[string]*alerts.Thresholds, error) {
-	docs, err := m.docs.All(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, known := make(map[string]Topic, len(docs)), m.Known()
-	for i := range docs {
-		all[docs[i].Name] = m.know(&docs[i], known[docs[i].Name])
-	}
-	return thresholds(all), nil
-}
-
-// KnownThresholds returns the same as far as this node knows.
-func (m *Manager) KnownThresholds() map[string]*alerts.Thresholds { return thresholds(m.Known()) }
-
-func thresholds(all map[string]Topic) map[string]*alerts.Thresholds {
-	some := map[string]*alerts.Thresholds{}
-	for name, t := range all {
-		if t.Settings.Alerts != nil || t.Newer {
-			some[name] = t.Settings.Alerts
-		}
-		if some[name] != nil {
-			stamped := *t.Settings.Alerts
-			stamped.Stamp = t.Stamp
-			some[name] = &stamped
-		}
-	}
-	return some
-}
-
 // Put replaces the settings of a topic; had: it had some. Errors: a *job.ValidationError, ErrTooMany,
-// alerts.ErrTooManyTopics, those of allow, or the store's, such as store.ErrNewer: an
-// unreadable topic is not overwritten.
+// those of allow, or the store's, such as store.ErrNewer: an unreadable topic is not overwritten.
 func (m *Manager) Put(ctx context.Context, topic string, s Settings, allow ...documents.Allow) (t Topic, had bool, err error) {
-	if err := s.Check(topic); err != nil {
+	if err := s.Check(); err != nil {
 		return Topic{}, false, err
-	}
-	if s.Alerts != nil {
-		others := m.KnownThresholds()
-		if delete(others, topic); len(others) >= alerts.MaxTopics {
-			return Topic{}, false, alerts.ErrTooManyTopics
-		}
 	}
 	t, err = m.change(ctx, topic, allow, func(t *Topic) error {
 		had, t.Settings = !t.Settings.Empty(), s
@@ -171,7 +131,7 @@ func (m *Manager) Alter(ctx context.Context, topic string, alter func(*Settings)
 		if !alter(&t.Settings) {
 			return documents.ErrKept
 		}
-		return t.Settings.Check(topic)
+		return t.Settings.Check()
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/access"
-	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/store"
 )
 
@@ -65,30 +64,23 @@ type Settings struct {
 	Weight      int          `json:"weight,omitempty"`      // share among all topics
 	OnDead      OnDead       `json:"on_dead,omitempty"`     // what a dead letter does to its order key
 	Defaults    job.Defaults `json:"defaults"`
-	// Alerts are the thresholds of the topic; nil: it has none.
-	Alerts *alerts.Thresholds `json:"alerts,omitempty"`
 }
 
 // Empty reports whether nothing is set.
 func (s *Settings) Empty() bool {
 	d := &s.Defaults
-	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Weight == 0 && s.OnDead == "" && s.Alerts == nil &&
+	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Weight == 0 && s.OnDead == "" &&
 		d.Destination == "" && d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0 && d.Spread == 0 && d.Callbacks == nil
 }
 
 // Shown is what a caller may see of the settings.
 func (s Settings) Shown(to access.Sight) Settings {
 	to.Defaults(&s.Defaults)
-	if s.Alerts != nil {
-		shown := *s.Alerts
-		shown.URL = string(to.URL(job.Destination(shown.URL)))
-		s.Alerts = &shown
-	}
 	return s
 }
 
 // Check returns nil or a *job.ValidationError.
-func (s *Settings) Check(topic string) error {
+func (s *Settings) Check() error {
 	var f job.Findings
 	within := func(field job.Field, value, least, most float64) {
 		if value != 0 && (value < least || value > most) {
@@ -101,16 +93,6 @@ func (s *Settings) Check(topic string) error {
 	within("weight", float64(s.Weight), 1, MaxWeight)
 	if s.OnDead != "" && s.OnDead != OnDeadContinue && s.OnDead != OnDeadStop {
 		f.Add("on_dead", `must be "continue" or "stop"`)
-	}
-	if s.Alerts != nil {
-		if wrong, ok := errors.AsType[*job.ValidationError](s.Alerts.Check(topic)); ok {
-			for _, e := range wrong.Fields {
-				if e.Field != "topic" {
-					e.Field = e.Field.Within("alerts")
-				}
-				f.Add(e.Field, e.Message)
-			}
-		}
 	}
 	return f.Err()
 }

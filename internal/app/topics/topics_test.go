@@ -18,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
@@ -596,9 +595,6 @@ func TestWhatCanBeReadIsObeyed(t *testing.T) {
 		if d := m.Defaults("t"); d == nil || d.TTL != time.Minute {
 			t.Errorf("defaults: %+v", d)
 		}
-		if th, err := m.Thresholds(r.Context()); err != nil || len(th) != 3 || th["t"] != nil {
-			t.Errorf("thresholds: %v, %v", th, err)
-		}
 		if all := m.Known(); len(all) != 3 || !all["asleep"].Newer {
 			t.Errorf("known: %+v", all)
 		}
@@ -651,58 +647,6 @@ func TestMetrics(t *testing.T) {
 		if _, err := New(Options{}); err == nil {
 			t.Error("New took no store")
 		}
-	})
-}
-
-// Thresholds are settings like others: other nodes learn of them, and they alone
-// are something to keep.
-func TestThresholds(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		a, b := r.node(), r.node()
-		stop := r.running(b)
-		set := Settings{Alerts: &alerts.Thresholds{Backlog: new(float64), Terms: alerts.Terms{For: new(time.Duration)}}}
-		put, _, err := a.Put(r.Context(), "t", set)
-		r.ok(err)
-		_, _, err = a.Put(r.Context(), "u", Settings{Rate: 1})
-		r.ok(err)
-		synctest.Wait()
-		stamped := *set.Alerts
-		stamped.Stamp = put.Stamp
-		want := map[string]*alerts.Thresholds{"t": &stamped}
-		stored, err := b.Thresholds(r.Context())
-		r.ok(err)
-		for what, got := range map[string]map[string]*alerts.Thresholds{"known": b.KnownThresholds(), "stored": stored} {
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", what, diff)
-			}
-		}
-		_, _, err = a.Put(r.Context(), "t", Settings{})
-		r.ok(err)
-		synctest.Wait()
-		if got := b.KnownThresholds(); len(got) != 0 {
-			t.Errorf("they are gone, but %v are known", got)
-		}
-		stop()
-	})
-}
-
-func TestTopicsWithThresholdsAreBounded(t *testing.T) {
-	inBubble(t, func(t *testing.T, r *rig) {
-		m := r.node()
-		s := Settings{Alerts: &alerts.Thresholds{Backlog: new(float64)}}
-		for i := range alerts.MaxTopics {
-			data, err := json.Marshal(&Topic{Settings: s, State: Active})
-			r.ok(err)
-			r.put(fmt.Sprint("t", i), string(data))
-		}
-		r.ok(m.Reconcile(r.Context()))
-		if _, _, err := m.Put(r.Context(), "more", s); !errors.Is(err, alerts.ErrTooManyTopics) {
-			t.Errorf("one more: %v", err)
-		}
-		_, _, err := m.Put(r.Context(), "t7", s)
-		r.ok(err)
-		_, _, err = m.Put(r.Context(), "more", Settings{Rate: 1})
-		r.ok(err)
 	})
 }
 

@@ -68,7 +68,7 @@ func TestHeldEndpointIsToldOnce(t *testing.T) {
 func TestWebhook(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("late", Draft{Metric: "oldest_due", By: "topic", Above: ptr(60.0), Terms: Terms{Repeat: ptr(time.Hour)}})
+		a.rule("late", Draft{Metric: "oldest_due", By: "topic", Above: ptr(60.0), Repeat: ptr(time.Hour)})
 		r.add("orders", shop, 1)
 		pass(90*time.Minute + round)
 		r.work(a, job.OutcomeDelivered)
@@ -103,7 +103,7 @@ func TestWebhook(t *testing.T) {
 func TestFlapping(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "open_circuits", Terms: Terms{For: ptr(time.Minute), KeepFiring: ptr(2 * time.Minute)}})
+		a.rule("down", Draft{Metric: "open_circuits", For: ptr(time.Minute), KeepFiring: ptr(2 * time.Minute)})
 		for range 5 {
 			r.hold(shop, time.Hour)
 			pass(40 * time.Second)
@@ -167,7 +167,7 @@ func TestRestart(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
 		a.rule("down", Draft{Metric: "open_circuits"})
-		a.rule("failing", Draft{Metric: "failures", By: "endpoint", Above: ptr(4.0), Terms: Terms{Window: ptr(time.Minute)}})
+		a.rule("failing", Draft{Metric: "failures", By: "endpoint", Above: ptr(4.0), Window: ptr(time.Minute)})
 		pass(round)
 		r.hold(bank, time.Hour)
 		r.add("t", shop, 5)
@@ -221,12 +221,12 @@ func TestFailures(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, b := r.node("a"), r.node("b")
 		for by, above := range map[string]float64{"total": 11, "topic": 5, "endpoint": 8} {
-			a.rule("by-"+by, Draft{Metric: "failures", By: by, Above: &above, Terms: Terms{Window: ptr(time.Minute)}})
+			a.rule("by-"+by, Draft{Metric: "failures", By: by, Above: &above, Window: ptr(time.Minute)})
 		}
-		a.rule("rate", Draft{Metric: "failure_rate", By: "topic", Above: ptr(0.5), Terms: Terms{Window: ptr(time.Minute)}})
-		a.rule("few", Draft{Metric: "failure_rate", Above: ptr(0.1), Terms: Terms{Window: ptr(time.Minute), MinAttempts: ptr(1000)}})
-		a.rule("narrow", Draft{Metric: "failures", Topic: "u", Endpoint: bank, Above: ptr(3.0), Terms: Terms{Window: ptr(time.Minute)}})
-		a.rule("dead", Draft{Metric: "dead_letters", Topic: "t", Above: ptr(0.0), Terms: Terms{Window: ptr(time.Minute)}})
+		a.rule("rate", Draft{Metric: "failure_rate", By: "topic", Above: ptr(0.5), Window: ptr(time.Minute)})
+		a.rule("few", Draft{Metric: "failure_rate", Above: ptr(0.1), Window: ptr(time.Minute), MinAttempts: ptr(1000)})
+		a.rule("narrow", Draft{Metric: "failures", Topic: "u", Endpoint: bank, Above: ptr(3.0), Window: ptr(time.Minute)})
+		a.rule("dead", Draft{Metric: "dead_letters", Topic: "t", Above: ptr(0.0), Window: ptr(time.Minute)})
 		pass(2 * round)
 		for _, batch := range []struct {
 			n               *node
@@ -277,7 +277,7 @@ func TestRest(t *testing.T) {
 		if n, most := lists.Load(), int64(2*2*(12/idleRounds+1)); n == 0 || n > most {
 			t.Errorf("two nodes listed documents %d times in a minute, want 1 to %d", n, most)
 		}
-		a.rule("failures", Draft{Metric: "failures", Above: ptr(0.0), Terms: Terms{Window: ptr(time.Minute)}})
+		a.rule("failures", Draft{Metric: "failures", Above: ptr(0.0), Window: ptr(time.Minute)})
 		pass(2 * round)
 		r.add("t", shop, 1)
 		r.work(b, job.OutcomeFailed)
@@ -337,7 +337,7 @@ func TestAlertsDoNotLoop(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
 		a.rule("down", Draft{Metric: "open_circuits"})
-		a.rule("quiet", Draft{Metric: "open_circuits", By: "total", Above: ptr(1.0), Terms: Terms{URL: shop + "/x"}})
+		a.rule("quiet", Draft{Metric: "open_circuits", By: "total", Above: ptr(1.0), URL: shop + "/x"})
 		r.hold("https://ops.example:443", time.Hour)
 		r.hold(shop, time.Hour)
 		pass(10 * round)
@@ -350,7 +350,7 @@ func TestDeletedRule(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
 		a.rule("down", Draft{Metric: "open_circuits"})
-		a.rule("wait", Draft{Metric: "open_circuits", Terms: Terms{For: ptr(time.Hour)}})
+		a.rule("wait", Draft{Metric: "open_circuits", For: ptr(time.Hour)})
 		r.hold(shop, time.Hour)
 		pass(round)
 		for _, name := range []string{"down", "wait"} {
@@ -390,7 +390,7 @@ func TestReplacedRule(t *testing.T) {
 func TestAlertWithoutURL(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		d := Draft{Metric: "backlog", By: "topic", Above: ptr(2.0), Terms: atOnce(Terms{Repeat: ptr(time.Minute)})}
+		d := Draft{Metric: "backlog", By: "topic", Above: ptr(2.0), Repeat: ptr(time.Minute)}
 		d.URL = ""
 		if _, _, err := a.Put(context.Background(), "jobs", d); err != nil {
 			t.Fatal(err)

@@ -2,7 +2,7 @@
 // metric and a webhook. The webhook is a job of the topic Topic, so it is signed, retried
 // and kept like all jobs.
 //
-// Rules are documents of the store, or derive from the settings of topics. The state of a
+// Rules are documents of the store. The state of a
 // rule is a document, too: since when the value of a subject is above the threshold, and
 // which webhooks are not registered yet. One node at a time evaluates. Each step writes the
 // version of the document that it read, together with the webhooks of the step. Only then

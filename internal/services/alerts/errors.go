@@ -8,6 +8,4 @@ var (
 	ErrNotFound = errors.New("alert rule not found")
 	// ErrTooMany: there are MaxRules rules.
 	ErrTooMany = errors.New("too many alert rules")
-	// ErrTooManyTopics: there are MaxTopics topics with thresholds.
-	ErrTooManyTopics = errors.New("too many topics with alerts")
 )

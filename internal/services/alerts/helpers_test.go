@@ -38,32 +38,6 @@ type rig struct {
 	mu   sync.Mutex
 	fail func(call string) error
 	next int
-	// topics have thresholds; unknown: nodes know none of them by themselves.
-	topics  map[string]*Thresholds
-	unknown bool
-}
-
-// setTopics gives topics their thresholds, in place of those they had.
-func (r *rig) setTopics(all map[string]*Thresholds, unknown bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.topics, r.unknown = all, unknown
-}
-
-func (l *link) Thresholds(context.Context) (map[string]*Thresholds, error) {
-	err := l.err("Thresholds")
-	l.rig.mu.Lock()
-	defer l.rig.mu.Unlock()
-	return l.topics, err
-}
-
-func (l *link) KnownThresholds() map[string]*Thresholds {
-	l.rig.mu.Lock()
-	defer l.rig.mu.Unlock()
-	if l.unknown {
-		return nil
-	}
-	return l.topics
 }
 
 func inBubble(t *testing.T, body func(r *rig)) {
@@ -155,7 +129,7 @@ type node struct {
 func (r *rig) node(id string) *node {
 	r.Helper()
 	l := &link{rig: r}
-	return r.start(l, Options{ID: id, Store: l, Jobs: own{l}, Topics: l})
+	return r.start(l, Options{ID: id, Store: l, Jobs: own{l}})
 }
 
 func (r *rig) start(l *link, o Options) *node {
@@ -190,18 +164,11 @@ func (n *node) kill() {
 
 func ptr[T any](v T) *T { return &v }
 
-// atOnce are terms by which alerts fire and are resolved at once, unless t says
-// otherwise.
-func atOnce(t Terms) Terms {
-	none := time.Duration(0)
-	t.For, t.KeepFiring, t.URL = cmp.Or(t.For, &none), cmp.Or(t.KeepFiring, &none), cmp.Or(t.URL, opsURL)
-	return t
-}
-
-// rule makes a rule whose alerts fire and are resolved at once.
+// rule makes a rule. Unless d says otherwise, its alerts fire and are resolved at once.
 func (n *node) rule(name string, d Draft) {
 	n.link.Helper()
-	d.Terms = atOnce(d.Terms)
+	none := time.Duration(0)
+	d.For, d.KeepFiring, d.URL = cmp.Or(d.For, &none), cmp.Or(d.KeepFiring, &none), cmp.Or(d.URL, opsURL)
 	if _, _, err := n.Put(context.Background(), name, d); err != nil {
 		n.link.Fatal(err)
 	}
@@ -320,3 +287,16 @@ func (o own) RegisterOwn(ctx context.Context, regs []store.Registration) ([]stor
 }
 
 func (own) CheckDestination(job.Field, job.Destination) error { return nil }
+
+func pointersOf(t *testing.T, err error) (pointers []string) {
+	t.Helper()
+	var wrong *job.ValidationError
+	if !errors.As(err, &wrong) {
+		t.Fatalf("error %v", err)
+	}
+	for _, f := range wrong.Fields {
+		pointers = append(pointers, string(f.Field))
+	}
+	slices.Sort(pointers)
+	return pointers
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sort"
@@ -36,15 +35,6 @@ type Jobs interface {
 	CheckDestination(field job.Field, d job.Destination) error
 }
 
-// Topics knows which topics have thresholds.
-type Topics interface {
-	// Thresholds reads the thresholds of all topics that have any, by name. The error
-	// is the store's.
-	Thresholds(ctx context.Context) (map[string]*Thresholds, error)
-	// KnownThresholds returns them as this node knows them, without I/O.
-	KnownThresholds() map[string]*Thresholds
-}
-
 // DefaultEvery is how often rules are evaluated.
 const DefaultEvery = 5 * time.Second
 
@@ -54,7 +44,6 @@ type Options struct {
 	Jobs   Jobs
 	Counts *Counts
 	ID     string // of the node, unique to the process
-	Topics Topics // nil: no topic has thresholds
 	// Alone: no other node shares the store.
 	Alone bool
 	// Clock paces evaluation and leases; nil: the machine's. Alerts use the store's time.
@@ -92,18 +81,11 @@ func New(o Options) (*Manager, error) {
 	return m, metered.Register(o.Metrics, "alerts", firingGauge{m})
 }
 
-// Rules lists all rules by name, including those of topics. The error is the store's.
+// Rules lists all rules by name. The error is the store's.
 func (m *Manager) Rules(ctx context.Context) ([]Rule, error) {
 	rules, err := m.stored(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if m.o.Topics != nil {
-		thresholds, err := m.o.Topics.Thresholds(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("list the thresholds of topics: %w", err)
-		}
-		rules = append(rules, m.ofTopics(ctx, thresholds)...)
 	}
 	rules = slices.DeleteFunc(rules, func(r Rule) bool { return r.Newer })
 	for i := range rules {
@@ -111,24 +93,6 @@ func (m *Manager) Rules(ctx context.Context) ([]Rule, error) {
 	}
 	sort.Slice(rules, func(i, j int) bool { return rules[i].Name < rules[j].Name })
 	return rules, nil
-}
-
-// ofTopics returns the rules that derive from thresholds. Those of unreadable topics are
-// unknown.
-func (m *Manager) ofTopics(ctx context.Context, thresholds map[string]*Thresholds) (all []Rule) {
-	for topic, t := range thresholds {
-		if t == nil {
-			all = append(all, Rule{Name: topic + separator, Newer: true})
-			continue
-		}
-		rules, err := t.rules(topic)
-		if err != nil { // they were checked before
-			m.o.Logger.ErrorContext(ctx, "thresholds of a topic are invalid", "topic", topic, "error", err)
-			continue
-		}
-		all = append(all, rules...)
-	}
-	return all
 }
 
 // stored lists the rules that are documents, including unreadable ones.
@@ -151,16 +115,6 @@ func (m *Manager) stored(ctx context.Context) ([]Rule, error) {
 
 // Rule returns one rule. Errors: ErrNotFound, a *job.ValidationError, or the store's.
 func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
-	if TopicOf(name) != "" {
-		rules, err := m.Rules(ctx)
-		if err != nil {
-			return Rule{}, err
-		}
-		if i := slices.IndexFunc(rules, func(r Rule) bool { return r.Name == name }); i >= 0 {
-			return rules[i], nil
-		}
-		return Rule{}, ErrNotFound
-	}
 	if err := checkLength(name); err != nil {
 		return Rule{}, err
 	}
@@ -178,7 +132,7 @@ func (r *Rule) show(ctx context.Context) {
 // Jobs.CheckDestination and allow, or the store's, such as store.ErrNewer: Put does not
 // overwrite an unreadable rule.
 func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...documents.Allow) (_ Rule, created bool, _ error) {
-	r, err := d.own(name)
+	r, err := d.rule(name)
 	if err != nil {
 		return Rule{}, false, err
 	}
@@ -196,7 +150,7 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...docume
 // Delete deletes a rule, which resolves its alerts. Errors: ErrNotFound, a
 // *job.ValidationError, those of allow, or the store's.
 func (m *Manager) Delete(ctx context.Context, name string, allow ...documents.Allow) error {
-	if err := checkOwn(name); err != nil {
+	if err := checkLength(name); err != nil {
 		return err
 	}
 	return m.rules.Remove(ctx, name, allow...)

@@ -72,7 +72,7 @@ func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 		pass(round)
 		add(bookKind, "down", "silenced")
 		pass(2 * round)
-		a.rule("down", Draft{Metric: "open_circuits", Terms: Terms{URL: "https://new.example/"}})
+		a.rule("down", Draft{Metric: "open_circuits", URL: "https://new.example/"})
 		pass(2 * round)
 		same(t, "alerts", a.alerts(), []string{"down firing " + shop + " 1"})
 		for kind, want := range map[string]string{ruleKind: `"weight":7`, bookKind: `"silenced":7`} {
@@ -81,22 +81,5 @@ func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 				t.Errorf("%s: %s, error %v", kind, d.Data, err)
 			}
 		}
-	})
-}
-
-// Of a topic whose settings cannot be read the alerts stay as they are.
-func TestAlertsOfAnUnreadableTopic(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		a := r.node("a")
-		r.setTopics(map[string]*Thresholds{"t": {Backlog: ptr(0.0), Terms: atOnce(Terms{})}}, false)
-		r.add("t", shop, 3)
-		pass(2 * round)
-		want := a.alerts()
-		if len(want) != 1 {
-			t.Fatalf("alerts: %v", want)
-		}
-		r.setTopics(map[string]*Thresholds{"t": nil}, false)
-		pass(3 * round)
-		same(t, "alerts", a.alerts(), want)
 	})
 }

@@ -3,7 +3,6 @@ package alerts
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
@@ -98,10 +97,9 @@ type Rule struct {
 	// URL receives the webhooks; empty: there is only the metric.
 	URL string `json:"url,omitempty"`
 
-	// Stamp is that of the topic if the rule derives from thresholds of one.
 	documents.Stamp
 
-	// Newer: the rule is unreadable. Only its name is known, or its topic's.
+	// Newer: the rule is unreadable. Only its name is known.
 	Newer bool `json:"-"`
 }
 
@@ -109,44 +107,18 @@ type Rule struct {
 type Draft struct {
 	Metric, By, Topic, Endpoint string
 	Above                       *float64
-	Terms
-}
-
-// Terms are the times and the webhook of a rule. Nil and empty fields have defaults.
-type Terms struct {
-	Window      *time.Duration `json:"window,omitempty"`
-	MinAttempts *int           `json:"min_attempts,omitempty"`
-	For         *time.Duration `json:"for,omitempty"`
-	KeepFiring  *time.Duration `json:"keep_firing_for,omitempty"`
-	Repeat      *time.Duration `json:"repeat,omitempty"`
-	URL         string         `json:"url,omitempty"`
+	Window                      *time.Duration
+	MinAttempts                 *int
+	For                         *time.Duration
+	KeepFiring                  *time.Duration
+	Repeat                      *time.Duration
+	URL                         string
 }
 
 // Check returns nil or a *job.ValidationError.
 func (d *Draft) Check(name string) error {
-	_, err := d.own(name)
+	_, err := d.rule(name)
 	return err
-}
-
-// own returns the requested rule, which belongs to no topic. The error is a
-// *job.ValidationError.
-func (d *Draft) own(name string) (Rule, error) {
-	var f job.Findings
-	_ = f.Take("", checkOwn(name))
-	r, err := d.rule(name)
-	_ = f.Take("", err)
-	return r, f.Err()
-}
-
-// checkOwn refuses the names of topics' rules, which have a colon.
-func checkOwn(name string) error {
-	switch topic := TopicOf(name); {
-	case topic != "":
-		return job.Invalid("rule", fmt.Sprintf("must not contain a colon: such rules follow from the alerts in the settings of topic %s", topic))
-	case strings.Contains(name, separator):
-		return job.Invalid("rule", "must not contain a colon")
-	}
-	return checkLength(name)
 }
 
 func checkLength(name string) error {
@@ -166,6 +138,7 @@ func (d *Draft) rule(name string) (Rule, error) {
 		KeepFiring: f.Duration("keep_firing_for", d.KeepFiring, DefaultFor, 0, MaxFor),
 		Repeat:     DefaultRepeat,
 	}
+	_ = f.Take("", checkLength(name))
 	if d.Repeat != nil && *d.Repeat == 0 {
 		r.Repeat = 0
 	} else {

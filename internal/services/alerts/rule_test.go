@@ -23,13 +23,13 @@ func TestRuleDefaults(t *testing.T) {
 			Rule{Metric: OpenCircuits, By: ByEndpoint, For: time.Minute, KeepFiring: time.Minute, Repeat: 4 * time.Hour},
 		},
 		{
-			Draft{Metric: "failure_rate", By: "topic", Above: ptr(0.25), Terms: Terms{URL: opsURL, Repeat: ptr(time.Duration(0)), For: ptr(time.Duration(0))}},
+			Draft{Metric: "failure_rate", By: "topic", Above: ptr(0.25), URL: opsURL, Repeat: ptr(time.Duration(0)), For: ptr(time.Duration(0))},
 			Rule{
 				Metric: FailureRate, By: ByTopic, Above: 0.25, Window: 5 * time.Minute, MinAttempts: 10, KeepFiring: time.Minute, URL: opsURL,
 			},
 		},
 		{
-			Draft{Metric: "dead_letters", Above: ptr(0.0), Topic: "t", Endpoint: shop, Terms: Terms{Window: ptr(time.Hour)}},
+			Draft{Metric: "dead_letters", Above: ptr(0.0), Topic: "t", Endpoint: shop, Window: ptr(time.Hour)},
 			Rule{
 				Metric: DeadLetters, By: ByTotal, Window: time.Hour, Topic: "t", Endpoint: shop,
 				For: time.Minute, KeepFiring: time.Minute, Repeat: 4 * time.Hour,
@@ -51,22 +51,22 @@ func TestBadRules(t *testing.T) {
 		want  string
 	}{
 		{Draft{}, "metric"},
-		{Draft{Metric: "weather", Terms: Terms{URL: "ftp://x"}}, "url metric"},
+		{Draft{Metric: "weather", URL: "ftp://x"}, "url metric"},
 		{Draft{Metric: "failures"}, "above"},
 		{Draft{Metric: "failures", Above: ptr(-1.0)}, "above"},
 		{Draft{Metric: "failures", Above: ptr(1e12)}, "above"},
 		{Draft{Metric: "failure_rate", Above: ptr(1.0)}, "above"},
-		{Draft{Metric: "failure_rate", Above: ptr(0.5), Terms: Terms{MinAttempts: ptr(0)}}, "min_attempts"},
-		{Draft{Metric: "failures", Above: ptr(1.0), Terms: Terms{MinAttempts: ptr(1)}}, "min_attempts"},
-		{Draft{Metric: "failures", Above: ptr(1.0), Terms: Terms{Window: ptr(time.Second)}}, "window"},
-		{Draft{Metric: "failures", Above: ptr(1.0), Terms: Terms{Window: ptr(2 * time.Hour)}}, "window"},
+		{Draft{Metric: "failure_rate", Above: ptr(0.5), MinAttempts: ptr(0)}, "min_attempts"},
+		{Draft{Metric: "failures", Above: ptr(1.0), MinAttempts: ptr(1)}, "min_attempts"},
+		{Draft{Metric: "failures", Above: ptr(1.0), Window: ptr(time.Second)}, "window"},
+		{Draft{Metric: "failures", Above: ptr(1.0), Window: ptr(2 * time.Hour)}, "window"},
 		{Draft{Metric: "failures", Above: ptr(1.0), By: "label"}, "by"},
 		{Draft{Metric: "failures", Above: ptr(1.0), Topic: Topic}, "topic"},
-		{Draft{Metric: "backlog", Above: ptr(1.0), By: "endpoint", Endpoint: shop, Terms: Terms{Window: minute}}, "by endpoint window"},
+		{Draft{Metric: "backlog", Above: ptr(1.0), By: "endpoint", Endpoint: shop, Window: minute}, "by endpoint window"},
 		{Draft{Metric: "open_circuits", By: "topic", Topic: "t"}, "by topic"},
-		{Draft{Metric: "open_circuits", Terms: Terms{For: ptr(25 * time.Hour), KeepFiring: ptr(25 * time.Hour)}}, "for keep_firing_for"},
-		{Draft{Metric: "open_circuits", Terms: Terms{Repeat: ptr(time.Second)}}, "repeat"},
-		{Draft{Metric: "open_circuits", Terms: Terms{Repeat: ptr(8 * 24 * time.Hour)}}, "repeat"},
+		{Draft{Metric: "open_circuits", For: ptr(25 * time.Hour), KeepFiring: ptr(25 * time.Hour)}, "for keep_firing_for"},
+		{Draft{Metric: "open_circuits", Repeat: ptr(time.Second)}, "repeat"},
+		{Draft{Metric: "open_circuits", Repeat: ptr(8 * 24 * time.Hour)}, "repeat"},
 	} {
 		err := c.draft.Check("down")
 		var wrong *job.ValidationError
@@ -144,11 +144,10 @@ func FuzzIdentifier(f *testing.F) {
 	})
 }
 
-// Rules of topics have a colon in their names, and change with the topic only.
 func TestNamesOfRules(t *testing.T) {
 	longest := strings.Repeat("r", MaxRuleName)
 	for name, want := range map[string]string{
-		"down": "", longest: "", longest + "r": "at most 64 characters", ":down": "must not contain a colon", "orders:backlog": "settings of topic orders",
+		"down": "", longest: "", longest + "r": "at most 64 characters",
 	} {
 		d := Draft{Metric: "open_circuits"}
 		err := d.Check(name)

@@ -34,8 +34,7 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // round reads the rules, and evaluates them if this node leads.
 func (m *Manager) round(ctx context.Context) error {
-	thresholds := m.o.Topics != nil && len(m.o.Topics.KnownThresholds()) > 0
-	if !m.o.Counts.heard.Swap(false) && m.idle > 0 && !thresholds {
+	if !m.o.Counts.heard.Swap(false) && m.idle > 0 {
 		m.idle--
 		return nil
 	}
@@ -46,9 +45,6 @@ func (m *Manager) round(ctx context.Context) error {
 	}
 	books, err := m.books(ctx)
 	if err != nil {
-		return err
-	}
-	if rules, err = m.withTopics(ctx, rules, books); err != nil {
 		return err
 	}
 	m.o.Counts.want(longestWindow(rules))
@@ -66,31 +62,6 @@ func (m *Manager) round(ctx context.Context) error {
 	}
 	m.show(rules, books)
 	return nil
-}
-
-// withTopics adds the rules of topics as this node knows them. If there are alerts of an
-// unknown rule, it asks the store: they must not be resolved because this node lags.
-func (m *Manager) withTopics(ctx context.Context, stored []Rule, books map[string]*storedBook) ([]Rule, error) {
-	if m.o.Topics == nil {
-		return stored, nil
-	}
-	rules := m.ofTopics(ctx, m.o.Topics.KnownThresholds())
-	known := make(map[string]bool, len(rules))
-	for i := range rules {
-		known[rules[i].Name] = true
-	}
-	for name := range books {
-		if TopicOf(name) == "" || known[name] || known[TopicOf(name)+separator] {
-			continue
-		}
-		thresholds, err := m.o.Topics.Thresholds(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("list the thresholds of topics: %w", err)
-		}
-		rules = m.ofTopics(ctx, thresholds)
-		break
-	}
-	return append(stored, rules...), nil
 }
 
 func longestWindow(rules []Rule) (longest time.Duration) {
@@ -125,7 +96,7 @@ func (m *Manager) evaluate(ctx context.Context, rules []Rule, books map[string]*
 		named[rules[i].Name] = true
 	}
 	for name, b := range books {
-		if topic := TopicOf(name); !named[name] && (topic == "" || !named[topic+separator]) {
+		if !named[name] {
 			failed = errors.Join(failed, m.close(ctx, b, r.now))
 		}
 	}

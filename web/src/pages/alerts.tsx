@@ -45,10 +45,6 @@ function figureOf(metric: AlertMetric, value: number): string {
   return metric === 'oldest_due' ? span(value * 1000) : count(value);
 }
 
-/** The address of a rule's form. */
-const placeOf = (rule: string, setIn: string | null): string =>
-  setIn === null ? address(['alerts', rule]) : `${setIn.replace('/v1', '')}/edit`;
-
 /** The alerts in one state. */
 function Standing({ state, title, none }: { state: AlertState; title: string; none?: string }) {
   return (
@@ -82,7 +78,7 @@ function Table({ alerts }: { alerts: Alert[] }) {
         {alerts.map((alert) => (
           <tr key={`${alert.rule} ${alert.subject.topic ?? ''} ${alert.subject.endpoint ?? ''}`}>
             <td class="name">
-              <a href={placeOf(alert.rule, alert.set_in)} data-page>
+              <a href={address(['alerts', alert.rule])} data-page>
                 {alert.rule}
               </a>
               <span class="muted">{t(`metric.${alert.metric}`)}</span>
@@ -207,10 +203,9 @@ function Row({ rule, onTest, onDelete }: RowProps) {
   return (
     <tr>
       <td class="name">
-        <a href={placeOf(rule.name, rule.set_in)} data-page>
+        <a href={address(['alerts', rule.name])} data-page>
           {rule.name}
         </a>
-        {rule.set_in && <span class="muted">{t('alert.ofTopic')}</span>}
       </td>
       <td data-label={t('alert.watches')}>
         <span>
@@ -235,11 +230,9 @@ function Row({ rule, onTest, onDelete }: RowProps) {
                 {t('endpoint.test')}
               </button>
             )}
-            {rule.set_in === null && (
-              <button class="grave" onClick={() => onDelete(rule)} aria-label={t('alert.deleteOf', { rule: rule.name })}>
-                {t('action.delete')}
-              </button>
-            )}
+            <button class="grave" onClick={() => onDelete(rule)} aria-label={t('alert.deleteOf', { rule: rule.name })}>
+              {t('action.delete')}
+            </button>
           </div>
         </td>
       )}

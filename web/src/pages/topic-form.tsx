@@ -13,8 +13,6 @@ import { t } from '../text';
 
 const limits = ['capacity', 'rate', 'concurrency', 'weight'] as const;
 const texts = ['on_dead', 'timeout', 'ttl', 'spread'] as const;
-const alertNumbers = ['failures', 'failure_rate', 'dead_letters', 'backlog', 'min_attempts'] as const;
-const alertTexts = ['oldest_due', 'window', 'for', 'keep_firing_for', 'repeat', 'url'] as const;
 
 /** The fields of the form, as typed. */
 const blank = {
@@ -33,17 +31,6 @@ const blank = {
   priority: '',
   spread: '',
   ...blankCallbacks,
-  failures: '',
-  failure_rate: '',
-  dead_letters: '',
-  backlog: '',
-  oldest_due: '',
-  min_attempts: '',
-  window: '',
-  for: '',
-  keep_firing_for: '',
-  repeat: '',
-  url: '',
 };
 type Draft = typeof blank;
 
@@ -92,7 +79,6 @@ async function settingsOf(topic: string, abort: AbortSignal): Promise<Found> {
 function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
   const form = useForm(typed(settings));
   const field = (name: Exclude<keyof Draft, keyof CallbackDraft>, pointer = `/${name}`) => form.field(name, pointer, t(`setting.${name}`));
-  const alert = (name: (typeof alertNumbers)[number] | (typeof alertTexts)[number]) => field(name, `/alerts/${name}`);
   const submit = () =>
     form.ask(async () => {
       const name = topic ?? form.draft.name.trim();
@@ -125,23 +111,6 @@ function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
         <Area {...field('headers')} placeholder="x-tenant: acme" />
       </Group>
       <CallbackFields field={form.field} hint="callback.topicHint" />
-      <Group
-        title={t('nav.alerts')}
-        hint={t('topic.alertsHint')}
-        wrong={ofAlerts(form.error, topic)}
-      >
-        <Input {...alert('dead_letters')} placeholder="0" />
-        <Input {...alert('oldest_due')} placeholder="5m" />
-        <Input {...alert('backlog')} placeholder="1000" />
-        <Input {...alert('failures')} placeholder="20" />
-        <Input {...alert('failure_rate')} placeholder="0.5" />
-        <Input {...alert('min_attempts')} placeholder="10" />
-        <Input {...alert('window')} placeholder="5m" />
-        <Input {...alert('for')} placeholder="1m" />
-        <Input {...alert('keep_firing_for')} placeholder="1m" />
-        <Input {...alert('repeat')} placeholder="4h" />
-        <Input {...alert('url')} wide placeholder="https://ops.example/alerts" />
-      </Group>
       <div class="actions">
         <button class="primary">{t('action.save')}</button>
       </div>
@@ -149,13 +118,7 @@ function TopicForm({ topic, settings, version }: Found & { topic?: string }) {
   );
 }
 
-/** The error of the thresholds as a whole: none is set, or the name of the existing topic is too long. */
-const ofAlerts = (error: ApiError | undefined, topic: string | undefined): string[] | undefined =>
-  error?.problem.errors
-    .filter(({ pointer }) => pointer === '/alerts' || (topic !== undefined && pointer === '/topic'))
-    .map(({ message }) => message);
-
-const withField = new Set<string>([...limits, ...texts, 'priority', 'url', 'retry', 'headers', 'callbacks', 'alerts']);
+const withField = new Set<string>([...limits, ...texts, 'priority', 'url', 'retry', 'headers', 'callbacks']);
 
 /** The settings without a field in this form, which stay. */
 const withoutField = (settings: TopicSettings | null): TopicDraft =>
@@ -164,12 +127,11 @@ const withoutField = (settings: TopicSettings | null): TopicDraft =>
 /** Settings as form fields. */
 function typed(settings: TopicSettings | null): Draft {
   if (!settings) return blank;
-  const { retry, headers, alerts } = settings;
+  const { retry, headers } = settings;
   const text = (value: string | number | null | undefined) => String(value ?? '');
   return {
     ...blank,
     ...Object.fromEntries([...limits, ...texts, 'priority' as const].map((name) => [name, text(settings[name])])),
-    ...Object.fromEntries([...alertNumbers, ...alertTexts].map((name) => [name, text(alerts?.[name])])),
     ...typedCallbacks(settings.callbacks),
     destination: text(settings.url),
     steps: (retry?.steps ?? []).join(' '),
@@ -182,7 +144,6 @@ function typed(settings: TopicSettings | null): Draft {
 function asked(draft: Draft, stored: TopicSettings | null): TopicDraft {
   const { destination, steps, limit, headers } = draft;
   const numbers = (names: readonly (keyof Draft)[]) => Object.fromEntries(Object.entries(givenOf(draft, names)).map(([name, value]) => [name, figure(value)]));
-  const alerting = { ...numbers(alertNumbers), ...givenOf(draft, alertTexts) };
   const callbacks = callbacksOf(draft, stored?.callbacks);
   return {
     ...numbers([...limits, 'priority']),
@@ -191,7 +152,6 @@ function asked(draft: Draft, stored: TopicSettings | null): TopicDraft {
     ...(callbacks ? { callbacks } : {}),
     ...(steps.trim() || limit.trim() ? { retry: retryOf(steps, limit) } : {}),
     ...(headers.trim() ? { headers: headersOf(headers) } : {}),
-    ...(Object.keys(alerting).length > 0 ? { alerts: alerting } : {}),
   };
 }
 

@@ -1,5 +1,5 @@
 import { address, type Query } from '../address';
-import { api, callbackEvents, dueRanges, mayChange, states, thresholds, type Topic, type TopicSettings } from '../api';
+import { api, callbackEvents, dueRanges, mayChange, states, type Topic, type TopicSettings } from '../api';
 import { ActivityCard } from '../components/activity';
 import { Bars } from '../components/bars';
 import { Mark, PauseFacts, StateMark, When } from '../components/marks';
@@ -122,7 +122,7 @@ const headersText = (headers: Record<string, string>): string =>
 
 /** The settings of a topic, in words. */
 function Settings({ settings }: { settings: TopicSettings }) {
-  const { retry, headers, alerts } = settings;
+  const { retry, headers } = settings;
   const fact = (label: Key, value: string | number | null | undefined, wide = false): Fact => [t(label), typeof value === 'number' ? count(value) : value, wide];
   const set = (name: string, value: string | number | null | undefined, wide = false) => fact(`setting.${name}` as Key, value, wide);
   const facts = [
@@ -141,22 +141,5 @@ function Settings({ settings }: { settings: TopicSettings }) {
     ...callbackEvents.map((event) => fact(`callbackOn.${event}`, settings.callbacks?.[event]?.url, true)),
     fact('topic.headers', headersText(headers ?? {}), true),
   ];
-  const alerting = [
-    ...thresholds.map((name) => set(name, alerts?.[name])),
-    set('window', alerts?.window),
-    set('min_attempts', alerts?.min_attempts),
-    set('for', alerts?.for),
-    set('url', alerts?.url, true),
-  ];
-  return (
-    <>
-      <Facts facts={facts} />
-      {alerts && (
-        <>
-          <h3>{t('nav.alerts')}</h3>
-          <Facts facts={alerting} />
-        </>
-      )}
-    </>
-  );
+  return <Facts facts={facts} />;
 }
