@@ -15,7 +15,6 @@ const (
 	ErrSecretNotFound       Code = "secret_not_found"
 	ErrOperationNotFound    Code = "operation_not_found"
 	ErrScheduleNotFound     Code = "schedule_not_found"
-	ErrCalendarNotFound     Code = "calendar_not_found"
 	ErrGroupNotFound        Code = "group_not_found"
 	ErrAlertRuleNotFound    Code = "alert_rule_not_found"
 	ErrMethodNotAllowed     Code = "method_not_allowed"
@@ -37,8 +36,6 @@ const (
 	ErrOperationEnded       Code = "operation_ended"
 	ErrTooManyOperations    Code = "too_many_operations"
 	ErrTooManySchedules     Code = "too_many_schedules"
-	ErrTooManyCalendars     Code = "too_many_calendars"
-	ErrCalendarInUse        Code = "calendar_in_use"
 	ErrTooManyGroups        Code = "too_many_groups"
 	ErrTooManyTopics        Code = "too_many_topics"
 	ErrTooManyAlertRules    Code = "too_many_alert_rules"
@@ -70,7 +67,6 @@ var Codes = []Code{
 	ErrSecretNotFound,
 	ErrOperationNotFound,
 	ErrScheduleNotFound,
-	ErrCalendarNotFound,
 	ErrGroupNotFound,
 	ErrAlertRuleNotFound,
 	ErrMethodNotAllowed,
@@ -92,8 +88,6 @@ var Codes = []Code{
 	ErrOperationEnded,
 	ErrTooManyOperations,
 	ErrTooManySchedules,
-	ErrTooManyCalendars,
-	ErrCalendarInUse,
 	ErrTooManyGroups,
 	ErrTooManyTopics,
 	ErrTooManyAlertRules,

@@ -31,10 +31,6 @@ type Error struct {
 	// State and UID are those of the job that is in the way, for example of ErrJobFinished.
 	State State  `json:"state"`
 	UID   string `json:"uid"`
-	// Schedules are some of those that use the calendar, with ErrCalendarInUse; MoreSchedules:
-	// there are others.
-	Schedules     []string `json:"schedules"`
-	MoreSchedules bool     `json:"more"`
 	// Jobs and Failed are the jobs of a registration for a group that were registered and that
 	// were not.
 	Jobs   []RegisteredJob `json:"jobs"`

@@ -26,11 +26,10 @@ type ScheduleDraft struct {
 	Job            Registration `json:"job,omitzero"`
 }
 
-// Except is on which dates nothing occurs: a date such as 2026-12-25, a range such as
-// 2026-12-24/2027-01-02, and the dates of calendars.
+// Except is on which dates nothing occurs: a date such as 2026-12-25, or a range such as
+// 2026-12-24/2027-01-02.
 type Except struct {
-	Dates     []string `json:"dates,omitempty"`
-	Calendars []string `json:"calendars,omitempty"`
+	Dates []string `json:"dates,omitempty"`
 }
 
 // DST is what becomes of local times that the clock leaps over or shows twice.
@@ -192,9 +191,8 @@ func (c *Client) Occurrences(ctx context.Context, name string, q OccurrenceQuery
 
 // Omitted is a local time, or a date, that yields no occurrence.
 type Omitted struct {
-	Local    string `json:"local"`
-	Reason   string `json:"reason"`
-	Calendar string `json:"calendar,omitempty"` // that excepts the date
+	Local  string `json:"local"`
+	Reason string `json:"reason"`
 }
 
 // Preview is a schedule to preview.

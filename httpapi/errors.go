@@ -10,7 +10,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/duehook/duehook/internal/app"
-	"github.com/duehook/duehook/internal/app/calendars"
 	"github.com/duehook/duehook/internal/app/groups"
 	"github.com/duehook/duehook/internal/app/operations"
 	"github.com/duehook/duehook/internal/app/pulls"
@@ -133,9 +132,6 @@ var known = []struct {
 	{schedules.ErrNotFound, CodeScheduleNotFound, "No schedule has this name. Create one with PUT. Names are case-sensitive."},
 	{schedules.ErrTooMany, CodeTooManySchedules, fmt.Sprintf("There are %d schedules, or they take %d MiB together, the limits. Delete one.", schedules.MaxSchedules, schedules.MaxAllBytes>>20)},
 
-	{calendars.ErrNotFound, CodeCalendarNotFound, "No calendar has this name. Create one with PUT. Names are case-sensitive."},
-	{calendars.ErrTooMany, CodeTooManyCalendars, fmt.Sprintf("There are %d calendars, or their dates take %d MiB together, the limits. Delete one.", calendars.MaxCalendars, calendars.MaxAllBytes>>20)},
-
 	{groups.ErrNotFound, CodeGroupNotFound, "No group has this name. Create one with PUT. Names are case-sensitive."},
 	{groups.ErrTooMany, CodeTooManyGroups, fmt.Sprintf("There are %d groups, or their members take %d MiB together, the limits. Delete one.", groups.MaxGroups, groups.MaxAllBytes>>20)},
 
@@ -230,7 +226,6 @@ func withDetails(err error) *Error {
 		namespace *access.NamespaceError
 		scope     *access.ScopeError
 		topic     *job.TopicError
-		inUse     *calendars.InUseError
 		waiting   *pulls.BusyError
 	)
 	switch {
@@ -243,11 +238,6 @@ func withDetails(err error) *Error {
 		}
 	case errors.As(err, &conflict):
 		return ofConflict(conflict)
-	case errors.As(err, &inUse):
-		return &Error{
-			Code: CodeCalendarInUse, Detail: inUse.Error() + ". Take it out of their except first, or delete them.",
-			More: map[string]any{"schedules": inUse.Schedules, "more": inUse.More},
-		}
 	case errors.As(err, &waiting):
 		return &Error{Code: CodeTooManyPulls, Detail: waiting.Error() + ". Use another server, call without wait, or try again later."}
 	case errors.As(err, &state):

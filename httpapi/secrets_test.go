@@ -138,7 +138,7 @@ func (s *scene) requests() (all []request) {
 	add := func(method, path string) {
 		for _, id := range []string{"thing", "dies", s.live, s.dead, "dlq_" + strings.TrimPrefix(s.dead, "msg_"), "camel"} {
 			for _, topic := range []string{"topic", "pulled", "qstash"} {
-				target := strings.NewReplacer("{topic}", topic, "{id}", id, "{rule}", id, "{schedule}", id, "{group}", id, "{calendar}", id, "{name}", "urls", "*", "thing").Replace(path)
+				target := strings.NewReplacer("{topic}", topic, "{id}", id, "{rule}", id, "{schedule}", id, "{group}", id, "{name}", "urls", "*", "thing").Replace(path)
 				bodies := []request{{method, target, "", ""}}
 				if method != http.MethodGet {
 					values := url.Values{"topic": {topic}, "msgId": {id}}

@@ -101,7 +101,7 @@ func (rt *route) example(topic, id string) string {
 	case strings.HasPrefix(rt.path, "/v1/operations"):
 		id = "01KDWCJ2M00000000000000009"
 	}
-	return strings.NewReplacer("{topic}", topic, "{id}", id, "{rule}", "none", "{schedule}", "nobody", "{group}", "nobody", "{calendar}", "nobody").Replace(rt.path)
+	return strings.NewReplacer("{topic}", topic, "{id}", id, "{rule}", "none", "{schedule}", "nobody", "{group}", "nobody").Replace(rt.path)
 }
 
 // Whatever the router knows is closed to callers without a key that fits,

@@ -111,17 +111,6 @@ var clientCalls = []clientCall{
 	{"POST /v1/schedules/{schedule}/unskip", func(ctx ctx, c *client.Client) (any, error) {
 		return one(c.UnskipOccurrence(ctx, "s", time.Time{}))
 	}, nil, ""},
-	{"PUT /v1/calendars/{calendar}", func(ctx ctx, c *client.Client) (any, error) {
-		return one(c.PutCalendar(ctx, "c", []string{"2026-12-25"}))
-	}, client.CalendarDraft{}, ""},
-	{"GET /v1/calendars", func(ctx ctx, c *client.Client) (any, error) {
-		return firstOf(c.Calendars(ctx, client.Paging{Limit: 1}))
-	}, nil, ""},
-	{"GET /v1/calendars/{calendar}", func(ctx ctx, c *client.Client) (any, error) { return one(c.Calendar(ctx, "c")) }, nil, ""},
-	{"PATCH /v1/calendars/{calendar}", func(ctx ctx, c *client.Client) (any, error) {
-		return one(c.PatchCalendar(ctx, "c", client.Patch{"dates": []string{}}))
-	}, nil, ""},
-	{"DELETE /v1/calendars/{calendar}", func(ctx ctx, c *client.Client) (any, error) { return one(c.DeleteCalendar(ctx, "c")) }, nil, ""},
 	{"POST /v1/schedules/{schedule}/run", func(ctx ctx, c *client.Client) (any, error) { return one(c.RunSchedule(ctx, "s")) }, nil, ""},
 	{"POST /v1/schedules/{schedule}/backfill", func(ctx ctx, c *client.Client) (any, error) { return one(c.CountBackfill(ctx, "s", aSpan)) }, client.Backfill{}, "DryRun"},
 	{"POST /v1/schedules/{schedule}/backfill", func(ctx ctx, c *client.Client) (any, error) { return one(c.BackfillSchedule(ctx, "s", aSpan)) }, nil, "Operation"},

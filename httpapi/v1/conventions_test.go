@@ -14,10 +14,9 @@ import (
 func TestNotModified(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "PUT", "/v1/groups/g", twoMembers)
-	a.want(201, "PUT", "/v1/calendars/c", `{"dates":["2026-12-25"]}`)
 	a.want(201, "PUT", "/v1/alerts/rules/r", `{"metric":"open_circuits"}`)
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","url":"https://shop.example/hook"}`)
-	for _, path := range []string{"/v1/groups/g", "/v1/calendars/c", "/v1/alerts/rules/r", "/v1/jobs/t/a/registration"} {
+	for _, path := range []string{"/v1/groups/g", "/v1/alerts/rules/r", "/v1/jobs/t/a/registration"} {
 		tag := a.call("GET", path, "").Header().Get("ETag")
 		for condition, status := range map[string]int{
 			tag: 304, "W/" + tag: 304, `"1", W/` + tag: 304, "*": 304,

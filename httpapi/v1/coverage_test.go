@@ -51,7 +51,6 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverTopics(a)
 	coverGroups(a)
 	coverPulls(a)
-	coverCalendars(a)
 	coverOperations(a)
 	coverSchedules(a)
 	coverAlerts(a)
@@ -334,15 +333,14 @@ func coverOperations(a *keyedAPI) {
 // coverUnchanged reads what the client has.
 func coverUnchanged(a *keyedAPI) {
 	a.want(201, "PUT", "/v1/groups/unchanged", twoMembers)
-	a.want(201, "PUT", "/v1/calendars/unchanged", `{"dates":["2026-12-25"]}`)
 	a.want(201, "PUT", "/v1/alerts/rules/unchanged", `{"metric":"open_circuits"}`)
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"unchanged","pull":true}`)
-	for _, path := range []string{"/v1/groups/unchanged", "/v1/calendars/unchanged", "/v1/alerts/rules/unchanged", "/v1/jobs/t/unchanged/registration"} {
+	for _, path := range []string{"/v1/groups/unchanged", "/v1/alerts/rules/unchanged", "/v1/jobs/t/unchanged/registration"} {
 		if got := a.call("GET", path, "", "If-None-Match", "*"); got.Code != 304 {
 			a.t.Errorf("%s: %d", path, got.Code)
 		}
 	}
-	for _, path := range []string{"/v1/groups/unchanged", "/v1/calendars/unchanged", "/v1/alerts/rules/unchanged"} {
+	for _, path := range []string{"/v1/groups/unchanged", "/v1/alerts/rules/unchanged"} {
 		a.call("DELETE", path, "")
 	}
 	a.want(200, "DELETE", "/v1/jobs/t/unchanged", "")
@@ -387,9 +385,6 @@ func coverRefusals(a *keyedAPI) {
 			want := httpapi.CodeJobNotFound
 			if strings.HasPrefix(path, schedulesPath) {
 				want = httpapi.CodeScheduleNotFound
-			}
-			if strings.HasPrefix(path, calendarsPath) {
-				want = httpapi.CodeCalendarNotFound
 			}
 			if strings.HasPrefix(path, groupsPath) {
 				want = httpapi.CodeGroupNotFound
@@ -472,11 +467,9 @@ func coverFaults(a *keyedAPI) {
 		"PATCH /v1/alerts/rules/{rule}": `{}`,
 
 		"PATCH " + groupPath:    `{}`,
-		"PATCH " + calendarPath: `{}`,
 		"PATCH " + schedulePath: `{}`,
 
 		"PUT " + groupPath:             `{"members":[]}`,
-		"PUT " + calendarPath:          `{"dates":[]}`,
 		"PUT " + schedulePath:          `{"every":"1h","job":{"url":"https://shop.example/hook"}}`,
 		"POST " + pullPath:             `{"topics":["t"]}`,
 		"POST " + pullPath + "/ack":    `{"receipts":["MSAxIHQvd2FpdHM"]}`,

@@ -19,7 +19,6 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/app"
-	"github.com/duehook/duehook/internal/app/calendars"
 	"github.com/duehook/duehook/internal/app/groups"
 	"github.com/duehook/duehook/internal/app/operations"
 	"github.com/duehook/duehook/internal/app/schedules"
@@ -126,12 +125,10 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 		t.Fatal(err)
 	}
 	documents := operationsStore{a.faults, faultyDocuments{mem, a.faults}, mem}
-	o.Options.Calendars = calendars.New(documents, clock)
-	a.schedules, err = schedules.New(schedules.Options{Store: documents, Jobs: a.jobs, Calendars: o.Options.Calendars, ID: "node", Clock: clock})
+	a.schedules, err = schedules.New(schedules.Options{Store: documents, Jobs: a.jobs, ID: "node", Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Options.Calendars.For(a.schedules)
 	o.Options.Nodes = nodes.New(nodes.Options{Facts: nodes.Facts{ID: "node", Host: "host", Version: "1", Store: "redis"}, Store: documents, Clock: clock})
 	a.operations, err = operations.New(operations.Options{Store: documents, Jobs: a.jobs, Schedules: a.schedules, ID: "node", Clock: clock})
 	if err != nil {

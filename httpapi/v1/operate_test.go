@@ -45,12 +45,11 @@ func TestHead(t *testing.T) {
 	a.want(201, "PUT", "/v1/alerts/rules/r", `{"metric":"open_circuits"}`)
 	a.want(201, "PUT", "/v1/schedules/s", `{"every":"1h","job":{"url":"https://shop.example/hook"}}`)
 	a.want(201, "PUT", "/v1/groups/g", `{"members":[]}`)
-	a.want(201, "PUT", "/v1/calendars/c", `{"dates":[]}`)
 	for _, rt := range allRoutes {
 		if rt.method != http.MethodGet {
 			continue
 		}
-		target := strings.NewReplacer("{rule}", "r", "operations/{id}", "operations/"+operation, "keys/{id}", "keys/"+key, "{topic}", "t", "{id}", "a", "{schedule}", "s", "{group}", "g", "{calendar}", "c").Replace(rt.path)
+		target := strings.NewReplacer("{rule}", "r", "operations/{id}", "operations/"+operation, "keys/{id}", "keys/"+key, "{topic}", "t", "{id}", "a", "{schedule}", "s", "{group}", "g").Replace(rt.path)
 		r := httptest.NewRequest(http.MethodHead, target, http.NoBody)
 		r.Header.Set("Authorization", "Bearer "+a.token)
 		if got := a.do(r, nil); got.Code != http.StatusOK {

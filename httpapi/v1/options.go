@@ -8,7 +8,6 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/app"
-	"github.com/duehook/duehook/internal/app/calendars"
 	"github.com/duehook/duehook/internal/app/groups"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/access"
@@ -31,7 +30,6 @@ type Options struct {
 	Operations Operations
 	Schedules  Schedules
 	Groups     *groups.Manager
-	Calendars  *calendars.Manager
 	Pulls      Pulls
 	Alerts     Alerts
 	Events     Events

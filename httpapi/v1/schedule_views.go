@@ -34,7 +34,11 @@ func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 	w.Duration("jitter", s.Def.Jitter)
 	jsonout.Part(w, "misfire", &r.Misfire, writeMisfire)
 	w.Text("overlap", string(r.Overlap))
-	jsonout.Part(w, "except", s.Def.Excepted(), writeExcept)
+	if len(s.Def.Except) > 0 {
+		writeExcept(w, s.Def.Except)
+	} else {
+		w.Null("except")
+	}
 	writePause(w, "paused", s.Pause)
 	w.Text("tzdata", schedule.TZData())
 	w.In("job", func() { writeTemplate(w, s) })
@@ -111,13 +115,8 @@ func writeDST(w *jsonout.Writer, t *schedule.Timetable) {
 	})
 }
 
-func writeExcept(w *jsonout.Writer, e *schedules.Except) {
-	if len(e.Dates) > 0 {
-		w.Member("dates", e.Dates)
-	}
-	if len(e.Calendars) > 0 {
-		w.Member("calendars", e.Calendars)
-	}
+func writeExcept(w *jsonout.Writer, dates []schedule.Dates) {
+	w.In("except", func() { w.Member("dates", dates) })
 }
 
 func writeMisfire(w *jsonout.Writer, m *schedule.Misfire) {
@@ -174,7 +173,6 @@ func writeTimetable(w *jsonout.Writer, t *schedules.Timetable) {
 	jsonout.List(w, "omitted", t.Omitted, func(w *jsonout.Writer, o *schedule.Omitted) {
 		w.Text("local", o.Local)
 		w.Text("reason", string(o.Reason))
-		w.TextIfAny("calendar", o.Calendar)
 	})
 }
 
@@ -201,8 +199,8 @@ func writeDefinition(w *jsonout.Writer, d *schedules.Definition) {
 	w.Duration("jitter", d.Jitter)
 	jsonout.Part(w, "misfire", &d.Misfire, writeMisfire)
 	w.Text("overlap", string(d.Overlap))
-	if e := d.Excepted(); e != nil {
-		jsonout.Part(w, "except", e, writeExcept)
+	if len(d.Except) > 0 {
+		writeExcept(w, d.Except)
 	}
 	jsonout.Part(w, "job", &d.Job, writeRegistration)
 }

@@ -77,8 +77,7 @@ var (
 		"limit":  func(d *schedules.Draft, f decode.Field) { d.Limit = f.Integer() },
 	})
 	exceptFields = decode.NewFieldSet(map[string]func(*schedules.Draft, decode.Field){
-		"dates":     func(d *schedules.Draft, f decode.Field) { d.ExceptDates = f.TextList() },
-		"calendars": func(d *schedules.Draft, f decode.Field) { d.Calendars = f.TextList() },
+		"dates": func(d *schedules.Draft, f decode.Field) { d.ExceptDates = f.TextList() },
 	})
 	skipFields = decode.NewFieldSet(map[string]func(*skipDraft, decode.Field){
 		"time": func(d *skipDraft, f decode.Field) { d.at = f.Moment() },

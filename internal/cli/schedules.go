@@ -87,14 +87,13 @@ func (t *timetable) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.every, "every", "", "interval, such as 90s")
 	cmd.Flags().StringVar(&t.zone, "timezone", "", "IANA time zone (default UTC)")
 	cmd.Flags().StringSliceVar(&t.except.Dates, "except", nil, "dates without occurrences, such as 2026-12-25 or 2026-12-24/2027-01-02")
-	cmd.Flags().StringSliceVar(&t.except.Calendars, "calendar", nil, "calendars with dates without occurrences")
 	cmd.Flags().StringVar(&t.topic, "topic", "", "topic of the jobs")
 	cmd.Flags().StringVar(&t.body, "body", "", "JSON body of the jobs")
 }
 
 func (t *timetable) draft(url string) (d client.ScheduleDraft, err error) {
 	d = client.ScheduleDraft{Cron: t.cron, Timezone: t.zone, Job: client.Registration{URL: url, Topic: t.topic}}
-	if len(t.except.Dates)+len(t.except.Calendars) > 0 {
+	if len(t.except.Dates) > 0 {
 		d.Except = &t.except
 	}
 	if err := duration("--every", t.every, &d.Every, nil); err != nil {
@@ -189,7 +188,7 @@ func (a *app) previewSchedule() *cobra.Command {
 					a.printf("%s  %s  %s\n", o.Local, a.when(o.DueAt), effect)
 				}
 				for _, o := range times.Omitted {
-					a.printf("not %s  %s  %s\n", o.Local, o.Reason, o.Calendar)
+					a.printf("not %s  %s\n", o.Local, o.Reason)
 				}
 			})
 		}),
@@ -226,39 +225,6 @@ func (a *app) skipOccurrence(use, short, which string, call func(*client.Client,
 	})
 	cmd.Flags().StringVar(&at, "time", "", which+", such as 2026-12-25T02:30:00+01:00")
 	return cmd
-}
-
-func (a *app) calendar() *cobra.Command {
-	limit := 100
-	list := &cobra.Command{
-		Use: "ls", Short: "List calendars", Args: cobra.NoArgs,
-		RunE: a.connected(func(ctx context.Context, _ []string) error {
-			return table(a, a.client.Calendars(ctx, client.Paging{}), limit, "CALENDAR DATES VERSION", func(c client.Calendar) []string {
-				return []string{c.Name, strconv.Itoa(len(c.Dates)), strconv.FormatUint(c.Version, 10)}
-			})
-		}),
-	}
-	numberFlag(list, &limit, "limit", 1, "the most calendars to list")
-	put := &cobra.Command{
-		Use: "put NAME [DATE …]", Short: "Create a calendar or replace its dates", Args: cobra.MinimumNArgs(1),
-		Example: "  duehook calendar put holidays 2026-12-24/2026-12-26 2027-01-01",
-		RunE: a.connected(func(ctx context.Context, args []string) error {
-			return a.calendarLines(a.client.PutCalendar(ctx, args[0], args[1:]))
-		}),
-	}
-	return parent("calendar", "List, show, put and delete calendars: dates on which schedules do not run", list, put,
-		a.named("get", "Show a calendar", func(ctx context.Context, name string) error { return a.calendarLines(a.client.Calendar(ctx, name)) }),
-		a.deletion("Delete a calendar that no schedule uses", (*client.Client).DeleteCalendar),
-	)
-}
-
-func (a *app) calendarLines(c client.Calendar, err error) error {
-	return a.one(err, func() {
-		a.printf("%s  %d dates, version %d\n", c.Name, len(c.Dates), c.Version)
-		for _, d := range c.Dates {
-			a.printf("  %s\n", d)
-		}
-	})
 }
 
 func (a *app) group() *cobra.Command {

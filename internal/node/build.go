@@ -18,7 +18,6 @@ import (
 	"github.com/duehook/duehook/httpapi/rpc"
 	v1 "github.com/duehook/duehook/httpapi/v1"
 	"github.com/duehook/duehook/internal/app"
-	"github.com/duehook/duehook/internal/app/calendars"
 	"github.com/duehook/duehook/internal/app/groups"
 	"github.com/duehook/duehook/internal/app/operations"
 	"github.com/duehook/duehook/internal/app/pulls"
@@ -65,13 +64,11 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	dates := calendars.New(n.store, nil)
 	n.jobs = jobs
-	recurring, err := n.newSchedules(jobs, dates)
+	recurring, err := n.newSchedules(jobs)
 	if err != nil {
 		return nil, err
 	}
-	dates.For(recurring)
 	bulk, err := operations.New(operations.Options{
 		Store: n.store, Jobs: jobs, ID: n.id, Schedules: recurring, Bounds: jobBounds, Clock: n.clock, Time: n.time, Logger: n.Logger, Metrics: n.metrics,
 	})
@@ -100,7 +97,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	registry := n.newRegistry()
-	calls := v1.Options{App: jobs, Nodes: registry, Operations: bulk, Schedules: recurring, Groups: members, Calendars: dates, Pulls: fetch, Alerts: watch, Events: n.events}
+	calls := v1.Options{App: jobs, Nodes: registry, Operations: bulk, Schedules: recurring, Groups: members, Pulls: fetch, Alerts: watch, Events: n.events}
 	if keyring == nil {
 		close(n.signs)
 	} else {
@@ -245,9 +242,9 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys, of *top
 	return dispatcher.New(o)
 }
 
-func (n *node) newSchedules(jobs *app.App, dates schedules.Calendars) (*schedules.Manager, error) {
+func (n *node) newSchedules(jobs *app.App) (*schedules.Manager, error) {
 	return schedules.New(schedules.Options{
-		Store: n.store, Jobs: jobs, Calendars: dates, RunLog: n.runs, ID: n.id, MaxRate: n.Config.ScheduleRate, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
+		Store: n.store, Jobs: jobs, RunLog: n.runs, ID: n.id, MaxRate: n.Config.ScheduleRate, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
 	})
 }
 

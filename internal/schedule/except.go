@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -52,31 +53,15 @@ func (d *Dates) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Near reports whether the dates overlap a span in some zone.
-func (d Dates) Near(from, to time.Time) bool {
-	return d.First <= floorDiv(to.Unix(), daySeconds)+1 && d.Last >= floorDiv(from.Unix(), daySeconds)-1
-}
-
-// Exception is a range of dates, in the zone of a timetable, on which nothing occurs.
-type Exception struct {
-	Dates
-	Calendar string // that it comes from; empty: none
-	// Until ends an exception that was taken back: later occurrences are none of it. Zero: it
-	// holds.
-	Until time.Time
-}
-
-// Except returns the timetable without the occurrences on the dates of exceptions.
-func (t *Timetable) Except(all []Exception) *Timetable {
+// Except returns the timetable without the occurrences on dates of its zone.
+func (t *Timetable) Except(all []Dates) *Timetable {
 	next := *t
-	next.except, next.former = nil, nil
+	next.except = nil
 	all = slices.Clone(all)
 	sort.SliceStable(all, func(i, j int) bool { return all[i].First < all[j].First })
 	last := int64(math.MinInt64) // they overlap nowhere, so that one can be searched for
 	for _, x := range all {
-		if !x.Until.IsZero() {
-			next.former = append(next.former, x)
-		} else if x.Last > last {
+		if x.Last > last {
 			x.First = max(x.First, last+1)
 			next.except, last = append(next.except, x), x.Last
 		}
@@ -84,32 +69,13 @@ func (t *Timetable) Except(all []Exception) *Timetable {
 	return &next
 }
 
-// excepts returns the exception that a day belongs to, or nil.
-func (t *Timetable) excepts(day int64) *Exception {
-	i, found := slices.BinarySearchFunc(t.except, day, func(x Exception, day int64) int {
-		switch {
-		case x.Last < day:
-			return -1
-		case x.First > day:
-			return 1
-		}
-		return 0
-	})
-	if !found {
-		return nil
-	}
-	return &t.except[i]
-}
-
-// wasExcepted reports whether an exception that was taken back still covers an occurrence.
-func (t *Timetable) wasExcepted(p *point) bool {
-	day := floorDiv(p.local, daySeconds)
-	return slices.ContainsFunc(t.former, func(x Exception) bool {
-		return x.First <= day && day <= x.Last && p.at <= x.Until.Unix()
-	})
+// excepts reports whether nothing occurs on a day.
+func (t *Timetable) excepts(day int64) bool {
+	i, _ := slices.BinarySearchFunc(t.except, day, func(x Dates, day int64) int { return cmp.Compare(x.Last, day) })
+	return i < len(t.except) && t.except[i].First <= day
 }
 
 // exceptedDay is the point that stands for all occurrences of a day.
-func exceptedDay(day, at int64, x *Exception) point {
-	return point{at: at, local: day * daySeconds, omitted: Excepted, calendar: x.Calendar}
+func exceptedDay(day, at int64) point {
+	return point{at: at, local: day * daySeconds, omitted: Excepted}
 }

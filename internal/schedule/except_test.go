@@ -10,14 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func dates(t *testing.T, texts ...string) (all []Exception) {
+func dates(t *testing.T, texts ...string) (all []Dates) {
 	t.Helper()
 	for _, text := range texts {
 		d, err := ParseDates(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, Exception{Dates: d})
+		all = append(all, d)
 	}
 	return all
 }
@@ -55,22 +55,16 @@ func TestExceptionsRemoveDates(t *testing.T) {
 		for range 20 {
 			from := time.Date(2011+r.IntN(16), time.Month(1+r.IntN(12)), 1+r.IntN(28), r.IntN(24), 0, 0, 0, time.UTC)
 			until := from.Add(40 * 24 * time.Hour)
-			var all []Exception
+			var all []Dates
 			for range 1 + r.IntN(6) {
 				first := floorDiv(from.Unix(), daySeconds) + int64(r.IntN(42)) - 1
-				x := Exception{Dates: Dates{first, first + int64(r.IntN(5))}}
-				if r.IntN(4) == 0 {
-					x.Until = from.Add(time.Duration(r.IntN(40*24)) * time.Hour)
-				}
-				all = append(all, x)
+				all = append(all, Dates{first, first + int64(r.IntN(5))})
 			}
 			var want []time.Time
 			for at := range whole.Between(from, until) {
 				local := at.In(whole.loc)
 				day := floorDiv(time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, time.UTC).Unix(), daySeconds)
-				if !slices.ContainsFunc(all, func(x Exception) bool {
-					return x.First <= day && day <= x.Last && (x.Until.IsZero() || !at.After(x.Until))
-				}) {
+				if !slices.ContainsFunc(all, func(x Dates) bool { return x.First <= day && day <= x.Last }) {
 					want = append(want, at)
 				}
 			}
@@ -92,8 +86,7 @@ func TestExceptionsRemoveDates(t *testing.T) {
 func TestPreviewNamesExceptedDays(t *testing.T) {
 	from := time.Date(2026, 12, 23, 12, 0, 0, 0, time.UTC)
 	all := dates(t, "2026-12-24/2026-12-25", "2026-12-25/2026-12-26")
-	all[1].Calendar = "holidays"
-	want := []Omitted{{"2026-12-24", Excepted, ""}, {"2026-12-25", Excepted, ""}, {"2026-12-26", Excepted, "holidays"}}
+	want := []Omitted{{"2026-12-24", Excepted}, {"2026-12-25", Excepted}, {"2026-12-26", Excepted}}
 	for _, s := range []Spec{
 		{Cron: "0 9 * * *", Zone: "Europe/Berlin"},
 		{Cron: "* * * * *", Zone: "Europe/Berlin"},

@@ -24,7 +24,6 @@ type point struct {
 	at, local int64
 	effect    Effect
 	omitted   Reason // empty: it fires
-	calendar  string // of an excepted day
 }
 
 // margin is how far from a change of the zone's clock a day has to be to count as
@@ -107,8 +106,8 @@ func (t *Timetable) plainDay(day, offset, begin int64, yield func(point) bool) b
 	if (day+1)*daySeconds-offset <= begin {
 		return true
 	}
-	if x := t.excepts(day); x != nil {
-		return yield(exceptedDay(day, max(begin, day*daySeconds-offset), x))
+	if t.excepts(day) {
+		return yield(exceptedDay(day, max(begin, day*daySeconds-offset)))
 	}
 	for local := range t.expr.times(max(day*daySeconds, begin+offset), (day+1)*daySeconds) {
 		if !yield(point{at: local - offset, local: local}) {
@@ -198,10 +197,10 @@ func (w *walk) part(from, to int64) []point {
 		}
 	}
 	for day := w.first / daySeconds; day < w.end/daySeconds; day++ {
-		if x := w.excepts(day); x != nil && w.expr.matches(dateOf(day)) {
+		if w.excepts(day) && w.expr.matches(dateOf(day)) {
 			offset, _ := w.offsetAt(day*daySeconds - around)
 			if at := day*daySeconds - offset; from <= at && at < to {
-				w.points = append(w.points, exceptedDay(day, at, x))
+				w.points = append(w.points, exceptedDay(day, at))
 			}
 		}
 	}
@@ -215,7 +214,7 @@ func (w *walk) shown(from, to, offset int64, shifted bool) {
 	for local < last {
 		day := floorDiv(local, daySeconds)
 		next := min((day+1)*daySeconds, last)
-		if w.excepts(day) == nil && w.expr.matches(dateOf(day)) {
+		if !w.excepts(day) && w.expr.matches(dateOf(day)) {
 			for at := range w.expr.times(local, next) {
 				w.of = w.resolve(w.of[:0], w.spans, at)
 				for _, p := range w.of {

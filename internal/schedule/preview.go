@@ -11,9 +11,8 @@ const maxOmitted = 100
 
 // Omitted is a local time that yields no occurrence.
 type Omitted struct {
-	Local    string // with an offset if the clock shows it; the date of an excepted day
-	Reason   Reason
-	Calendar string // that excepts the day; empty: the schedule itself
+	Local  string // with an offset if the clock shows it; the date of an excepted day
+	Reason Reason
 }
 
 // Preview is a part of a timetable.
@@ -42,7 +41,7 @@ func (t *Timetable) Preview(from time.Time, count int) Preview {
 }
 
 func (t *Timetable) omission(p point) Omitted {
-	o := Omitted{Reason: p.omitted, Calendar: p.calendar}
+	o := Omitted{Reason: p.omitted}
 	switch local := time.Unix(p.local, 0).UTC(); p.omitted {
 	case Excepted:
 		o.Local = local.Format(time.DateOnly)

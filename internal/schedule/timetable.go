@@ -63,8 +63,7 @@ type Timetable struct {
 
 	loc    *time.Location
 	expr   *expression // nil with Every
-	except []Exception // in order, without overlaps
-	former []Exception // those that were taken back
+	except []Dates     // in order, without overlaps
 }
 
 // New checks a Spec. The error is a *job.ValidationError with every wrong field.
@@ -184,9 +183,6 @@ func (t *Timetable) points(after, until time.Time) iter.Seq[point] {
 			if p.at > min(end, horizon) {
 				return
 			}
-			if p.omitted == "" && t.wasExcepted(&p) {
-				continue
-			}
 			if !yield(p) {
 				return
 			}
@@ -197,7 +193,7 @@ func (t *Timetable) points(after, until time.Time) iter.Seq[point] {
 	}
 }
 
-// everyPoints yields anchor + k × every. It passes over days of exceptions.
+// everyPoints yields anchor + k × every. It passes over excepted days.
 func (t *Timetable) everyPoints(begin int64, _ func() int64) iter.Seq[point] {
 	return func(yield func(point) bool) {
 		offset, until, told := int64(0), int64(math.MinInt64), int64(math.MinInt64)
@@ -206,15 +202,14 @@ func (t *Timetable) everyPoints(begin int64, _ func() int64) iter.Seq[point] {
 				offset, until = t.offsetAt(at)
 			}
 			day := floorDiv(at+offset, daySeconds)
-			x := t.excepts(day)
 			switch {
-			case x == nil:
+			case !t.excepts(day):
 				if !yield(point{at: at, local: at + offset}) {
 					return
 				}
 				at += int64(t.Every / time.Second)
 				continue
-			case told != day && !yield(exceptedDay(day, at, x)):
+			case told != day && !yield(exceptedDay(day, at)):
 				return
 			}
 			told = day

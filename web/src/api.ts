@@ -169,7 +169,6 @@ export type Run = Schemas['Run'];
 /** The result of a preview. */
 export type Timetable = Schemas['Timetable'];
 /** Dates that schedules except by its name. */
-export type Calendar = Schemas['Calendar'];
 
 /** Receivers that get a job each. */
 export type Group = Schemas['Group'];
@@ -410,9 +409,6 @@ export const api = {
   pauseSchedule: (name: string, pause: { until?: string; note?: string }) => json<Schedule>('POST', schedule(name, 'pause'), pause),
   skipOccurrence: (name: string, time: string) => json<Schedule>('POST', schedule(name, 'skip'), { time }),
   unskipOccurrence: (name: string, time: string) => json<Schedule>('POST', schedule(name, 'unskip'), { time }),
-  calendars: (query: Query, abort: AbortSignal) => json<Schemas['CalendarPage']>('GET', address(['v1', 'calendars'], query), undefined, abort),
-  putCalendar: (name: string, dates: string[], version?: string) => put<Calendar>(address(['v1', 'calendars', name]), { dates }, version),
-  deleteCalendar: (name: string) => json<unknown>('DELETE', address(['v1', 'calendars', name])),
   resumeSchedule: (name: string) => json<Schedule>('POST', schedule(name, 'resume')),
   runSchedule: (name: string) => json<Job>('POST', schedule(name, 'run')),
   countBackfill: (name: string, draft: BackfillDraft, abort: AbortSignal) =>

@@ -84,29 +84,17 @@ test('pause with a note, resume, run now, delete', async () => {
   await assert.rejects(get('steered'), /schedule_not_found/);
 });
 
-test('a calendar, dates that a schedule leaves out, and skipped occurrences', async () => {
-  await go('/schedules');
-  await button('New calendar').click();
+test('dates that a schedule leaves out, and skipped occurrences', async () => {
   const dialog = page.getByRole('dialog');
-  await within(dialog).field('Name').fill('feast');
-  await within(dialog).field('Except dates').fill('tomorrow');
-  await dialog.getByRole('button', { name: 'Save' }).click();
-  await dialog.getByRole('alert').waitFor(); // beside what was typed
-  await within(dialog).field('Except dates').fill('2099-12-25\n2099-12-31/2100-01-01');
-  await accessible(page, 'a new calendar');
-  await dialog.getByRole('button', { name: 'Save' }).click();
-  await says('The calendar is saved.');
-  await row('feast', '2099-12-25, 2099-12-31/2100-01-01');
-  const lines = (dates) => dates.map((one) => ((one.closest('td').style.width = '1em'), one.getClientRects().length));
-  assert.deepEqual(await page.locator('td .whole').evaluateAll(lines), [1, 1]); // none breaks at a hyphen
   await put('daily', { cron: '0 9 * * *', start_at: '2099-12-24T00:00:00Z', except: { dates: ['2099-12-26'] } });
   await go('/schedules/daily/edit');
-  await field('Except calendars').fill('feast');
+  await field('Except dates').fill('2099-12-25, 2099-12-26, 2099-12-31/2100-01-01');
   await row('2099-12-27 09:00:00+00:00'); // of the preview
   await button('Save').click();
   await says('The schedule is saved.');
-  assert.deepEqual((await get('daily')).except, { dates: ['2099-12-26'], calendars: ['feast'] });
-  await page.getByText('2099-12-25 is excepted. (feast)').waitFor();
+  assert.deepEqual((await get('daily')).except, { dates: ['2099-12-25', '2099-12-26', '2099-12-31/2100-01-01'] });
+  const lines = (dates) => dates.map((one) => ((one.closest('dd').style.width = '1em'), one.getClientRects().length));
+  assert.deepEqual(await page.locator('dd .whole').evaluateAll(lines), [1, 1, 1]); // none breaks at a hyphen
   await page.getByText('2099-12-26 is excepted.', { exact: true }).waitFor();
   await button('Skip: 2099-12-24T09:00:00+00:00').click();
   await says('The occurrence will be skipped.');
@@ -120,38 +108,6 @@ test('a calendar, dates that a schedule leaves out, and skipped occurrences', as
   await dialog.getByRole('button', { name: 'Pause schedule' }).click();
   await says('The schedule is paused.');
   assert.match((await get('daily')).paused.until, /^2099-0[56]/);
-  await go('/schedules');
-  await button('Delete: feast').click();
-  await dialog.getByRole('button', { name: 'Delete' }).click();
-  await dialog.getByText('schedules use the calendar: daily').waitFor();
-  await page.keyboard.press('Escape');
-  await node.call('DELETE', '/v1/schedules/daily');
-  await button('Delete: feast').click();
-  await dialog.getByRole('button', { name: 'Delete' }).click();
-  await says('The calendar is deleted.');
-  await page.getByText('No calendars yet.').waitFor();
-});
-
-test('calendars are asked for in pages', async () => {
-  const names = Array.from({ length: 60 }, (_, i) => `page-${String(i).padStart(2, '0')}`);
-  for (const name of names) await node.call('PUT', `/v1/calendars/${name}`, { dates: ['2099-12-24'] });
-  const asked = new Set();
-  page.on('request', (request) => request.url().includes('/v1/calendars') && asked.add(new URL(request.url()).searchParams.get('limit')));
-  await go('/schedules');
-  const section = page.locator('section', { has: page.getByRole('heading', { name: 'Calendars' }) });
-  const shows = (first, last, of) =>
-    eventually(`${of} calendars from ${first} to ${last}`, async () => {
-      const rows = await section.locator('tbody tr').allInnerTexts();
-      return rows.length === of && rows[0].includes(first) && rows.at(-1).includes(last);
-    });
-  await shows('page-00', 'page-49', 50);
-  await section.getByRole('button', { name: 'Next' }).click();
-  await shows('page-50', 'page-59', 10);
-  assert.equal(await section.getByRole('button', { name: 'Next' }).isDisabled(), true);
-  await section.getByRole('button', { name: 'Previous' }).click();
-  await shows('page-00', 'page-49', 50);
-  assert.deepEqual([...asked], ['50']);
-  for (const name of names) await node.call('DELETE', `/v1/calendars/${name}`);
 });
 
 test('backfill, after a count', async () => {

@@ -14,8 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/duehook/duehook/internal/app/calendars"
-	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 
@@ -50,10 +48,6 @@ func TestAScheduleFailsAlone(t *testing.T) {
 		fail, repair func(r *rig, j *damaged)
 		shown        bool // by Get
 	}{
-		"its calendar": {
-			func(r *rig, _ *damaged) { r.rewrite("calendar", "feast", is, newer) },
-			func(r *rig, _ *damaged) { r.rewrite("calendar", "feast", newer, is) }, true,
-		},
 		"its document": {
 			func(r *rig, _ *damaged) { r.rewrite(documentKind, "a", is, newer) },
 			func(r *rig, _ *damaged) { r.rewrite(documentKind, "a", newer, is) }, false,
@@ -77,10 +71,8 @@ func TestAScheduleFailsAlone(t *testing.T) {
 				var log strings.Builder
 				m, err := New(Options{Store: r.store, Jobs: j, ID: "a", Alone: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 				r.ok(err)
-				dates := r.withCalendars(m)
-				r.put(dates, "feast", "2000-02-01")
 				d := every("1m")
-				d.Policy, d.Timezone, d.Calendars = new("fire_all"), new("UTC"), []string{"feast"}
+				d.Policy, d.Timezone = new("fire_all"), new("UTC")
 				r.set(m, "a", d)
 				r.set(m, "b", every("1m"))
 				stop := r.run(m)
@@ -119,38 +111,6 @@ func TestAScheduleFailsAlone(t *testing.T) {
 	}
 }
 
-// reads counts the look-ups of calendars.
-type reads struct {
-	Calendars
-	n int
-}
-
-func (c *reads) Get(ctx context.Context, name string) (calendars.Calendar, error) {
-	c.n++
-	return c.Calendars.Get(ctx, name)
-}
-
-// An unreadable calendar of many schedules is read as often as a readable one: it makes no round long.
-func TestAnUnreadableCalendarIsReadOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, time.Hour)
-		m := r.node("a", nil)
-		r.put(r.withCalendars(m), "feast", "2000-02-01")
-		d := every("1h")
-		d.Calendars = []string{"feast"}
-		for i := range 20 {
-			r.set(m, fmt.Sprint("s", i), d)
-		}
-		r.rewrite("calendar", "feast", `{"`, `{"from_a_newer_version":1,"`)
-		c := &reads{Calendars: m.o.Calendars}
-		m.o.Calendars = c
-		_, err := m.round(r.ctx)
-		if r.ok(err); c.n != 2 { // before a node leads, and then
-			t.Errorf("the calendar was read %d times", c.n)
-		}
-	})
-}
-
 // A schedule that cannot be read can be deleted, so that ended jobs are purged again.
 func TestAnUnreadableScheduleCanBeDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -172,39 +132,5 @@ func TestAnUnreadableScheduleCanBeDeleted(t *testing.T) {
 		r.set(m, "s", every("1m"))
 		pass(time.Minute)
 		r.counters(m, "s", Counters{Fired: 1})
-	})
-}
-
-// A schedule whose calendar cannot be read can be run by hand, paused, and set without that calendar.
-func TestAnUnreadableCalendarCanBeLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, time.Hour)
-		m := r.node("a", nil)
-		r.put(r.withCalendars(m), "feast", "2000-02-01")
-		d := every("1m")
-		d.Calendars = []string{"feast"}
-		r.set(m, "s", d)
-		r.rewrite("calendar", "feast", `{"`, `{"from_a_newer_version":1,"`)
-		if s := r.get(m, "s"); s.Next(1) != nil {
-			t.Errorf("it has times although those of the calendar are unknown: %v", s.Next(1))
-		}
-		if _, err := m.Occurrences(r.ctx, "s", Part{}); !errors.Is(err, store.ErrNewer) {
-			t.Errorf("Occurrences: %v", err)
-		}
-		if _, err := m.Skip(r.ctx, "s", nil); !errors.Is(err, store.ErrNewer) {
-			t.Errorf("Skip: %v", err)
-		}
-		_, err := m.RunNow(r.ctx, "s", "")
-		r.ok(err)
-		_, err = m.Pause(r.ctx, "s", job.Pause{})
-		r.ok(err)
-		_, err = m.Resume(r.ctx, "s")
-		r.ok(err)
-		defer r.run(m)()
-		pass(90 * time.Second)
-		r.counters(m, "s", Counters{Manual: 1})
-		r.set(m, "s", every("1m"))
-		pass(time.Minute)
-		r.counters(m, "s", Counters{Fired: 1, Skipped: 1, Manual: 1})
 	})
 }

@@ -70,9 +70,6 @@ func (m *Manager) PlanBackfill(ctx context.Context, name string, from, to job.In
 		b.Def.Anchor = b.Def.Start
 	}
 	b.Def.Start, b.Def.End = time.Time{}, time.Time{}
-	if b.Def.Except, err = m.frozen(ctx, &s.Def, from, to); err != nil {
-		return Backfill{}, 0, err
-	}
 	switch {
 	case to > s.Now:
 		return Backfill{}, 0, job.Invalid("to", "must not be in the future")

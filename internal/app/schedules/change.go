@@ -26,7 +26,6 @@ type alteration struct {
 	rec     *record
 	events  []events.Event
 	created bool
-	compile compiler
 }
 
 // Set makes or replaces a schedule. Errors of this and the following calls: a
@@ -36,7 +35,7 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...docum
 	if err := d.Topics.Allow(d.Topic()); err != nil {
 		return Schedule{}, false, err
 	}
-	def, rules, err := m.check(ctx, name, d, false)
+	def, rules, err := m.check(name, d, false)
 	if err != nil {
 		return Schedule{}, false, err
 	}
@@ -55,11 +54,11 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...docum
 		}
 		changes := !def.equal(&a.rec.Def)
 		if changes {
-			if err := a.replace(ctx, def, rules); err != nil {
+			if err := a.replace(def, rules); err != nil {
 				return err
 			}
 		}
-		err := a.setPaused(ctx, d)
+		err := a.setPaused(d)
 		if changes && errors.Is(err, documents.ErrKept) {
 			return nil
 		}
@@ -73,7 +72,7 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...docum
 }
 
 // setPaused makes the change of a pause that the draft asks for.
-func (a *alteration) setPaused(ctx context.Context, d *Draft) error {
+func (a *alteration) setPaused(d *Draft) error {
 	switch {
 	case d.Paused == nil:
 		return documents.ErrKept
@@ -84,7 +83,7 @@ func (a *alteration) setPaused(ctx context.Context, d *Draft) error {
 		} else if a.rec.Pause != nil {
 			return documents.ErrKept
 		}
-		return a.pause(ctx, p)
+		return a.pause(p)
 	case a.rec.Pause == nil:
 		return documents.ErrKept
 	}
@@ -106,10 +105,10 @@ func (a *alteration) create(def Definition, d *Draft) error {
 }
 
 // replace gives the schedule another definition. Registered occurrences stay.
-func (a *alteration) replace(ctx context.Context, def Definition, rules *schedule.Rules) error {
+func (a *alteration) replace(def Definition, rules *schedule.Rules) error {
 	r := a.rec
-	old, err := a.compile(ctx, a.name, r)
-	if old == nil { // an unreadable calendar does not keep a client from leaving it
+	old, err := r.rules(a.name)
+	if err != nil {
 		return err
 	}
 	if r.Pause == nil {
@@ -182,7 +181,7 @@ func (m *Manager) Pause(ctx context.Context, name string, p job.Pause) (Schedule
 		if err := p.Check(a.now); err != nil {
 			return err
 		}
-		return a.pause(ctx, p)
+		return a.pause(p)
 	})
 }
 
@@ -204,7 +203,7 @@ func (m *Manager) changed(ctx context.Context, name string, allow []documents.Al
 	return m.Get(ctx, name)
 }
 
-func (a *alteration) pause(ctx context.Context, p job.Pause) error {
+func (a *alteration) pause(p job.Pause) error {
 	r := a.rec
 	if old := r.Pause; old != nil {
 		if p.Since = old.Since; p == *old {
@@ -214,8 +213,8 @@ func (a *alteration) pause(ctx context.Context, p job.Pause) error {
 		a.changed("")
 		return nil
 	}
-	rules, err := a.compile(ctx, a.name, r)
-	if rules == nil {
+	rules, err := r.rules(a.name)
+	if err != nil {
 		return err
 	}
 	a.suspect(rules)
@@ -243,7 +242,7 @@ func (m *Manager) stop(ctx context.Context, name, reason string, last *Run) erro
 		if reason == job.PausedDead {
 			note = fmt.Sprintf("%d occurrences in a row became dead letters, %s last.", maxDead, last.Key)
 		}
-		return a.pause(ctx, job.Pause{Reason: reason, Note: note})
+		return a.pause(job.Pause{Reason: reason, Note: note})
 	})
 	if errors.Is(err, ErrNotFound) || errors.Is(err, store.ErrNewer) {
 		return nil
@@ -261,7 +260,7 @@ func (a *alteration) resume() error {
 // that one.
 func (m *Manager) Skip(ctx context.Context, name string, at *time.Time, allow ...documents.Allow) (Schedule, error) {
 	return m.changed(ctx, name, allow, func(a *alteration) error {
-		rules, err := a.compile(ctx, a.name, a.rec)
+		rules, err := a.rec.rules(a.name)
 		if err != nil {
 			return err
 		}
@@ -283,7 +282,7 @@ func (m *Manager) Skip(ctx context.Context, name string, at *time.Time, allow ..
 // Unskip takes back that an occurrence is skipped, or with a nil time all that are to come.
 func (m *Manager) Unskip(ctx context.Context, name string, at *time.Time, allow ...documents.Allow) (Schedule, error) {
 	return m.changed(ctx, name, allow, func(a *alteration) error {
-		rules, err := a.compile(ctx, a.name, a.rec)
+		rules, err := a.rec.rules(a.name)
 		if err != nil {
 			return err
 		}
@@ -366,7 +365,7 @@ func (m *Manager) change(ctx context.Context, by changing, name string, allow []
 		if err != nil {
 			return err
 		}
-		a = &alteration{m: m, name: name, now: now, rec: &d.Value, compile: m.compiling()}
+		a = &alteration{m: m, name: name, now: now, rec: &d.Value}
 		if d.Value.wake(now) {
 			a.emit(events.ScheduleResumed)
 		}

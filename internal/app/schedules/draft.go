@@ -3,10 +3,11 @@ package schedules
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/duehook/duehook/internal/app/calendars"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/schedule"
 )
@@ -23,7 +24,7 @@ type Draft struct {
 	Limit                  *int
 	Paused                 *bool
 	Note                   *string
-	ExceptDates, Calendars []string
+	ExceptDates            []string
 	Job                    *job.Draft
 	Topics                 job.TopicSet // that the caller may use
 }
@@ -37,7 +38,7 @@ const (
 	maxWindow                 = 366 * 24 * time.Hour
 	minWindow                 = time.Minute
 	defaultLimit, maxLateRuns = 100, 1000
-	maxDates, maxCalendars    = 100, 10 // of except
+	maxDates                  = 100 // of except
 	maxSkips                  = 100
 	descriptorEvery           = "@every "
 )
@@ -91,7 +92,7 @@ func (d *Draft) definition(name string) (Definition, *schedule.Rules, error) {
 		},
 		Jitter:  f.Duration("jitter", d.Jitter, 0, 0, schedule.MaxJitter),
 		Overlap: oneOf(&f, "overlap", d.Overlap, schedule.Allow, schedule.Allow, schedule.Skip, schedule.QueueOne, schedule.Replace),
-		Except:  Except{calendars.ReadDates(&f, "except.dates", d.ExceptDates, maxDates), append([]string(nil), d.Calendars...)},
+		Except:  readDates(&f, "except.dates", d.ExceptDates),
 	}
 	if d.Limit != nil {
 		if def.Limit = *d.Limit; def.Limit < 1 || def.Limit > maxLateRuns {
@@ -120,6 +121,22 @@ func (d *Draft) definition(name string) (Definition, *schedule.Rules, error) {
 		f.Add("jitter", fmt.Sprintf("spans about %d occurrences, and may span %d: shorten it, or make occurrences rarer", n, schedule.MaxPending))
 	}
 	return def, rules, f.Err()
+}
+
+// readDates reads dates and ranges of dates.
+func readDates(f *job.Findings, field job.Field, texts []string) (list []schedule.Dates) {
+	if len(texts) > maxDates {
+		f.Add(field, fmt.Sprintf("must have at most %d dates and ranges, not %d", maxDates, len(texts)))
+		return nil
+	}
+	for i, text := range texts {
+		d, err := schedule.ParseDates(text)
+		if at := field.In(strconv.Itoa(i)); f.Check(at, err) && slices.Contains(list, d) {
+			f.Add(at, "is given twice")
+		}
+		list = append(list, d)
+	}
+	return list
 }
 
 // spec reads the timetable, as far as its rules do not need all of it.

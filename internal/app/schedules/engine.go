@@ -58,11 +58,10 @@ type engine struct {
 type entry struct {
 	doc   document
 	rules *schedule.Rules // nil: it cannot be executed
-	form  string          // whose rules these are: uid, version, and versions of its calendars
+	form  string          // whose rules these are: uid and version; empty: nobody's
 	// at is when to visit it, by the store's clock; zero: never.
-	at      time.Time
-	planned bool
-	err     error // why it cannot be executed; it alone waits
+	at  time.Time
+	err error // why it cannot be executed; it alone waits
 	// sure: this node wrote the document, and all registrations before were answered.
 	sure bool
 }
@@ -194,18 +193,13 @@ func (m *Manager) round(ctx context.Context) (pause time.Duration, err error) {
 // refresh reads the schedules that changed, or all: one list costs a store less than pages of it.
 func (m *Manager) refresh(ctx context.Context) error {
 	e := m.engine
-	names, read := e.changed.Take(), m.reading()
+	names := e.changed.Take()
 	_, all := names[""]
 	if now := m.clock.Now(); all || now.Sub(e.listed) >= listEvery {
 		if err := e.known.Refresh(ctx); err != nil {
 			return err
 		}
 		e.listed = now
-		for _, n := range e.known.All() {
-			if err := m.prepare(ctx, n, read); err != nil {
-				return err
-			}
-		}
 	} else if len(names) == 0 {
 		return nil
 	}
@@ -215,11 +209,6 @@ func (m *Manager) refresh(ctx context.Context) error {
 		}
 		if err := e.known.Read(ctx, name); err != nil {
 			return err
-		}
-		if n := e.known.All()[name]; n != nil {
-			if err := m.prepare(ctx, n, read); err != nil {
-				return err
-			}
 		}
 	}
 	e.some = len(e.known.All()) > 0
@@ -233,6 +222,7 @@ func (m *Manager) know(d *document, old *entry) *entry {
 	if old != nil {
 		n.rules, n.form, n.err = old.rules, old.form, old.err
 	}
+	m.prepare(n)
 	return n
 }
 
@@ -244,38 +234,23 @@ func (m *Manager) note(n *entry, err error) {
 	n.err = err
 }
 
-// prepare compiles the rules of an entry that changed, or whose calendars did, and plans the
-// next visit. An unreadable entry waits for a newer node, or until somebody repairs it.
-func (m *Manager) prepare(ctx context.Context, n *entry, read reader) error {
-	r := &n.doc.Value
-	if n.doc.Err != nil || !r.exists() {
-		m.note(n, n.doc.Err)
+// prepare compiles the rules of an entry whose schedule changed, and plans the next visit. An unreadable entry waits
+// for a newer node, or until somebody repairs it.
+func (m *Manager) prepare(n *entry) {
+	r, form, err := &n.doc.Value, "", n.doc.Err
+	if err == nil && r.exists() {
+		form = fmt.Sprint(r.UID, " ", r.Version)
+	}
+	if form == "" || form != n.form {
 		n.rules, n.form = nil, ""
-		n.plan()
-		return nil //nolint:nilerr // it is noted
-	}
-	if n.planned && len(r.Def.Except.Calendars) == 0 {
-		return nil
-	}
-	versions, dates, err := read(ctx, &r.Def)
-	form := fmt.Sprint(r.UID, " ", r.Version, versions)
-	switch {
-	case err != nil && !errors.Is(err, store.ErrNewer):
-		return err
-	case err == nil && n.planned && n.form == form:
-		return nil
-	case err == nil && n.form != form:
-		if n.rules, err = compiled(n.doc.Name, r, dates); err == nil {
-			n.err = nil
+		if form != "" {
+			n.rules, err = r.rules(n.doc.Name)
+		}
+		if m.note(n, err); n.rules != nil {
+			n.form = form
 		}
 	}
-	if err != nil {
-		m.note(n, err)
-		n.rules, form = nil, ""
-	}
-	n.form, n.planned = form, true
 	n.plan()
-	return nil
 }
 
 // plan sets when to visit the schedule again.
@@ -359,13 +334,6 @@ func (m *Manager) forget(ctx context.Context, n *entry) {
 func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) error {
 	limited, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	read := m.reading()
-	for _, n := range all { // the message about a change of a calendar may have got lost
-		if err := m.prepare(limited, n, read); err != nil {
-			return err
-		}
-	}
-	all = slices.DeleteFunc(all, func(n *entry) bool { return !n.due(now) })
 	works, errs := make([]*work, len(all)), make([]error, len(all))
 	var group errgroup.Group
 	group.SetLimit(workers)
@@ -412,13 +380,13 @@ func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) err
 		changed, docs, of = append(changed, n), append(docs, &d), append(of, w)
 	}
 	if err == nil && len(docs) > 0 {
-		err = m.put(ctx, changed, docs, of, now, read)
+		err = m.put(ctx, changed, docs, of, now)
 	}
 	return errors.Join(append(errs, err)...)
 }
 
 // put writes documents. Another call changed those that are not written, which are read again.
-func (m *Manager) put(ctx context.Context, all []*entry, docs []*document, of []*work, now job.Instant, read reader) error {
+func (m *Manager) put(ctx context.Context, all []*entry, docs []*document, of []*work, now job.Instant) error {
 	stored, err := m.docs.PutAll(ctx, docs)
 	if err == nil {
 		err = m.o.fail("written")
@@ -433,10 +401,8 @@ func (m *Manager) put(ctx context.Context, all []*entry, docs []*document, of []
 		}
 		m.o.Emit(of[i].events...)
 		m.engine.known.Wrote(docs[i])
-		n.doc, n.planned = *docs[i], false
-		if err := m.prepare(ctx, n, read); err != nil {
-			return err
-		}
+		n.doc = *docs[i]
+		m.prepare(n)
 		if n.planNext(now); of[i].more {
 			n.at = now.Time()
 		}

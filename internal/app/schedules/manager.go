@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/internal/app"
-	"github.com/duehook/duehook/internal/app/calendars"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/schedule"
@@ -53,19 +52,12 @@ type Jobs interface {
 	Get(ctx context.Context, key job.Key) (job.Job, error)
 }
 
-// Calendars keeps calendars. A *calendars.Manager does.
-type Calendars interface {
-	Get(ctx context.Context, name string) (calendars.Calendar, error)
-}
-
 // Options are the settings of a Manager. Store, Jobs and ID are required.
 type Options struct {
-	Store Store
-	Jobs  Jobs
-	// Calendars have the dates that schedules except by a name; nil: there are none.
-	Calendars Calendars
-	RunLog    *RunLog // nil: no runs are known
-	ID        string  // of the node, unique to the process
+	Store  Store
+	Jobs   Jobs
+	RunLog *RunLog // nil: no runs are known
+	ID     string  // of the node, unique to the process
 	// Alone: no other node shares the store, so none has to be elected.
 	Alone bool
 	// TZData is the release of the time zones; empty: that of package schedule.
@@ -121,7 +113,7 @@ func New(o Options) (*Manager, error) {
 }
 
 // check reads everything of a draft. A preview needs neither a name nor a job.
-func (m *Manager) check(ctx context.Context, name string, d *Draft, preview bool) (Definition, *schedule.Rules, error) {
+func (m *Manager) check(name string, d *Draft, preview bool) (Definition, *schedule.Rules, error) {
 	var f job.Findings
 	if name != "" || !preview {
 		_ = f.Take("", CheckName(name))
@@ -131,9 +123,6 @@ func (m *Manager) check(ctx context.Context, name string, d *Draft, preview bool
 		return Definition{}, nil, err
 	}
 	_ = f.Take("", d.checkNote())
-	if rules, err = m.checkCalendars(ctx, &f, name, &def, rules); err != nil {
-		return Definition{}, nil, err
-	}
 	if d.Job != nil {
 		def.Job = *d.Job
 		if err := f.Take("", m.checkJob(d.Job)); err != nil && (f.Err() == nil || errors.Is(err, job.ErrBodyTooLarge)) {

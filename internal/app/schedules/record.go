@@ -3,6 +3,7 @@ package schedules
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
@@ -18,43 +19,20 @@ type Definition struct {
 	schedule.Spec
 	schedule.Misfire
 	Overlap schedule.Overlap
-	Max     int64         `json:",omitzero"` // occurrences; 0: no bound
-	Jitter  time.Duration `json:",omitzero"`
-	Except  Except        `json:",omitzero"`
+	Max     int64            `json:",omitzero"` // occurrences; 0: no bound
+	Jitter  time.Duration    `json:",omitzero"`
+	Except  []schedule.Dates `json:",omitempty"`
 	Job     job.Draft
 }
 
-// Except is on which dates nothing occurs.
-type Except struct {
-	Dates     []schedule.Dates `json:",omitempty"`
-	Calendars []string         `json:",omitempty"`
-}
-
-// Excepted is Except, or nil if it is empty.
-func (d *Definition) Excepted() *Except {
-	if len(d.Except.Dates)+len(d.Except.Calendars) == 0 {
-		return nil
-	}
-	return &d.Except
-}
-
-// exceptions are the dates of a definition, and those of the calendars that it names.
-func (d *Definition) exceptions(calendars ...schedule.Exception) []schedule.Exception {
-	all := make([]schedule.Exception, 0, len(d.Except.Dates)+len(calendars))
-	for _, dates := range d.Except.Dates {
-		all = append(all, schedule.Exception{Dates: dates})
-	}
-	return append(all, calendars...)
-}
-
-// rules compiles a definition, with the exceptions of its calendars.
-func (d *Definition) rules(name string, calendars ...schedule.Exception) (*schedule.Rules, error) {
+// rules compiles a definition.
+func (d *Definition) rules(name string) (*schedule.Rules, error) {
 	table, err := schedule.New(d.Spec)
 	if err != nil {
 		return nil, err
 	}
-	if all := d.exceptions(calendars...); len(all) > 0 {
-		table = table.Except(all)
+	if len(d.Except) > 0 {
+		table = table.Except(d.Except)
 	}
 	return &schedule.Rules{Name: name, Table: table, Jitter: d.spread(), Overlap: d.Overlap, Max: d.Max, Misfire: d.Misfire}, nil
 }
@@ -214,6 +192,19 @@ type record struct {
 // key is the key of the job of an occurrence.
 func (r *record) key(name string, at time.Time) job.Key {
 	return job.Key{Topic: r.Def.Topic(), ID: schedule.ID(name, at)}
+}
+
+// rules are those of the definition, with the occurrences to skip. The error is store.ErrNewer: another version of duehook
+// accepted the definition.
+func (r *record) rules(name string) (*schedule.Rules, error) {
+	rules, err := r.Def.rules(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the schedule %s: %w", store.ErrNewer, name, err)
+	}
+	for _, at := range r.Skips {
+		rules.Skips = append(rules.Skips, at.Time())
+	}
+	return rules, nil
 }
 
 func (r *record) exists() bool { return r.UID != "" && r.DeletedAt == 0 }

@@ -178,7 +178,7 @@ func TestPlainSchedulesAreBoundedInBytes(t *testing.T) {
 	m := r.node("one", nil)
 	large := every("1d")
 	large.Job.Body = &job.Body{Form: job.BodyText, Content: bytes.Repeat([]byte("a"), 32<<10)}
-	def, _, err := m.check(t.Context(), "large", large, false)
+	def, _, err := m.check("large", large, false)
 	r.ok(err)
 	// Others leave room for one large schedule, and a little more.
 	others := store.Document{Kind: documentKind, Name: "others", Data: make([]byte, MaxAllBytes-def.size()*3/2)}

@@ -40,15 +40,13 @@ type Schedule struct {
 	Rules     *schedule.Rules // their jitter includes the spread of the job
 	Remaining *int64          // nil: there is no bound
 	Now       job.Instant
-	// Unreadable, which wraps store.ErrNewer, says why the timetable is unknown: Rules lack dates.
-	Unreadable error
 }
 
-func (m *Manager) view(ctx context.Context, d *document, now job.Instant, compile compiler) (Schedule, error) {
+func view(ctx context.Context, d *document, now job.Instant) (Schedule, error) {
 	r := &d.Value
 	r.wake(now)
-	rules, err := compile(ctx, d.Name, r)
-	if rules == nil {
+	rules, err := r.rules(d.Name)
+	if err != nil {
 		return Schedule{}, err
 	}
 	sight := access.SightOf(ctx)
@@ -56,10 +54,8 @@ func (m *Manager) view(ctx context.Context, d *document, now job.Instant, compil
 	if e := r.LastError; e != nil {
 		r.LastError = &LastError{e.At, e.Reason, sight.Text(e.Message)}
 	}
-	s := Schedule{record: *r, Name: d.Name, State: Active, Rules: rules, Now: now, Unreadable: err}
-	if err != nil {
-		s.LastError = unreadable(now, err)
-	} else if r.Pause == nil && r.ahead(now) {
+	s := Schedule{record: *r, Name: d.Name, State: Active, Rules: rules, Now: now}
+	if r.Pause == nil && r.ahead(now) {
 		s.LastError = &LastError{At: r.Done.At, Reason: ReasonClock, Message: "The clock of the store went back. The schedule waits for it; resume lets it go on from now."}
 	}
 	s.Backfilled = r.backfilled()
@@ -70,7 +66,7 @@ func (m *Manager) view(ctx context.Context, d *document, now job.Instant, compil
 	switch {
 	case r.Pause != nil:
 		s.State = Paused
-	case err == nil && r.Queued == nil && !s.more():
+	case r.Queued == nil && !s.more():
 		s.State = Completed
 	}
 	return s, nil
@@ -90,7 +86,7 @@ func (s *Schedule) Next(n int) []schedule.Occurrence {
 	if s.Remaining != nil {
 		n = int(min(int64(n), *s.Remaining))
 	}
-	if n <= 0 || s.Unreadable != nil {
+	if n <= 0 {
 		return nil
 	}
 	return s.Rules.Table.Preview(s.Now.Time().Add(time.Nanosecond), n).Occurrences
@@ -109,7 +105,7 @@ func (m *Manager) Get(ctx context.Context, name string) (Schedule, error) {
 	if err != nil {
 		return Schedule{}, err
 	}
-	return m.view(ctx, &d, now, m.compiling())
+	return view(ctx, &d, now)
 }
 
 // Query selects schedules. Empty fields select all.
@@ -146,7 +142,6 @@ func (m *Manager) List(ctx context.Context, q Query) (Page, error) {
 }
 
 func (m *Manager) list(ctx context.Context, q *Query, now job.Instant) (page Page, err error) {
-	compile := m.compiling()
 	for raw, err := range m.docs.From(ctx, q.Cursor, listAtOnce) {
 		if err != nil {
 			return Page{}, err
@@ -155,7 +150,7 @@ func (m *Manager) list(ctx context.Context, q *Query, now job.Instant) (page Pag
 		if d.Err != nil || !d.Value.exists() || !q.selects(&d.Value) {
 			continue
 		}
-		s, err := m.view(ctx, &d, now, compile)
+		s, err := view(ctx, &d, now)
 		if err != nil && !errors.Is(err, store.ErrNewer) {
 			return Page{}, err
 		}
@@ -251,14 +246,14 @@ func (m *Manager) Occurrences(ctx context.Context, name string, p Part) (Timetab
 	if err != nil {
 		return Timetable{}, err
 	}
-	return p.of(s.Rules, s.Now), s.Unreadable
+	return p.of(s.Rules, s.Now), nil
 }
 
 // Preview checks a draft, whose job may be missing, and returns a part of its timetable.
 func (m *Manager) Preview(ctx context.Context, name string, d *Draft, p Part) (Timetable, error) {
 	var f job.Findings
 	p.check(&f)
-	_, rules, err := m.check(ctx, name, d, true)
+	_, rules, err := m.check(name, d, true)
 	if err := f.Take("", err); err != nil {
 		return Timetable{}, err
 	}

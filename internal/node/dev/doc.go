@@ -2,6 +2,6 @@
 // that take deliveries in the process.
 //
 // Clock is the time of the whole node. Dev.Advance moves it from one due time to the next, and
-// stands still at each until everything due then has happened. docs/adr/0042-dev-clock.md has the
+// stands still at each until everything due then has happened. docs/adr/0044-dev-clock.md has the
 // reasons.
 package dev

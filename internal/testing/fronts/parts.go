@@ -12,7 +12,6 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/app"
-	"github.com/duehook/duehook/internal/app/calendars"
 	"github.com/duehook/duehook/internal/app/groups"
 	"github.com/duehook/duehook/internal/app/pulls"
 	"github.com/duehook/duehook/internal/app/schedules"
@@ -47,7 +46,7 @@ func NewParts(tb testing.TB, build func(*Parts) httpapi.Dialect, wrap func(http.
 	var errs [5]error
 	p.Topics, errs[0] = topics.New(topics.Options{Store: p.store, Clock: clock})
 	p.App, errs[1] = app.New(app.Options{Store: p.store, Topics: p.Topics, Groups: p.Groups, Policy: retrypolicy.Default(), Clock: clock})
-	p.Schedules, errs[2] = schedules.New(schedules.Options{Store: p.store, Jobs: p.App, Calendars: calendars.New(p.store, clock), ID: "node", Clock: clock})
+	p.Schedules, errs[2] = schedules.New(schedules.Options{Store: p.store, Jobs: p.App, ID: "node", Clock: clock})
 	p.Pulls, errs[3] = pulls.New(pulls.Options{Store: p.store, ID: "node", Policy: retrypolicy.Default(), Clock: clock})
 	server, err := httpapi.New(httpapi.Options{
 		Ready: p.store.Ping, Clock: clock, Logger: slog.New(slog.DiscardHandler), RequestTimeout: time.Minute,

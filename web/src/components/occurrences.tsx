@@ -67,11 +67,8 @@ export function Omitted({ omitted }: Pick<Timetable, 'omitted'>) {
   if (omitted.length === 0) return null;
   return (
     <ul>
-      {omitted.map(({ local, reason, calendar }) => (
-        <li key={`${local} ${reason}`}>
-          {t(`omitted.${reason}`, { local: spaced(local) })}
-          {calendar && ` (${calendar})`}
-        </li>
+      {omitted.map(({ local, reason }) => (
+        <li key={`${local} ${reason}`}>{t(`omitted.${reason}`, { local: spaced(local) })}</li>
       ))}
     </ul>
   );

@@ -35,7 +35,6 @@ const blank = {
   late: '',
   overlap: '',
   dates: '',
-  calendars: '',
   url: '',
   topic: '',
   order_key: '',
@@ -66,7 +65,6 @@ const pointers: Record<Exclude<keyof Draft, keyof CallbackDraft>, string> = {
   late: '/misfire/limit',
   overlap: '/overlap',
   dates: '/except/dates',
-  calendars: '/except/calendars',
   url: '/job/url',
   topic: '/job/topic',
   order_key: '/job/order_key',
@@ -161,7 +159,6 @@ function ScheduleForm({ name, from: { draft: initial, rest, callbacks }, version
           <Input {...set('anchor')} placeholder="2027-01-01T00:00:00Z" />
           <Input {...set('max_occurrences')} placeholder={t('setting.none')} />
           <Input {...set('dates')} wide placeholder="2026-12-24/2026-12-26, 2027-01-01" />
-          <Input {...set('calendars')} placeholder="holidays" />
         </Group>
         <Group title={t('schedule.exceptions')}>
           <Choice {...set('misfire')} options={misfirePolicies} show={(policy) => t(`misfire.${policy}` as Key)} />
@@ -237,10 +234,9 @@ function timesOf(draft: Draft): Record<string, unknown> {
   const { cron, every, anchor, timezone, start_at, end_at, jitter, overlap, grace, window } = draft;
   const dst = given({ gap: draft.dst_gap, repeat: draft.dst_repeat });
   const misfire = { ...given({ policy: draft.misfire, grace, window }), ...(draft.late.trim() ? { limit: figure(draft.late) } : {}) };
-  const [dates, calendars] = [words(draft.dates), words(draft.calendars)];
-  const except = { ...(dates.length > 0 && { dates }), ...(calendars.length > 0 && { calendars }) };
+  const dates = words(draft.dates);
   return {
-    ...(Object.keys(except).length > 0 ? { except } : {}),
+    ...(dates.length > 0 ? { except: { dates } } : {}),
     ...given({ cron, every, anchor, timezone, start_at, end_at, jitter, overlap }),
     ...(Object.keys(dst).length > 0 ? { dst } : {}),
     ...(Object.keys(misfire).length > 0 ? { misfire } : {}),
@@ -283,7 +279,6 @@ function typed(name: string, request: string): Registered {
     window: text(stored.misfire?.['window']),
     late: text(stored.misfire?.['limit']),
     dates: (stored.except?.['dates'] ?? []).join(', '),
-    calendars: (stored.except?.['calendars'] ?? []).join(', '),
     url: text(url),
     topic: text(topic),
     order_key: text(order_key),

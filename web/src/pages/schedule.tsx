@@ -1,8 +1,8 @@
+import { Fragment } from 'preact';
 import { useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, mayChange, outcomes, type Occurrence, type Run, type Schedule } from '../api';
 import { BackfillDialog } from '../components/backfill-dialog';
-import { Dates } from '../components/calendars';
 import { Dialog } from '../components/dialog';
 import { Input, Moment } from '../components/form';
 import { Result } from '../components/job-table';
@@ -201,6 +201,20 @@ function Counters({ schedule: { counters, last } }: { schedule: Schedule }) {
   );
 }
 
+/** Dates, which do not break at their hyphens. */
+function Dates({ dates }: { dates: string[] }) {
+  return (
+    <>
+      {dates.map((one, i) => (
+        <Fragment key={one}>
+          {i > 0 && ', '}
+          <span class="whole">{one}</span>
+        </Fragment>
+      ))}
+    </>
+  );
+}
+
 function Settings({ schedule }: { schedule: Schedule }) {
   const { dst, job, misfire, overlap, except, start_at: start, end_at: end, anchor, max_occurrences: max, remaining } = schedule;
   return (
@@ -221,7 +235,6 @@ function Settings({ schedule }: { schedule: Schedule }) {
           [t('schedule.misfire'), t(`misfire.${misfire.policy}`)],
           [t('schedule.overlap'), t(`overlap.${overlap}`)],
           [t('schedule.dates'), except?.dates?.length && <Dates dates={except.dates} />],
-          [t('schedule.calendars'), except?.calendars?.join(', ')],
           [t('schedule.start_at'), start && exact(start)],
           [t('schedule.end_at'), end && exact(end)],
           [t('schedule.anchor'), anchor && exact(anchor)],

@@ -1,6 +1,5 @@
 import { address, type Query } from '../address';
 import { api, mayChange, scheduleStates, type ListedSchedule, type Schedule, type ScheduleState } from '../api';
-import { Calendars } from '../components/calendars';
 import { Empty, Mark, When } from '../components/marks';
 import { Strip } from '../components/occurrences';
 import { Loaded, Pager } from '../components/page';
@@ -35,7 +34,6 @@ export function SchedulesPage() {
       </div>
       <Loaded of={schedules}>{({ data }) => <List schedules={data} filtered={state !== null} />}</Loaded>
       <Pager first={cursor && at(state)} next={next && at(state, next)} />
-      <Calendars />
     </>
   );
 }
