@@ -55,8 +55,6 @@ type Registration struct {
 	Callbacks   *Callbacks        `json:"callbacks,omitempty"`
 	Count       *CountTarget      `json:"count,omitempty"`
 	OnConflict  OnConflict        `json:"on_conflict,omitempty"`
-	// AgainBody permits the receiver to replace the body of a job that it arms again.
-	AgainBody bool `json:"again_body,omitempty"`
 }
 
 // UnmarshalJSON keeps the bytes of the body, so that numbers stay as they are written.
@@ -141,7 +139,6 @@ type Job struct {
 	Priority    int               `json:"priority"`
 	DueAt       time.Time         `json:"due_at"`
 	Spread      Duration          `json:"spread"`
-	Rounds      int               `json:"rounds"`
 	CreatedAt   time.Time         `json:"created_at"`
 	UpdatedAt   time.Time         `json:"updated_at"` // when Version last grew
 	NextAt      time.Time         `json:"next_at"`    // zero after the end
@@ -170,7 +167,6 @@ type JobDetails struct {
 	Expect      *Expect           `json:"expect"`
 	ContentType string            `json:"content_type"`
 	Headers     map[string]string `json:"headers"` // their values are *** if the key may only read
-	AgainBody   bool              `json:"again_body"`
 	Callbacks   *Callbacks        `json:"callbacks"`
 }
 

@@ -157,7 +157,6 @@ type Test struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 	Timeout     Duration          `json:"timeout,omitzero"`
 	Expect      *Expect           `json:"expect,omitempty"`
-	AgainBody   bool              `json:"again_body,omitempty"`
 }
 
 // TestResult is the result of a test.

@@ -38,10 +38,6 @@ const (
 	classSnoozeLimit  = job.ErrorSnoozeLimit
 	classBadAt        = contract.BadAt
 	classAtLimit      = job.ErrorRescheduleLimit
-	classBadAgain     = contract.BadAgain
-	classAgainBody    = "again_invalid_body"
-	classAgainRefused = "again_body_refused"
-	classAgainLimit   = "again_limit"
 	classBlocked      = job.ReasonBlocked // the API has one word for it
 	classBadRequest   = "invalid_request"
 	classLeaseEnded   = job.ReasonLeaseExpired // of a fetched job

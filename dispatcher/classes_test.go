@@ -23,7 +23,7 @@ var classNames = map[string]string{
 	"classTLSName": classTLSName, "classTLSProtocol": classTLSProtocol, "classTLSAlert": classTLSAlert,
 	"classTooLarge": classTooLarge, "classInvalid": classInvalid, "classUnexpected": classUnexpected,
 	"classBadSnooze": classBadSnooze, "classSnoozeLimit": classSnoozeLimit, "classBadAt": classBadAt, "classAtLimit": classAtLimit,
-	"classBadAgain": classBadAgain, "classAgainBody": classAgainBody, "classAgainRefused": classAgainRefused, "classAgainLimit": classAgainLimit, "classBlocked": classBlocked, "classBadRequest": classBadRequest,
+	"classBlocked": classBlocked, "classBadRequest": classBadRequest,
 	"classLeaseEnded": classLeaseEnded, "classNacked": classNacked,
 }
 

@@ -108,10 +108,6 @@ type Options struct {
 	// DefaultGrace.
 	Grace time.Duration
 
-	// Bounds are those of the bodies and rounds of jobs that receivers arm again; zero values are
-	// those of WithDefaults.
-	Bounds job.Bounds
-
 	// ConnectRetries is how often an attempt connects again at once if its request
 	// was surely not sent, MaxConnectRetries at most. Zero: DefaultConnectRetries;
 	// negative: never.
@@ -207,7 +203,6 @@ func (o Options) withDefaults() Options {
 	if o.Weight == nil {
 		o.Weight = func(string) int { return store.DefaultWeight }
 	}
-	o.Bounds = o.Bounds.WithDefaults()
 	o.CallbackResponse = cmp.Or(o.CallbackResponse, DefaultCallbackResponse)
 	o.ConnectRetries = cmp.Or(o.ConnectRetries, DefaultConnectRetries)
 	return o

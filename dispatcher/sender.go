@@ -41,7 +41,6 @@ type sender struct {
 	// topicTimeout is the timeout that a topic's jobs get; zero: the server's.
 	topicTimeout func(topic string) time.Duration
 	agent        string
-	limits       job.Bounds
 	signer       Signer
 	spans        *spans
 	log          *slog.Logger
@@ -56,7 +55,7 @@ func newSender(o Options, transport http.RoundTripper) *sender {
 	s := &sender{
 		steady: func(string) bool { return false },
 		clock:  o.Clock, layer: o.Layer, timeout: o.Timeout, topicTimeout: o.TopicTimeout,
-		agent: "duehook/" + o.Version, limits: o.Bounds, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
+		agent: "duehook/" + o.Version, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
 		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		render: o.RenderCallback, callbackLimit: o.CallbackResponse, contract: o.contractOf,
 	}
@@ -128,9 +127,6 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 		}
 	} else {
 		o, attempt.Error = contract.Judge(a, j.Spec.ExpectBody, c.instant(s.clock.Now()))
-	}
-	if o.Kind == job.OutcomeDelivered && o.After > 0 {
-		o, attempt.Error = s.armAgain(j, &a, o.After)
 	}
 	health = healthOf(a.Status)
 	if bodyLost := a.Lost != "" && attempt.Error == a.Lost; bodyLost {
@@ -221,10 +217,7 @@ func (s *sender) exchange(req *retryablehttp.Request, limit int, buf *bytes.Buff
 	if resp.Body == http.NoBody {
 		return a, nil
 	}
-	switch {
-	case a.ArmsAgain():
-		limit = max(limit, s.limits.MaxBody+contract.ExpectLimit)
-	case limit == 0:
+	if limit == 0 {
 		limit = drainLimit
 		enough := time.AfterFunc(drainTime, func() { _ = resp.Body.Close() }) //nolint:forbidigo // bounds a read from the network
 		defer enough.Stop()

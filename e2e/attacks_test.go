@@ -45,19 +45,6 @@ func failing(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, padding[:64<<10])
 }
 
-// again arms the job again, with a body if it has one.
-func again(body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Duehook-Action", "again")
-		w.Header().Set("Retry-After", "1")
-		if body != "" {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = fmt.Fprintf(w, `{"body":%q}`, body)
-		}
-	}
-}
-
 var attacks = []attack{
 	{
 		name: "callbacks of failed attempts", deliver: failing, gave: 6 * attackBody, keeps: 4,
@@ -67,29 +54,6 @@ var attacks = []attack{
 				_, _ = call(t.Context(), "POST", base+"/v1/jobs", nil, map[string]any{ // the last may find the topic full
 					"topic": "attack", "id": fmt.Sprint(i), "url": victims, "body_text": padding[:attackBody], "retry": map[string]any{"steps": []string{"10ms"}, "limit": 500},
 					"callbacks": map[string]any{"include_request": true, "attempt_failed": map[string]any{"url": callbacks}, "dead": map[string]any{"url": callbacks}},
-				})
-			}
-		},
-	},
-	{
-		name: "bodies of a receiver", deliver: again(padding[:255<<10]), gave: 3000 * 255 << 10, keeps: 2,
-		begin: func(t *testing.T, base, victims, _ string) {
-			for from := range 3 {
-				var jobs []map[string]any
-				for i := range 1000 {
-					jobs = append(jobs, map[string]any{"topic": "attack", "id": fmt.Sprint(from, "-", i), "url": victims, "again_body": true})
-				}
-				must(t, http.StatusOK, "POST", base+"/v1/jobs/batch", map[string]any{"jobs": jobs})
-			}
-		},
-	},
-	{
-		name: "callbacks of rounds", deliver: again(""), gave: 20 * attackBody, keeps: 8,
-		begin: func(t *testing.T, base, victims, callbacks string) {
-			for i := range 20 {
-				must(t, http.StatusCreated, "POST", base+"/v1/jobs", map[string]any{
-					"topic": "attack", "id": fmt.Sprint(i), "url": victims, "body_text": padding[:attackBody],
-					"callbacks": map[string]any{"include_request": true, "delivered": map[string]any{"url": callbacks}},
 				})
 			}
 		},

@@ -1,9 +1,7 @@
 package receiver
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -13,8 +11,6 @@ import (
 const (
 	minWait = time.Second
 	maxWait = 24 * time.Hour
-	// maxAgain is the bound of an answer that arms a job again.
-	maxAgain = 366 * 24 * time.Hour
 )
 
 // answerError is an error with an answer. Its values are comparable, so errors.Is works with what the functions below return.
@@ -24,7 +20,6 @@ type answerError struct {
 	value  string
 	wait   time.Duration // for Retry-After; zero: none
 	at     string        // for Duehook-At; empty: none
-	body   string        // JSON; empty: the text of the status
 }
 
 func (e answerError) Error() string {
@@ -52,13 +47,7 @@ func (e answerError) write(w http.ResponseWriter) {
 	if e.at != "" {
 		w.Header().Set("Duehook-At", e.at)
 	}
-	if e.body == "" {
-		http.Error(w, http.StatusText(e.status), e.status)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(e.status)
-	_, _ = io.WriteString(w, e.body) // after a lost answer, duehook asks again
+	http.Error(w, http.StatusText(e.status), e.status)
 }
 
 // Gone reports that nobody wants such deliveries any more: the job becomes a dead
@@ -79,7 +68,7 @@ func Abort() error {
 // instead of the next step of the ladder (503 with Retry-After). wait is rounded up
 // to seconds and clamped to 1 second to 24 hours.
 func RetryAfter(wait time.Duration) error {
-	return answerError{status: http.StatusServiceUnavailable, wait: wholeSeconds(wait, maxWait)}
+	return answerError{status: http.StatusServiceUnavailable, wait: wholeSeconds(wait)}
 }
 
 // Snooze asks for the delivery again after wait. It uses no attempt, at most 100
@@ -88,7 +77,7 @@ func RetryAfter(wait time.Duration) error {
 func Snooze(wait time.Duration) error {
 	// Not 5xx or 429: many of them in a row open the circuit of the endpoint.
 	return answerError{
-		status: http.StatusConflict, header: "Duehook-Action", value: "snooze", wait: wholeSeconds(wait, maxWait),
+		status: http.StatusConflict, header: "Duehook-Action", value: "snooze", wait: wholeSeconds(wait),
 	}
 }
 
@@ -101,22 +90,7 @@ func Reschedule(at time.Time) error {
 	}
 }
 
-// Again reports that the delivery was handled, and arms the same job again: under its
-// topic and id, with a new webhook-id, due after wait (200 with Duehook-Action: again and
-// Retry-After). Unless it is nil, body is the JSON body of the next round. wait is rounded
-// up to seconds and clamped to 1 second to 366 days.
-//
-// The delivery is not remembered as handled, because a repeat needs the same answer: the
-// function is called again if the answer is lost.
-func Again(wait time.Duration, body json.RawMessage) error {
-	e := answerError{status: http.StatusOK, header: "Duehook-Action", value: "again", wait: wholeSeconds(wait, maxAgain)}
-	if body != nil {
-		e.body = `{"body":` + string(body) + `}`
-	}
-	return e
-}
-
-func wholeSeconds(wait, most time.Duration) time.Duration {
-	wait = min(max(wait, minWait), most)
+func wholeSeconds(wait time.Duration) time.Duration {
+	wait = min(max(wait, minWait), maxWait)
 	return (wait + time.Second - 1).Truncate(time.Second)
 }

@@ -25,7 +25,7 @@ type Func func(ctx context.Context, d Delivery) error
 //	signed, new                         by the result of f:
 //	  nil                               200 with Options.Reply
 //	  Gone, Abort, RetryAfter, Snooze,
-//	  Reschedule, Again                 their answer
+//	  Reschedule                        their answer
 //	  any other error                   500: the next step of the ladder
 //	handled before                      200 with Options.Reply; f is not called
 //	being handled at the moment         409 with Duehook-Action: snooze and Retry-After: 5:
@@ -101,9 +101,6 @@ func (r *Receiver) once(ctx context.Context, d Delivery, f Func) error {
 	handled := false
 	defer func() { r.mark(ctx, d.ID, handled) }() // also when f panics
 	if err := f(ctx, d); err != nil {
-		if answer(err).status == http.StatusOK { // Again
-			return err
-		}
 		r.log.WarnContext(ctx, "a delivery was not handled",
 			"webhook_id", d.ID, "topic", d.Topic, "job_id", d.JobID, "attempt", d.Attempt, "error", err)
 		return err

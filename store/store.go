@@ -110,7 +110,7 @@ type Registration struct {
 
 // Job is the new job, registered at now.
 func (r Registration) Job(now job.Instant) job.Job {
-	due := r.Spec.Due(r.Key, now)
+	due := r.Spec.When.Due(r.Key, now)
 	j := job.Job{
 		Key: r.Key, UID: r.UID, Spec: r.Spec, State: job.Waiting, Version: 1,
 		CreatedAt: now, UpdatedAt: now, DueAt: due, NextAt: due,
@@ -118,7 +118,7 @@ func (r Registration) Job(now job.Instant) job.Job {
 	if r.Spec.TTL > 0 {
 		j.ExpiresAt = now.Add(r.Spec.TTL)
 	}
-	if at := r.Spec.When.At; r.Spec.Occurrence != nil && r.Spec.Loop == nil && at != 0 {
+	if at := r.Spec.When.At; r.Spec.Occurrence != nil && at != 0 {
 		j.DueAt = at // also a late one, which goes at once
 		if expires := r.ExpiresAt(); expires != 0 {
 			j.ExpiresAt = max(expires, now)
@@ -130,7 +130,7 @@ func (r Registration) Job(now job.Instant) job.Job {
 // ExpiresAt is the end of the TTL if that does not depend on when the job is registered,
 // or zero. The TTL of an occurrence counts from when it is due.
 func (r Registration) ExpiresAt() job.Instant {
-	if at := r.Spec.When.At; r.Spec.Occurrence != nil && r.Spec.Loop == nil && at != 0 && r.Spec.TTL > 0 {
+	if at := r.Spec.When.At; r.Spec.Occurrence != nil && at != 0 && r.Spec.TTL > 0 {
 		return at.Add(r.Spec.TTL)
 	}
 	return 0

@@ -2,7 +2,6 @@ package torture
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -16,13 +15,10 @@ import (
 	"github.com/duehook/duehook/internal/job"
 )
 
-// The flows of each run, spread over loadTime: registrations for a group, counted jobs and
-// loops that the receiver drives.
+// The flows of each run, spread over loadTime: registrations for a group, and counted jobs.
 const (
 	flowTopic = "flows"
 	fanOuts   = 12
-	loops     = 4
-	rounds    = 3 // of each loop, before the last one
 	counters  = 4 // jobs, the last of which stays below its target
 	countTo   = 10
 	// countEvery spreads the counts of a job, so that faults meet some of them.
@@ -69,11 +65,6 @@ func (r *run) startFlows(ctx context.Context) {
 	}
 	for i := range fanOuts {
 		start(i, fanOuts, func(ctx context.Context) error { return r.fanOut(ctx, fmt.Sprint("fan-", i)) })
-	}
-	for i := range loops {
-		start(i, loops, func(ctx context.Context) error {
-			return r.registerFlow(ctx, map[string]any{"id": fmt.Sprint("loop-", i), "body": behaviour{Rounds: rounds}, "again_body": true})
-		})
 	}
 	for i := range counters {
 		start(i, counters, func(ctx context.Context) error { return r.count(ctx, i) })
@@ -158,11 +149,11 @@ func (r *run) count(ctx context.Context, number int) error {
 	return nil
 }
 
-// judgeFlows: every job of a flow came, once in each round, and a job below its target did not.
+// judgeFlows: every job of a flow came once, and a job below its target did not.
 // It takes the deliveries of flows out of arrived.
 func (a *audit) judgeFlows(arrived map[job.Key][]receiver.Delivery) {
 	a.wrong = append(a.wrong, a.flows.problems...)
-	if want := fanOuts*len(members) + loops + counters; len(a.flows.uids) != want {
+	if want := fanOuts*len(members) + counters; len(a.flows.uids) != want {
 		a.fail("%d of %d jobs of flows were acknowledged", len(a.flows.uids), want)
 	}
 	below := fmt.Sprint("count-", counters-1)
@@ -178,7 +169,7 @@ func (a *audit) judgeFlows(arrived map[job.Key][]receiver.Delivery) {
 			a.lost++
 			a.fail("LOST: %s of the flows is %+v, not %s", key, j, state)
 		}
-		a.judgeRounds(key, j, deliveries)
+		a.judgeFlow(key, j, deliveries)
 	}
 	for key := range arrived {
 		if key.Topic == flowTopic {
@@ -188,47 +179,24 @@ func (a *audit) judgeFlows(arrived map[job.Key][]receiver.Delivery) {
 	}
 }
 
-// judgeRounds: the rounds of a job came in their order, each as one message. Jobs that are no
-// loops have one round; one that waits has none.
-func (a *audit) judgeRounds(key job.Key, j jobView, deliveries []receiver.Delivery) {
+// judgeFlow: a delivered job came as one message, and one that waits did not come.
+func (a *audit) judgeFlow(key job.Key, j jobView, deliveries []receiver.Delivery) {
 	slices.SortStableFunc(deliveries, func(x, y receiver.Delivery) int { return x.Arrived.Compare(y.Arrived) })
-	var came []receiver.Delivery // the first of each round
 	for i, d := range deliveries {
-		at := slices.IndexFunc(came, func(other receiver.Delivery) bool { return other.UID == d.UID })
-		if at < 0 {
-			came = append(came, d)
-			continue
-		}
-		if yes, _ := a.cuts.InFlight(deliveries[i-1]); yes {
-			a.inFlight++
-			continue
-		}
-		a.otherwise++
-		a.excuse("%s came again without having been in flight: %s; cuts: %s", key, rig.Describe(deliveries), &a.cuts)
-	}
-	if a.run.row.name == redisIsFull { // a round that ends then keeps its body
-		came = slices.CompactFunc(came, func(x, y receiver.Delivery) bool { return x.Body == y.Body })
-	}
-	want := 0
-	if j.State == "delivered" {
-		var b behaviour
-		if len(came) > 0 && json.Unmarshal([]byte(came[0].Body), &b) != nil {
-			a.fail("%s came with the body %s", key, came[0].Body)
-		}
-		want = 1 + b.Rounds
-	}
-	if len(came) != want {
-		a.fail("%s came as %d messages instead of %d: %s; cuts: %s", key, len(came), want, rig.Describe(deliveries), &a.cuts)
-		return
-	}
-	for i, d := range came {
-		if body := string(behaviour{Rounds: want - 1 - i}.bytes()); want > 1 && d.Body != body {
-			a.fail("%s: round %d came with the body %s instead of %s", key, i, d.Body, body)
+		switch {
+		case d.UID != a.flows.uids[key] || d.UID != j.UID:
+			a.fail("%s was acknowledged as %s and is %s; it came as %s", key, a.flows.uids[key], j.UID, d.UID)
+		case i == 0:
+		default:
+			if yes, _ := a.cuts.InFlight(deliveries[i-1]); yes {
+				a.inFlight++
+				continue
+			}
+			a.otherwise++
+			a.excuse("%s came again without having been in flight: %s; cuts: %s", key, rig.Describe(deliveries), &a.cuts)
 		}
 	}
-	// A call that a client repeats after a lost answer may find a later round.
-	acknowledged := slices.ContainsFunc(came, func(d receiver.Delivery) bool { return d.UID == a.flows.uids[key] })
-	if want > 0 && (!acknowledged || came[want-1].UID != j.UID) {
-		a.fail("%s was acknowledged as %s and is %s; it came as %s to %s", key, a.flows.uids[key], j.UID, came[0].UID, came[want-1].UID)
+	if (len(deliveries) > 0) != (j.State == "delivered") {
+		a.fail("%s is %s and came %d times: %s; cuts: %s", key, j.State, len(deliveries), rig.Describe(deliveries), &a.cuts)
 	}
 }

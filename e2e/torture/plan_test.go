@@ -32,8 +32,6 @@ type behaviour struct {
 	Patched bool `json:"patched,omitempty"` // the client has changed the body
 	// Reschedule asks for the next attempt rescheduleAfter the arrival instead of failing.
 	Reschedule bool `json:"reschedule,omitempty"`
-	// Rounds is how many more rounds follow from the delivery.
-	Rounds int `json:"rounds,omitempty"`
 }
 
 // registration is the body of POST /v1/jobs.
@@ -49,7 +47,6 @@ type registration struct {
 
 	OrderKey  string     `json:"order_key,omitempty"`
 	Callbacks *callbacks `json:"callbacks,omitempty"`
-	AgainBody bool       `json:"again_body"`
 }
 
 type retry struct {
@@ -165,7 +162,7 @@ func newPlan(rnd *rand.Rand, urls []string) []*planned {
 		p := &planned{
 			registration: registration{
 				Topic: topic, ID: fmt.Sprintf("job-%03d", i), URL: urls[rnd.IntN(len(urls))],
-				Delay: fmt.Sprintf("%dms", rnd.IntN(1500)), AgainBody: true,
+				Delay: fmt.Sprintf("%dms", rnd.IntN(1500)),
 			},
 			at:  loadTime * time.Duration(i) / jobsPerRun,
 			end: "delivered", attempts: 1,

@@ -2,7 +2,6 @@ package torture
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -64,7 +63,7 @@ func (e *endpoints) answer(d receiver.Delivery) receiver.Answer {
 	if snooze {
 		e.snoozed[key] = true
 	}
-	attempt := d.UID + "/" + strconv.Itoa(d.Attempt) // each round of a loop has an id of its own
+	attempt := d.UID + "/" + strconv.Itoa(d.Attempt)
 	e.seen[attempt]++
 	repeated := e.seen[attempt] > 1
 	e.mu.Unlock()
@@ -83,9 +82,6 @@ func (e *endpoints) answer(d receiver.Delivery) receiver.Answer {
 		if b.Reschedule {
 			a.Header = map[string]string{"Duehook-Action": "reschedule", "Duehook-At": rescheduledTo(d).Format(time.RFC3339Nano)}
 		}
-	case b.Rounds > 0:
-		a.Header = map[string]string{"Duehook-Action": "again", "Retry-After": "1", "Content-Type": "application/json"}
-		a.Body = fmt.Sprintf(`{"body":%s}`, behaviour{Rounds: b.Rounds - 1}.bytes())
 	}
 	return a
 }

@@ -36,7 +36,6 @@ var (
 		"on_conflict":  func(d *job.Draft, f decode.Field) { d.OnConflict = f.Text() },
 		"labels":       func(d *job.Draft, f decode.Field) { d.Labels = f.Texts() },
 		"priority":     func(d *job.Draft, f decode.Field) { d.Priority = f.Integer() },
-		"again_body":   func(d *job.Draft, f decode.Field) { d.AgainBody = new(f.Boolean()) },
 		"retry":        func(d *job.Draft, f decode.Field) { d.Retry = retryFields.New(f) },
 		"callbacks":    func(d *job.Draft, f decode.Field) { d.Callbacks = decodeCallbacks(f) },
 		"count": func(d *job.Draft, f decode.Field) {

@@ -61,7 +61,7 @@ func TestJobAsWritten(t *testing.T) {
 		},
 		Spec: job.Spec{
 			Destination: "https://example.com/?a=1&b=<2>", Method: "PUT", BizKey: "order", OrderKey: "k", Labels: []job.Label{{Key: "a", Value: "1"}, {Key: "b", Value: ""}},
-			Priority: 9, When: job.When{Spread: time.Minute}, Retry: &job.Retry{Limit: &limit}, Loop: &job.Loop{Rounds: 2}, Group: &job.Membership{Group: "g"},
+			Priority: 9, When: job.When{Spread: time.Minute}, Retry: &job.Retry{Limit: &limit}, Group: &job.Membership{Group: "g"},
 			Occurrence: &job.Occurrence{Schedule: "nightly", Time: at, Kind: job.ByTimetable}, Count: &job.Count{Target: 5, AtDeadline: job.DeadlineFires},
 			Callbacks: &job.Callbacks{By: map[job.CallbackEvent]*job.Callback{job.CallbackDead: {Destination: "https://example.com"}}},
 		},
@@ -71,7 +71,7 @@ func TestJobAsWritten(t *testing.T) {
 		want string
 	}{
 		"all members": {written(&full, retrypolicy.Default(), "same"), `{"uid":"01KDWCJ2M00000000000000001","topic":"mail","id":"a:b","biz_key":"order","order_key":"k",` +
-			`"labels":{"a":"1","b":""},"url":"https://example.com/?a=1&b=<2>","method":"PUT","state":"dead","priority":9,"due_at":"2026-01-31T09:30:00.000Z","spread":"1m","rounds":2,` +
+			`"labels":{"a":"1","b":""},"url":"https://example.com/?a=1&b=<2>","method":"PUT","state":"dead","priority":9,"due_at":"2026-01-31T09:30:00.000Z","spread":"1m",` +
 			`"created_at":"2026-01-31T09:29:00.000Z","updated_at":"2026-01-31T09:30:00.005Z","next_at":null,"attempts":2,"max_attempts":4,"last_attempt":{"number":2,"started_at":"2026-01-31T09:30:00.000Z","duration_ms":1500,` +
 			`"dns_ms":0,"connect_ms":null,"tls_ms":null,"first_byte_ms":20,"connection_reused":false,"status":500,"error":"http_500","response_body":"\"no\"\u0000é` + "\uFFFD" + `",` +
 			`"response_headers":{"Date":"today"},"next_at":null,"reason":"retry_limit","version":1767258000005,"connect_retries":1},"ended_at":"2026-01-31T09:30:00.005Z","reason":"retry_limit",` +

@@ -149,8 +149,8 @@ func (a *api) chargeLeases() {
 func TestPullRefusals(t *testing.T) {
 	a := newAPI(t)
 	for body, pointers := range map[string]string{
-		`{"pull":true,"url":"http://a.example","method":"PUT","timeout":"3s","expect":{"body":"x"},"again_body":true,"group":"g"}`: "/pull /url",
-		`{"pull":true,"url":"http://a.example","method":"PUT","timeout":"3s","expect":{"body":"x"},"again_body":true}`:             "/again_body /expect /method /timeout /url",
+		`{"pull":true,"url":"http://a.example","method":"PUT","timeout":"3s","expect":{"body":"x"},"group":"g"}`: "/pull /url",
+		`{"pull":true,"url":"http://a.example","method":"PUT","timeout":"3s","expect":{"body":"x"}}`:             "/expect /method /timeout /url",
 		`{"pull":false}`: "/url",
 		`{"url":"http://a.example","retry":{"steps":["0s"]}}`: "/retry/steps/0",
 	} {

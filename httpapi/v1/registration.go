@@ -61,7 +61,6 @@ func writeRegistration(w *jsonout.Writer, d *job.Draft) {
 		w.In("count", func() { jobjson.WriteCountTerms(w, *c.Target, *c.AtDeadline) })
 	}
 	jsonout.IfGiven("priority", d.Priority, w.Integer)
-	jsonout.IfGiven("again_body", d.AgainBody, w.Boolean)
 	if d.Callbacks != nil {
 		jsonout.Part(w, "callbacks", d.Callbacks, writeCallbacks)
 	}

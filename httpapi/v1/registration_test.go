@@ -171,7 +171,7 @@ func TestDetails(t *testing.T) {
 	a := newKeyedAPI(t)
 	uid := store.OrderUID(store.BindUID("01M8KQXTCMASKQPERGG1TRHNRH", job.Key{Topic: "t", ID: "a"}), "t", "o")
 	spec := `{"topic":"t","id":"a","uid":"` + uid + `","biz_key":"b","order_key":"o","url":"https://shop.example/hook","method":"PUT","delay":"1h","spread":"1m",` +
-		`"content_type":"text/plain","headers":{"X-A":"1"},"timeout":"5s","ttl":"2h","labels":{"l":"1"},"priority":7,"again_body":true,` +
+		`"content_type":"text/plain","headers":{"X-A":"1"},"timeout":"5s","ttl":"2h","labels":{"l":"1"},"priority":7,` +
 		`"retry":{"steps":["1s","2s"],"limit":3},"callbacks":{"dead":{"url":"https://shop.example/dead","headers":{"X-B":"2"}}},` +
 		`"expect":{"body":"ok"},"count":{"target":2},"body_text":"hello"}`
 	a.want(201, "POST", "/v1/jobs", spec)

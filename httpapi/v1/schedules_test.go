@@ -125,8 +125,7 @@ func TestRegistrationOfAScheduleIsWhole(t *testing.T) {
 		"topic": `"reports"`, "biz_key": `"order"`, "order_key": `"customer"`, "url": `"https://shop.example/hook"`, "method": `"PUT"`,
 		"spread": `"5m"`, "body": `{ "a":  1 }`, "content_type": `"application/json"`, "headers": `{"X-Token":"s3cret"}`, "timeout": `"5s"`,
 		"ttl": `"1h"`, "labels": `{"shop":"berlin"}`, "priority": `3`, "retry": `{"steps":["1s","2s"],"limit":2}`, "expect": `{"body":"ok"}`,
-		"callbacks":  `{"dead":{"url":"https://shop.example/dead","method":"PUT","headers":{"X-Of":"7"}},"retry":{"limit":3}}`,
-		"again_body": `true`,
+		"callbacks": `{"dead":{"url":"https://shop.example/dead","method":"PUT","headers":{"X-Of":"7"}},"retry":{"limit":3}}`,
 	}
 	bySchedule := []string{"id", "uid", "delay", "at", "on_conflict", "count", "group", "pull", "filter_label", "body_text", "body_base64"}
 	var job []string

@@ -23,7 +23,6 @@ func (s *API) writeDetails(w *jsonout.Writer, j *job.Job) {
 	jsonout.Part(w, "expect", orNull(&spec.ExpectBody), func(w *jsonout.Writer, body *string) { w.Text("body", *body) })
 	w.TextOrNull("content_type", spec.ContentType)
 	w.Headers("headers", spec.Headers)
-	w.Boolean("again_body", spec.AgainBody)
 	jsonout.Part(w, "callbacks", spec.Callbacks.Draft(), writeCallbacks)
 }
 

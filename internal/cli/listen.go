@@ -206,9 +206,6 @@ func asDelivered(l *client.LeasedJob) *job.Job {
 	for name, value := range l.Headers {
 		j.Spec.Headers = append(j.Spec.Headers, job.Header{Name: name, Value: value})
 	}
-	if l.Job.Rounds > 0 {
-		j.Spec.Loop = &job.Loop{Rounds: l.Job.Rounds}
-	}
 	if l.Job.Group != "" {
 		j.Spec.Group = &job.Membership{Group: l.Job.Group}
 	}

@@ -49,17 +49,16 @@ func TestListenJudgesAnswers(t *testing.T) {
 		dead    bool
 		shown   string
 	}{
-		"200":            {status: 200, shown: "delivered orders/a  attempt 2  200 in 0s"},
-		"204":            {status: 204, shown: "delivered orders/a"},
-		"500":            {status: 500, body: "no\npaper", want: "http_500: no\npaper", shown: "failed    orders/a  attempt 2  500 in 0s  http_500: no paper"},
-		"302":            {status: 302, headers: []string{"Location", "/elsewhere"}, want: "http_302", shown: "failed"},
-		"503, later":     {status: 503, headers: []string{"Retry-After", "90"}, want: "http_503", delay: 90 * time.Second, shown: "http_503, again in 1m30s"},
-		"410":            {status: 410, want: "http_410", dead: true, shown: "dead      orders/a"},
-		"abort":          {status: 400, headers: []string{"webhook-delivery", "abort-message"}, want: "http_400", dead: true, shown: "dead"},
-		"snooze":         {status: 200, headers: []string{"Duehook-Action", "snooze", "Retry-After", "60"}, want: "snoozed", delay: time.Minute, shown: "again in 1m"},
-		"reschedule":     {status: 200, headers: []string{"Duehook-Action", "reschedule", "Duehook-At", "2026-01-01T10:00:00Z"}, want: "rescheduled", delay: time.Hour, shown: "again in 1h"},
-		"wrong time":     {status: 200, headers: []string{"Duehook-Action", "snooze"}, want: "snooze_without_retry_after", shown: "failed"},
-		"again, refused": {status: 200, headers: []string{"Duehook-Action", "again", "Retry-After", "60"}, shown: "delivered"},
+		"200":        {status: 200, shown: "delivered orders/a  attempt 2  200 in 0s"},
+		"204":        {status: 204, shown: "delivered orders/a"},
+		"500":        {status: 500, body: "no\npaper", want: "http_500: no\npaper", shown: "failed    orders/a  attempt 2  500 in 0s  http_500: no paper"},
+		"302":        {status: 302, headers: []string{"Location", "/elsewhere"}, want: "http_302", shown: "failed"},
+		"503, later": {status: 503, headers: []string{"Retry-After", "90"}, want: "http_503", delay: 90 * time.Second, shown: "http_503, again in 1m30s"},
+		"410":        {status: 410, want: "http_410", dead: true, shown: "dead      orders/a"},
+		"abort":      {status: 400, headers: []string{"webhook-delivery", "abort-message"}, want: "http_400", dead: true, shown: "dead"},
+		"snooze":     {status: 200, headers: []string{"Duehook-Action", "snooze", "Retry-After", "60"}, want: "snoozed", delay: time.Minute, shown: "again in 1m"},
+		"reschedule": {status: 200, headers: []string{"Duehook-Action", "reschedule", "Duehook-At", "2026-01-01T10:00:00Z"}, want: "rescheduled", delay: time.Hour, shown: "again in 1h"},
+		"wrong time": {status: 200, headers: []string{"Duehook-Action", "snooze"}, want: "snooze_without_retry_after", shown: "failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, out, _ := newTestListener(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -149,14 +148,14 @@ func TestListenReplays(t *testing.T) {
 func TestListenShowsAllOfAJob(t *testing.T) {
 	due := time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC)
 	j := asDelivered(&client.LeasedJob{BodyText: "hello", Job: client.Job{
-		Topic: "t", ID: "fan:m", UID: "u", DueAt: due, NextAt: due.Add(time.Hour), Rounds: 3, Group: "g", Schedule: "s",
+		Topic: "t", ID: "fan:m", UID: "u", DueAt: due, NextAt: due.Add(time.Hour), Group: "g", Schedule: "s",
 		Occurrence: &client.JobOccurrence{Time: due}, Count: &client.JobCount{Count: 7},
 	}})
-	if j.Spec.Rounds() != 3 || j.GroupID() != "fan" || j.Spec.Occurrence.Schedule != "s" || j.Spec.Occurrence.Time != job.InstantOf(due) ||
+	if j.GroupID() != "fan" || j.Spec.Occurrence.Schedule != "s" || j.Spec.Occurrence.Time != job.InstantOf(due) ||
 		j.Counted != 7 || j.Spec.Count == nil || j.AttemptDue() != job.InstantOf(due.Add(time.Hour)) || string(j.Spec.Body) != "hello" {
 		t.Errorf("got %+v", j)
 	}
-	if plain := asDelivered(&client.LeasedJob{Job: client.Job{Topic: "t", ID: "a"}}); plain.Spec.Rounds() != 0 || plain.Spec.Group != nil || plain.Spec.Count != nil || plain.AttemptDue() != 0 {
+	if plain := asDelivered(&client.LeasedJob{Job: client.Job{Topic: "t", ID: "a"}}); plain.Spec.Group != nil || plain.Spec.Count != nil || plain.AttemptDue() != 0 {
 		t.Errorf("got %+v", plain)
 	}
 }

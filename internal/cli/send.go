@@ -300,7 +300,7 @@ func (a *app) follow(ctx context.Context, j client.Job) error {
 		}
 		found, err := a.client.Job(ctx, j.Topic, j.ID)
 		switch {
-		case err == nil && found.UID != j.UID && found.Rounds <= j.Rounds: // no next round of a loop
+		case err == nil && found.UID != j.UID:
 			return &outcomeError{fmt.Sprintf("another registration has replaced %s/%s", j.Topic, j.ID)}
 		case err == nil:
 			answered = a.Clock.Now()

@@ -82,16 +82,6 @@ func (c *Callbacks) replayed() *Callbacks {
 	return &next
 }
 
-// unplayed are the callbacks of a job with a new uid.
-func (c *Callbacks) unplayed() *Callbacks {
-	if c == nil || c.Replays == 0 {
-		return c
-	}
-	next := *c
-	next.Replays = 0
-	return &next
-}
-
 // Report is the content of a callback: the job after an event.
 type Report struct {
 	// Job is the job after the event. Its NextAt and EndedAt follow from the time of the
@@ -146,22 +136,18 @@ const (
 	ShedNothing Shed = iota
 	// ShedPassing leaves out passing callbacks: the topic has reached its capacity.
 	ShedPassing
-	// ShedContent also leaves requests and answers out of reports, and the new body of a job that
-	// is armed again: the store is full.
+	// ShedContent also leaves requests and answers out of reports: the store is full.
 	ShedContent
 )
 
-// Successor is a job that an outcome registers, in one step with the outcome.
+// Successor is a callback that an outcome registers, in one step with the outcome.
 type Successor struct {
-	// Passing: it is the callback of an outcome that another one follows: of a failed attempt, or
-	// of a round. It obeys the capacity of its topic. Other successors obey no limit: each takes
-	// the place of a job that has ended.
+	// Passing: it is the callback of a failed attempt, and obeys the capacity of its topic. The
+	// callback of an end obeys no limit: it takes the place of the job.
 	Passing bool
-	// Key is that of a callback, or the key of its predecessor, which it replaces.
-	Key  Key
-	Spec Spec
-	// Report becomes the body of a callback.
-	Report *Report
+	Key     Key
+	Spec    Spec
+	Report  *Report // becomes the body
 }
 
 // CallbackID is the id of the callback of an event. attempt is the number of the failed
@@ -305,7 +291,7 @@ func (j *Job) report(to []Successor, e CallbackEvent, r *Report) []Successor {
 
 // Succeeds reports whether the settlement may have successors.
 func (s *Settlement) Succeeds() bool {
-	return s.Again != nil || len(s.Reported(s.Change(false), ShedNothing)) > 0 || len(s.Reported(s.Change(true), ShedNothing)) > 0
+	return len(s.Reported(s.Change(false), ShedNothing)) > 0 || len(s.Reported(s.Change(true), ShedNothing)) > 0
 }
 
 // Reported are the events of a change that have a callback, the end first: its callback takes the
@@ -326,36 +312,27 @@ func (s *Settlement) Reported(c Change, shed Shed) []CallbackEvent {
 	if s.Attempt != nil && s.Attempts > s.Job.Attempts && s.To != Delivered && !PutOff(c.Reason) {
 		add(CallbackAttemptFailed)
 	}
-	return slices.DeleteFunc(all, func(e CallbackEvent) bool { return shed >= ShedPassing && s.passing(e, c) })
+	return slices.DeleteFunc(all, func(e CallbackEvent) bool { return shed >= ShedPassing && e == CallbackAttemptFailed })
 }
 
 // Sheds returns the most that a store can leave out of the successors of a change.
 func (s *Settlement) Sheds(c Change) Shed {
 	events := s.Reported(c, ShedNothing)
 	switch {
-	case s.rearms(c) && s.Again.newBody(),
-		len(events) > 0 && (s.Response != nil || s.Job.Spec.Callbacks.IncludeRequest),
-		slices.ContainsFunc(events, func(e CallbackEvent) bool { return s.passing(e, c) }):
+	case len(events) > 0 && (s.Response != nil || s.Job.Spec.Callbacks.IncludeRequest), slices.Contains(events, CallbackAttemptFailed):
 		return ShedContent
 	}
 	return ShedNothing
 }
 
-// Supersedes returns the keys of the callbacks that those of this attempt replace: of the failed
-// attempt before, and of the round of a loop that is RoundCallbacks rounds older. Stores may not have
-// them.
-func (s *Settlement) Supersedes() (keys []Key) {
+// Supersedes returns the key of the callback that the one of this attempt replaces: that of the failed
+// attempt before. Stores may not have it.
+func (s *Settlement) Supersedes() (older Key, ok bool) {
 	j := s.Job
-	if j == nil || s.Attempts <= j.Attempts {
-		return nil
+	if j == nil || s.Attempts <= j.Attempts || j.Attempts == 0 || s.To == Delivered || j.Spec.Callbacks.On(CallbackAttemptFailed) == nil {
+		return Key{}, false
 	}
-	if j.Attempts > 0 && (s.To != Delivered || s.Again != nil) && j.Spec.Callbacks.On(CallbackAttemptFailed) != nil {
-		keys = append(keys, Key{Topic: j.Topic, ID: j.CallbackID(CallbackAttemptFailed, j.Attempts)})
-	}
-	if s.Again != nil && j.Spec.Loop != nil && len(j.Spec.Loop.Reported) == RoundCallbacks {
-		keys = append(keys, Key{Topic: j.Topic, ID: j.Spec.Loop.Reported[0]})
-	}
-	return keys
+	return Key{Topic: j.Topic, ID: j.CallbackID(CallbackAttemptFailed, j.Attempts)}, true
 }
 
 // Passing reports whether the id is that of the callback of a failed attempt. Only its outcome is
@@ -396,39 +373,17 @@ func (j *Job) Strip() error {
 // stripped reports whether the job is a callback without content.
 func (j *Job) stripped() bool { return j.Spec.Reports != "" && len(j.Spec.Body) == 0 }
 
-// rearms reports whether the change registers the next round of a loop.
-func (s *Settlement) rearms(c Change) bool { return s.Again != nil && c.Reason == ReasonAgain }
-
-// passing reports whether another outcome follows the event.
-func (s *Settlement) passing(e CallbackEvent, c Change) bool {
-	return e == CallbackAttemptFailed || s.rearms(c)
-}
-
-// Successors returns the jobs that follow from a change of the settlement, first the one that
-// takes the place of the settled job. version is the job's version after the change.
+// Successors returns the callbacks that follow from a change of the settlement. version is the job's
+// version after the change.
 func (s *Settlement) Successors(c Change, version uint64, shed Shed) (all []Successor) {
 	if s.Job == nil {
 		return nil
 	}
-	if s.rearms(c) {
-		all = append(all, Successor{Key: s.Key, Spec: s.nextRound(shed)})
-	}
 	for _, e := range s.Reported(c, shed) {
 		all = s.Job.report(all, e, s.reportOf(c, version, shed))
-		all[len(all)-1].Passing = s.passing(e, c)
+		all[len(all)-1].Passing = e == CallbackAttemptFailed
 	}
 	return all
-}
-
-// nextRound is the content of the next round of a loop.
-func (s *Settlement) nextRound(shed Shed) Spec {
-	next := *s.Again
-	if old := &s.Job.Spec; shed == ShedContent {
-		loop := *next.Loop
-		loop.NewBody = old.newBody()
-		next.Body, next.BodyForm, next.ContentType, next.Loop = old.Body, old.BodyForm, old.ContentType, &loop
-	}
-	return next
 }
 
 // reportOf is the report of the job after a change.

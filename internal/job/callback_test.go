@@ -87,17 +87,17 @@ func TestCallbackKeys(t *testing.T) {
 	}
 }
 
-// Room that a store lacks is saved on callbacks that another outcome follows, then on what
-// reports contain of requests and answers and on new bodies of loops, never on the end of a job.
+// Room that a store lacks is saved on callbacks of failed attempts, then on what reports contain of
+// requests and answers, never on the end of a job.
 func TestShedding(t *testing.T) {
 	type made struct {
-		id       string // what follows the uid; empty for the next round
-		body     string // of the request in the report, or of the next round
+		id       string // what follows the uid
+		body     string // of the request in the report
 		response string
 	}
 	outcomes := map[string]job.Outcome{
 		"failed": {Kind: job.OutcomeFailed}, "dead": {Kind: job.OutcomeRefused}, "delivered": {Kind: job.OutcomeDelivered},
-		"again": {Kind: job.OutcomeDelivered}, "snoozed": {Kind: job.OutcomeSnoozed, After: time.Second},
+		"snoozed": {Kind: job.OutcomeSnoozed, After: time.Second},
 	}
 	for _, row := range []struct {
 		outcome string
@@ -112,43 +112,30 @@ func TestShedding(t *testing.T) {
 		{"dead", job.ShedContent, []made{{".dead", "", ""}}},
 		{"delivered", job.ShedPassing, []made{{".delivered", "old", "answer"}}},
 		{"delivered", job.ShedContent, []made{{".delivered", "", ""}}},
-		{"again", job.ShedNothing, []made{{"", "new", ""}, {".delivered", "old", "answer"}}},
-		{"again", job.ShedPassing, []made{{"", "new", ""}}},
-		{"again", job.ShedContent, []made{{"", "old", ""}}},
 		{"snoozed", job.ShedContent, nil},
 	} {
 		c := &job.Callbacks{IncludeRequest: true}
 		for _, e := range job.CallbackEvents {
 			c.Set(e, &job.Callback{Destination: "https://a.example", Headers: []job.Header{{Name: "X-A", Value: "1"}}})
 		}
-		spec := job.Spec{Callbacks: c, AgainBody: true, Headers: []job.Header{{Name: "X-B", Value: "2"}}, Body: []byte("old"), BodyForm: job.BodyText, ContentType: "text/plain"}
+		spec := job.Spec{Callbacks: c, Headers: []job.Header{{Name: "X-B", Value: "2"}}, Body: []byte("old"), BodyForm: job.BodyText, ContentType: "text/plain"}
 		j := job.Job{Key: job.Key{Topic: "t", ID: "a"}, UID: "01KDWCJ2M00000000000000001", Spec: spec}
 		o := outcomes[row.outcome]
 		o.Attempt, o.Response = &job.Attempt{Number: 1}, &job.Response{Body: []byte("answer")}
-		if row.outcome == "again" {
-			next, err := j.Again(time.Second, &job.Body{Form: job.BodyText, Content: []byte("new")}, job.Bounds{MaxBody: 9, MaxRounds: 9})
-			must.OK(t, err)
-			o.Again = &next
-		}
 		s := job.Settle(&j, o, func(int) (time.Duration, bool) { return time.Minute, true })
 		var got []made
 		for _, n := range s.Successors(s.Change(false), 2, row.shed) {
-			m := made{body: string(n.Spec.Body)}
-			if n.Key == j.Key && (m.body == "old") != (n.Spec.Loop.NewBody == false) {
-				t.Errorf("the round with the body %q has %+v", m.body, n.Spec.Loop)
+			r := n.Report
+			m := made{id: n.Key.ID[len(j.UID):], body: string(r.Job.Spec.Body)}
+			if r.Response != nil {
+				m.response = string(r.Response.Body)
 			}
-			if r := n.Report; r != nil {
-				m.id, m.body = n.Key.ID[len(j.UID):], string(r.Job.Spec.Body)
-				if r.Response != nil {
-					m.response = string(r.Response.Body)
-				}
-				headers := len(r.Job.Spec.Headers)
-				if r.Request != (row.shed < job.ShedContent) || r.Request != (headers == 1) || r.Job.Spec.Callbacks.On(job.CallbackDead).Headers != nil {
-					t.Errorf("%s reports %+v", n.Key, r)
-				}
-				if passing := strings.Contains(m.id, "attempt_failed") || row.outcome == "again"; n.Passing != passing {
-					t.Errorf("%s is passing: %v", n.Key, n.Passing)
-				}
+			headers := len(r.Job.Spec.Headers)
+			if r.Request != (row.shed < job.ShedContent) || r.Request != (headers == 1) || r.Job.Spec.Callbacks.On(job.CallbackDead).Headers != nil {
+				t.Errorf("%s reports %+v", n.Key, r)
+			}
+			if passing := strings.Contains(m.id, "attempt_failed"); n.Passing != passing {
+				t.Errorf("%s is passing: %v", n.Key, n.Passing)
 			}
 			got = append(got, m)
 		}
@@ -193,7 +180,6 @@ func TestSupersedes(t *testing.T) {
 		"last attempt":     {failed, 7, job.Outcome{Kind: job.OutcomeRefused, Attempt: &job.Attempt{}}, uid + ".attempt_failed.7.2"},
 		"put off":          {failed, 7, job.Outcome{Kind: job.OutcomeRescheduled, At: 1}, uid + ".attempt_failed.7.2"},
 		"delivered":        {failed, 7, job.Outcome{Kind: job.OutcomeDelivered}, ""},
-		"next round":       {failed, 7, job.Outcome{Kind: job.OutcomeDelivered, Again: &job.Spec{}}, uid + ".attempt_failed.7.2"},
 		"snoozed":          {failed, 7, job.Outcome{Kind: job.OutcomeSnoozed, After: time.Second}, ""},
 		"released":         {failed, 7, job.Outcome{Kind: job.OutcomeReleased}, ""},
 		"another callback": {other, 7, job.Outcome{Kind: job.OutcomeFailed}, ""},
@@ -201,44 +187,13 @@ func TestSupersedes(t *testing.T) {
 	} {
 		j := job.Job{Key: job.Key{Topic: "t", ID: "a"}, UID: uid, Attempts: row.attempts, Spec: job.Spec{Callbacks: row.callbacks}}
 		s := job.Settle(&j, row.outcome, more)
-		keys := s.Supersedes()
-		var want []job.Key
+		older, ok := s.Supersedes()
+		var want job.Key
 		if row.want != "" {
-			want = []job.Key{{Topic: "t", ID: row.want}}
+			want = job.Key{Topic: "t", ID: row.want}
 		}
-		if !slices.Equal(keys, want) {
-			t.Errorf("%s: %v, want %v", name, keys, want)
-		}
-	}
-}
-
-// A round supersedes the callback of the round that is RoundCallbacks older, replayed or not.
-func TestSupersedesRounds(t *testing.T) {
-	callbacks := &job.Callbacks{Replays: 1}
-	callbacks.Set(job.CallbackDelivered, &job.Callback{})
-	for _, c := range []*job.Callbacks{callbacks, {}} {
-		j := job.Job{Key: job.Key{Topic: "t", ID: "a"}, Spec: job.Spec{Callbacks: c}}
-		var ids []string
-		for round := range 3 * job.RoundCallbacks {
-			j.UID = fmt.Sprintf("round-%d", round)
-			if ids = append(ids, j.UID+".delivered"); round == 0 {
-				ids[0] += ".2"
-			}
-			next, err := j.Again(time.Second, nil, job.Bounds{MaxRounds: 100})
-			must.OK(t, err)
-			s := job.Settle(&j, job.Outcome{Kind: job.OutcomeDelivered, Again: &next}, nil)
-			var want []job.Key
-			if oldest := round - job.RoundCallbacks; oldest >= 0 && c == callbacks {
-				want = []job.Key{{Topic: "t", ID: ids[oldest]}}
-			}
-			if keys := s.Supersedes(); !slices.Equal(keys, want) {
-				t.Errorf("round %d: %v, want %v", round, keys, want)
-			}
-			end := job.Settle(&j, job.Outcome{Kind: job.OutcomeDelivered}, nil)
-			if keys := end.Supersedes(); keys != nil {
-				t.Errorf("the end after round %d: %v", round, keys)
-			}
-			j.Spec = next
+		if older != want || ok != (row.want != "") {
+			t.Errorf("%s: %v, %v; want %v", name, older, ok, want)
 		}
 	}
 }

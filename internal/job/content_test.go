@@ -10,16 +10,13 @@ import (
 // notContent are the fields that a repeated registration may have other values of.
 var notContent = map[string]bool{
 	"[Traceparent]": true, "[Tracestate]": true, "[Callbacks Replays]": true, "[Callbacks Ended]": true,
-	"[Loop First]": true, "[Loop Rounds]": true, "[Loop Wait]": true, "[Loop NewBody]": true, "[Loop Reported]": true,
 }
 
 // A field that is not compared would lose a change of it: the registration would count as
 // a repetition of the old one.
 func TestSameContentComparesEachField(t *testing.T) {
 	base := everyfield.Filled[job.Spec]()
-	base.Loop = nil // it may have replaced the body, which is not compared then
 	for at, other := range everyfield.Changed[job.Spec]() {
-		other.Loop = nil
 		if got := base.SameContent(other); got != notContent[at] || other.SameContent(base) != got {
 			t.Errorf("another %s: same content %t, want %t", at, got, notContent[at])
 		}

@@ -205,8 +205,8 @@ func (j *Job) Recount(now Instant) {
 }
 
 // FiresAtDeadline reports whether a counted job is sent at its deadline, whatever its
-// count. A round that a receiver armed is.
-func (s *Spec) FiresAtDeadline() bool { return s.Count.AtDeadline == DeadlineFires || s.Loop != nil }
+// count.
+func (s *Spec) FiresAtDeadline() bool { return s.Count.AtDeadline == DeadlineFires }
 
 // expiresAtDeadline is the outcome of a job that is due before its count has reached
 // the target, if it must not be sent then; otherwise nil.

@@ -132,11 +132,6 @@ func TestCountFires(t *testing.T) {
 			}
 		}
 	}
-	round := counted(expiring)
-	round.Spec.Loop = &job.Loop{Rounds: 1}
-	if o := round.Before(job.Ready, 0, round.DueAt); o != nil {
-		t.Errorf("a round that a receiver armed: %+v", o)
-	}
 	if o := counted(nil).Before(job.Ready, 0, countNow.Add(time.Hour)); o != nil {
 		t.Errorf("at the deadline of a job that fires then: %+v", o)
 	}

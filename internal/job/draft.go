@@ -33,7 +33,6 @@ type Draft struct {
 	Priority    *int
 	Count       *CountDraft
 	Callbacks   *CallbacksDraft
-	AgainBody   *bool // whether a receiver may replace the body
 	Dialect     *Dialect
 
 	// NoBizKey and NoExpect remove these fields in a change.
@@ -51,7 +50,7 @@ func (j *Job) Draft() *Draft {
 		At: given(s.When.At), Delay: given(s.When.Delay), Spread: given(s.When.Spread),
 		ContentType: given(s.ContentType), Headers: headerMap(s.Headers), Retry: s.Retry,
 		Timeout: given(s.Timeout), TTL: given(s.TTL), Expect: given(s.ExpectBody), Labels: labelMap(s.Labels),
-		Priority: new(s.Priority.Number()), Callbacks: s.Callbacks.Draft(), AgainBody: given(s.AgainBody), Dialect: s.Dialect,
+		Priority: new(s.Priority.Number()), Callbacks: s.Callbacks.Draft(), Dialect: s.Dialect,
 	}
 	if s.Destination.Pulled() {
 		d.Destination, d.Method, d.Pull = nil, nil, new(true)
@@ -112,10 +111,9 @@ type Body struct {
 type Bounds struct {
 	MaxBody    int           // bytes of the job's body
 	MaxTimeout time.Duration // of one attempt
-	MaxRounds  int           // how often a receiver may arm a job again; negative: never
 }
 
-// WithDefaults replaces limits that are zero: 256 KiB, a minute and DefaultMaxRounds.
+// WithDefaults replaces limits that are zero: 256 KiB and a minute.
 func (l Bounds) WithDefaults() Bounds {
-	return Bounds{cmp.Or(l.MaxBody, 256<<10), cmp.Or(l.MaxTimeout, time.Minute), cmp.Or(l.MaxRounds, DefaultMaxRounds)}
+	return Bounds{cmp.Or(l.MaxBody, 256<<10), cmp.Or(l.MaxTimeout, time.Minute)}
 }

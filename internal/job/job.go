@@ -73,8 +73,6 @@ type Spec struct {
 	Tracestate  string        // of the same; empty without a Traceparent
 	Labels      []Label       // sorted by key
 	Occurrence  *Occurrence   // nil: no schedule made the job
-	AgainBody   bool          // a receiver may replace the body when it arms the job again
-	Loop        *Loop         // nil: no receiver armed the job again
 	Group       *Membership   // nil: the job is not for a member of a group
 	Callbacks   *Callbacks    // nil: none
 	Count       *Count        // nil: the job is due at its time only
@@ -89,14 +87,13 @@ type Spec struct {
 }
 
 // SameContent reports whether two registrations have equal content. It ignores the
-// trace context, because a client's retry runs under a new span, white space between
-// the tokens of a JSON body, because the encoder may have changed, and what a receiver
-// changed by arming the job again.
+// trace context, because a client's retry runs under a new span, and white space between
+// the tokens of a JSON body, because the encoder may have changed.
 func (s *Spec) SameContent(o *Spec) bool {
 	return s.Destination == o.Destination && s.HTTPMethod() == o.HTTPMethod() && s.BizKey == o.BizKey && s.OrderKey == o.OrderKey &&
 		slices.Equal(s.Headers, o.Headers) && s.sameBody(o) && s.Priority == o.Priority &&
 		s.When == o.When && s.Retry.same(o.Retry) && s.Timeout == o.Timeout &&
-		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody && s.AgainBody == o.AgainBody && slices.Equal(s.Labels, o.Labels) &&
+		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody && slices.Equal(s.Labels, o.Labels) &&
 		s.Reports == o.Reports && s.Callbacks.same(o.Callbacks) &&
 		samePart(s.Occurrence, o.Occurrence) && samePart(s.Group, o.Group) && samePart(s.Count, o.Count) && samePart(s.Dialect, o.Dialect)
 }
@@ -107,7 +104,7 @@ func samePart[T comparable](a, b *T) bool {
 }
 
 func (s *Spec) sameBody(o *Spec) bool {
-	return s.newBody() || o.newBody() || s.ContentType == o.ContentType && s.BodyForm == o.BodyForm &&
+	return s.ContentType == o.ContentType && s.BodyForm == o.BodyForm &&
 		(bytes.Equal(s.Body, o.Body) || s.BodyForm == BodyJSON && sameJSON(s.Body, o.Body))
 }
 

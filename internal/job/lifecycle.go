@@ -138,7 +138,6 @@ const (
 	ReasonSuperseded   = "superseded"          // a newer callback took its place
 	ReasonDelivered    = "delivered"           // the receiver took it
 	ReasonFinished     = "finished"            // the client ended it without a delivery
-	ReasonAgain        = "again"               // the receiver took it, and armed the same job again
 	ReasonLadder       = "ladder"              // next step of the retry ladder
 	ReasonRetryAfter   = "retry_after"         // the receiver named the time
 	ReasonSnoozed      = "snoozed"             // the receiver snoozed the job
@@ -357,8 +356,6 @@ type Outcome struct {
 	Attempt *Attempt
 	// Response is the answer's body, for jobs with callbacks.
 	Response *Response
-	// Again is the content of the job that takes the place of a delivered one, nil: none does.
-	Again *Spec
 }
 
 // OutcomeKind is the kind of an outcome.
@@ -411,8 +408,6 @@ type Settlement struct {
 	Job, Claimed *Job
 	// Response is the body that answered Attempt, for callbacks.
 	Response *Response
-	// Again is the content of the job that takes the place of a delivered one, nil: none does.
-	Again *Spec
 }
 
 // Change is the stored part of a settlement.
@@ -428,9 +423,6 @@ type Change struct {
 func (s *Settlement) Change(cancelRequested bool) Change {
 	if cancelRequested && s.IfCancelled != s.To {
 		return Change{To: s.IfCancelled, Reason: ReasonCancelled}
-	}
-	if cancelRequested && s.Reason == ReasonAgain { // it ends the loop
-		return Change{To: s.To, Reason: ReasonDelivered}
 	}
 	return Change{To: s.To, Reason: s.Reason, Delay: s.Delay, At: s.At}
 }
@@ -492,16 +484,13 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 		Attempts: j.Attempts, Snoozes: j.Snoozes, Attempt: o.Attempt,
 		IfCancelled: Cancelled, Keep: j.Spec.KeepsEnd(), Claimed: j,
 	}
-	if j.Spec.Callbacks != nil || o.Again != nil {
-		s.Job, s.Response, s.Again = j, o.Response, o.Again
+	if j.Spec.Callbacks != nil {
+		s.Job, s.Response = j, o.Response
 	}
 	switch o.Kind {
 	case OutcomeDelivered:
 		s.Attempts++
 		s.To, s.Reason, s.IfCancelled = Delivered, ReasonDelivered, Delivered
-		if o.Again != nil {
-			s.Reason = ReasonAgain
-		}
 	case OutcomeFailed:
 		s.Attempts++
 		delay, more := retry(s.Attempts)

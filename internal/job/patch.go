@@ -53,7 +53,7 @@ func (d *Draft) Patch(j *Job, l Bounds, now Instant) (Spec, *When, error) {
 // changes are the fields of a change, in the order of the documentation.
 var changes = []Field{
 	"delay", "at", "spread", "url", "method", "headers", "body", "body_text", "body_base64", "content_type",
-	"retry", "timeout", "ttl", "expect", "biz_key", "labels", "priority", "count", "callbacks", "again_body",
+	"retry", "timeout", "ttl", "expect", "biz_key", "labels", "priority", "count", "callbacks",
 }
 
 // gives reports for each field whether a draft sets it.
@@ -85,7 +85,6 @@ var gives = map[Field]func(d *Draft) bool{
 	"priority":     func(d *Draft) bool { return d.Priority != nil },
 	"count":        func(d *Draft) bool { return d.Count != nil },
 	"callbacks":    func(d *Draft) bool { return d.Callbacks != nil },
-	"again_body":   func(d *Draft) bool { return d.AgainBody != nil },
 }
 
 func (d *Draft) hasBody(f BodyForm) bool { return d.Body != nil && d.Body.Form == f }

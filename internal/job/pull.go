@@ -37,7 +37,7 @@ func PullLanes(topic string) []Lane {
 }
 
 // pushOnly are the fields that say how a request is made or judged.
-var pushOnly = []Field{"url", "group", "filter_label", "method", "timeout", "expect", "again_body"}
+var pushOnly = []Field{"url", "group", "filter_label", "method", "timeout", "expect"}
 
 // pushFields refuses fields of a job that consumers fetch.
 func (f *Findings) pushFields(d *Draft) {

@@ -144,9 +144,6 @@ func (f *Findings) content(d *Draft, s *Spec, l Bounds) {
 	if d.Expect != nil {
 		s.ExpectBody = f.expectBody(*d.Expect)
 	}
-	if d.AgainBody != nil {
-		s.AgainBody = *d.AgainBody
-	}
 	if d.Labels != nil {
 		s.Labels = f.labels("labels", d.Labels)
 	}
@@ -162,7 +159,7 @@ func (f *Findings) content(d *Draft, s *Spec, l Bounds) {
 	if d.Callbacks != nil {
 		c := f.callbacks(d.Callbacks)
 		if c != nil && s.Callbacks != nil {
-			c.Replays = s.Callbacks.Replays // the number of the job's rounds stays
+			c.Replays = s.Callbacks.Replays // the number of its replays stays
 		}
 		s.Callbacks = c
 	}

@@ -40,7 +40,6 @@ func WriteJob(w *jsonout.Writer, j *job.Job, policy retrypolicy.Policy) {
 	if s.When.Spread != 0 {
 		w.Duration("spread", s.When.Spread)
 	}
-	w.NumberIfAny("rounds", s.Rounds())
 	w.Instant("created_at", j.CreatedAt)
 	w.Instant("updated_at", j.UpdatedAt)
 	w.Instant("next_at", j.NextAt)

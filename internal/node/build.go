@@ -225,7 +225,7 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys, of *top
 		Workers: c.Workers, Weight: of.Weight, TopicTimeout: of.Timeout, Timeout: c.Timeout, Lease: c.Lease, LeaseMargin: c.LeaseMargin(),
 		Policy: n.policy, Grace: c.DrainDelay + n.drainTime(), AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
-		Bounds: job.Bounds{MaxBody: c.MaxBody, MaxRounds: orOff(c.MaxRounds)}, CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
+		CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
 		RenderCallback: jobjson.CallbackBody(n.policy), CallbackResponse: orOff(c.CallbackResponse),
 		// Also without --dialects: other nodes may have registered their jobs.
 		Contracts: map[string]*dispatcher.Contract{qstash.Name: {

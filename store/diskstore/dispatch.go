@@ -291,7 +291,7 @@ func (t *txn) apply(rec *record, st *job.Settlement) store.Settled {
 		t.set(row(famKey, rec.Topic, rec.ID), keyRow(rec))
 	}
 	if st.Job != nil {
-		done.Shed = t.follow(followers(rec.UID, st.Successors(st.Change(rec.CancelRequested), rec.Version, job.ShedNothing)), rec, t.now)
+		done.Shed = t.follow(followers(rec.UID, st.Successors(st.Change(rec.CancelRequested), rec.Version, job.ShedNothing)), t.now)
 		t.noteShed(st, done.Shed)
 	}
 	return done

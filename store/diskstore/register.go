@@ -174,7 +174,7 @@ func (t *txn) finish(u *update, fresh *record) {
 	}
 	u.stored = &stored
 	t.forgetEnded(fresh)
-	t.follow(u.next, fresh, u.j.EndedAt)
+	t.follow(u.next, u.j.EndedAt)
 }
 
 // changed is the record with the content and progress of j, which has its Spec.

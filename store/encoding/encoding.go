@@ -74,14 +74,6 @@ func (c *codec) spec(s *job.Spec) {
 			text(c, "v", &l.Value)
 		})
 	})
-	flag(c, "a", &s.AgainBody)
-	part(c, "i", &s.Loop, func(l *job.Loop) {
-		text(c, "f", &l.First)
-		number(c, "n", &l.Rounds)
-		number(c, "w", &l.Wait)
-		flag(c, "b", &l.NewBody)
-		list(c, "r", &l.Reported, c.plain)
-	})
 	part(c, "v", &s.Group, func(m *job.Membership) {
 		text(c, "n", &m.Group)
 		text(c, "l", &m.FilterLabel)

@@ -30,7 +30,7 @@ func TestAllFields(t *testing.T) {
 		Body: []byte("p"), BodyForm: job.BodyText, Priority: 1, When: job.When{Delay: 1}, Retry: &job.Retry{Limit: &limit},
 		Timeout: 1, TTL: 1, ExpectBody: "e", Traceparent: "x", Labels: []job.Label{{Key: "k", Value: "v"}},
 		Occurrence: &job.Occurrence{Schedule: "s"}, Callbacks: &job.Callbacks{By: map[job.CallbackEvent]*job.Callback{job.CallbackDead: {Destination: "http://b"}}},
-		Reports: job.CallbackDead, AgainBody: true,
+		Reports: job.CallbackDead,
 	}
 	before := []byte("before")
 	text := AppendSpec(before, &want)

@@ -13,7 +13,6 @@ import (
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 	"github.com/duehook/duehook/store/rules"
-	"github.com/duehook/duehook/store/successors"
 )
 
 // Claim claims hinted jobs, in one script call for each batch.
@@ -138,28 +137,16 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	return out, nil
 }
 
-// forgetSettled removes the forwards of jobs that settling has deleted, and changes those
-// of jobs that successors replaced.
+// forgetSettled removes the forwards of jobs that settling has deleted.
 func (s *Store) forgetSettled(ctx context.Context, settlements []job.Settlement, out []store.Settled) {
-	if len(s.shards) == 1 {
+	if len(s.shards) == 1 || s.retention != 0 {
 		return
 	}
 	var jobs []gone
 	for i := range out {
 		t, r := &settlements[i], &out[i]
-		if t.OrderKey == "" || r.Status != store.Applied || !r.To.Final() || r.To == job.Dead {
-			continue
-		}
-		g := gone{key: t.Key, uid: r.UID, orderKey: t.OrderKey}
-		if t.Again != nil {
-			for _, next := range successors.Settled(t, r) {
-				if next.Key == t.Key {
-					g.next = next.UID
-				}
-			}
-		}
-		if g.next != "" || s.retention == 0 && !t.Keep {
-			jobs = append(jobs, g)
+		if t.OrderKey != "" && !t.Keep && r.Status == store.Applied && r.To.Final() && r.To != job.Dead {
+			jobs = append(jobs, gone{key: t.Key, uid: r.UID, orderKey: t.OrderKey})
 		}
 	}
 	s.unforward(ctx, jobs)

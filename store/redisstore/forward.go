@@ -113,21 +113,16 @@ func (s *Store) reserve(ctx context.Context, regs []store.Registration) (here, t
 type gone struct {
 	key           job.Key
 	uid, orderKey string
-	next          string // uid of the successor that took its place, or empty
 }
 
-// unforward removes the forwards of deleted jobs, or changes them to their successors. A
-// forward left by a failure counts as no job; the next registration of its id, or Reshard,
-// replaces it.
+// unforward removes the forwards of deleted jobs. A forward left by a failure counts as no job; the
+// next registration of its id, or Reshard, replaces it.
 func (s *Store) unforward(ctx context.Context, jobs []gone) {
 	byHome := map[*shard][]field{}
 	for _, g := range jobs {
 		if s.away(g.key, g.orderKey) {
-			home, to := s.shards[s.shardOf(g.key)], ""
-			if g.next != "" {
-				to = forward(g.next, g.orderKey)
-			}
-			byHome[home] = append(byHome[home], home.sign(g.key, forward(g.uid, g.orderKey), to))
+			home := s.shards[s.shardOf(g.key)]
+			byHome[home] = append(byHome[home], home.sign(g.key, forward(g.uid, g.orderKey), ""))
 		}
 	}
 	for home, signs := range byHome {

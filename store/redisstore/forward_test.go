@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
@@ -57,23 +55,6 @@ func mustRegister(t *testing.T, s *Store, r store.Registration) store.Registered
 	done, err := s.Register(t.Context(), []store.Registration{r})
 	ok(t, "Register", err)
 	return done[0]
-}
-
-// uidsInForwards are the uids to which the forwards of a store lead.
-func uidsInForwards(t *testing.T, s *Store) (uids []string) {
-	t.Helper()
-	for _, sh := range s.shards {
-		for _, page := range sh.jobs {
-			texts, err := s.db.HVals(t.Context(), page).Result()
-			ok(t, "HVALS", err)
-			for _, text := range texts {
-				if _, is := forwardedTo(text); is {
-					uids = append(uids, ulid.ULID([]byte(text[len(forwardSign):][:uidLen])).String())
-				}
-			}
-		}
-	}
-	return uids
 }
 
 func noRetry(int) (time.Duration, bool) { return 0, false }
@@ -129,10 +110,6 @@ func atRandom(t *testing.T, s *Store, random *rand.Rand) {
 			for _, c := range takeFrom(t, s) {
 				kind := []job.OutcomeKind{job.OutcomeDelivered, job.OutcomeFailed}[random.IntN(2)]
 				o := job.Outcome{Kind: kind, Attempt: &job.Attempt{Number: 1}}
-				if random.IntN(2) == 0 && kind == job.OutcomeDelivered {
-					spec := c.Job.Spec
-					o.Again = &spec
-				}
 				if random.IntN(3) == 0 {
 					update(random.IntN(ids), cancel)
 				}
@@ -248,30 +225,6 @@ func TestForwards(t *testing.T) {
 		}
 		if signs := signsIn(t, s); len(signs) > 0 {
 			t.Fatalf("left behind: %q", signs)
-		}
-	})
-	t.Run("a forward goes with the next round of its job", func(t *testing.T) {
-		t.Parallel()
-		for _, retention := range []time.Duration{0, time.Hour} {
-			s := open(t, retention)
-			r := strayed(s, "a")
-			r.Spec.When = job.When{}
-			outcome(t, s, r, store.Created)
-			again := r.Spec
-			for round := range 3 {
-				c := takeFrom(t, s)[0]
-				o := job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{Number: 1}}
-				if round < 2 {
-					o.Again = &again
-				}
-				settleWith(t, s, job.Settle(&c.Job, o, noRetry))
-				if j, err := s.Get(t.Context(), r.Key); round < 2 && (err != nil || !slices.Contains(uidsInForwards(t, s), j.UID)) {
-					t.Fatalf("round %d: %v; the forward leads to %q, not to %s", round, err, uidsInForwards(t, s), j.UID)
-				}
-			}
-			if signs := signsIn(t, s); retention == 0 && len(signs) > 0 {
-				t.Fatalf("left behind: %q", signs)
-			}
 		}
 	})
 	t.Run("none is left behind at random", func(t *testing.T) {

@@ -93,21 +93,18 @@ func TestWaitsForReplicas(t *testing.T) {
 	}
 }
 
-// deliver takes a job through the hands of carrier and dispatcher. It is delivered for as many rounds
-// as withdraw the callback of the first one. Then two attempts fail, each with a callback, of which
-// the second takes the place of the first. It returns the second callback.
+// deliver takes a job through the hands of carrier and dispatcher. Two attempts fail, each with a
+// callback, of which the second takes the place of the first. It returns the second callback.
 func deliver(t *testing.T, s *Store) (failed job.Key) {
 	t.Helper()
 	reg := aJob("due")
 	reg.Spec.When.Delay = 0
 	reg.Spec.Callbacks = &job.Callbacks{By: map[job.CallbackEvent]*job.Callback{
 		job.CallbackAttemptFailed: {Destination: "http://a.example/failed"},
-		job.CallbackDelivered:     {Destination: "http://a.example/delivered"},
 	}}
 	plant(t, s, reg.Job(1), nil)
-	withdrawn := []string{reg.UID + ".delivered"}
-	const rounds = job.RoundCallbacks + 1
-	for n := range rounds + 2 {
+	withdrawn := job.Key{Topic: "t", ID: reg.UID + ".attempt_failed.1"}
+	for n := range 2 {
 		if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, HalfOpenLimit: 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -120,16 +117,7 @@ func deliver(t *testing.T, s *Store) (failed job.Key) {
 		}
 		j := &claims[0].Job
 		outcome := job.Outcome{Kind: job.OutcomeFailed, Attempt: &job.Attempt{Number: j.Attempts + 1}}
-		if n < rounds {
-			again, err := j.Again(0, nil, job.Bounds{MaxRounds: 100})
-			ok(t, "Again", err)
-			outcome.Kind, outcome.Again = job.OutcomeDelivered, &again
-		} else {
-			if n > rounds {
-				withdrawn = append(withdrawn, failed.ID)
-			}
-			failed = job.Key{Topic: "t", ID: j.CallbackID(job.CallbackAttemptFailed, j.Attempts+1)}
-		}
+		failed = job.Key{Topic: "t", ID: j.CallbackID(job.CallbackAttemptFailed, j.Attempts+1)}
 		settled, err := successors.Settle(t.Context(), s, []job.Settlement{
 			job.Settle(j, outcome, func(int) (time.Duration, bool) { return 0, true }),
 		})
@@ -137,11 +125,8 @@ func deliver(t *testing.T, s *Store) (failed job.Key) {
 			t.Fatalf("settled %v, %v", settled, err)
 		}
 	}
-	for _, id := range withdrawn {
-		c, err := s.Get(t.Context(), job.Key{Topic: "t", ID: id})
-		if err != nil || !c.CancelRequested && c.Reason != job.ReasonSuperseded {
-			t.Errorf("the callback %s is %v (%s), %v", id, c.State, c.Reason, err)
-		}
+	if c, err := s.Get(t.Context(), withdrawn); err != nil || !c.CancelRequested && c.Reason != job.ReasonSuperseded {
+		t.Errorf("the callback %s is %v (%s), %v", withdrawn, c.State, c.Reason, err)
 	}
 	return failed
 }

@@ -160,14 +160,7 @@ func (s *Store) settleOne(ctx context.Context, sh *shard, changes []change, t *j
 	fresh := s.settledRecord(old, t, &r, rules.LogBytes(shed == job.ShedContent))
 	following := s.successorsOf(old, t, c, shed)
 	next := change{key: t.Key, was: old.stored, now: raw{progress: fresh.encodeProgress(old.uid)}, from: old.position(), to: fresh.position()}
-	if len(following) > 0 && following[0].Key == t.Key { // it takes the place of its predecessor
-		again := newRecord(successors.Of(old.UID, following[:1])[0].Over(&old.Job, now), nil)
-		again.Token, again.nonce = old.Token, settledNonce
-		if next, err = s.changeOf(old, again); err != nil {
-			return nil, stale, err
-		}
-		following = following[1:]
-	} else if s.forgets(fresh) {
+	if s.forgets(fresh) {
 		next = next.forgetting()
 	}
 	changes, err = s.follow(sh, append(changes, next), old.UID, following, now)
@@ -196,8 +189,7 @@ func (s *Store) settledRecord(old *record, t *job.Settlement, r *store.Settled, 
 	return fresh
 }
 
-// successorsOf returns the successors of a change of a job. One that replaces the job comes
-// first.
+// successorsOf returns the successors of a change of a job.
 func (s *Store) successorsOf(old *record, t *job.Settlement, c job.Change, shed job.Shed) []job.Successor {
 	if t.Job == nil {
 		return nil
@@ -223,24 +215,14 @@ func (s *Store) settledBefore(ctx context.Context, sh *shard, old *record, t *jo
 	if !old.State.Final() {
 		r.Reason = t.Change(old.CancelRequested).Reason
 	}
-	c := t.Change(old.CancelRequested)
-	again := t.Job != nil && old.UID != t.Job.UID // a successor took its place
-	if again {
-		c = t.Change(false)
-		r.To, r.Reason, r.NextAt, r.EndedAt, r.Now = c.To, c.Reason, 0, old.CreatedAt, old.CreatedAt
-		r.UID, r.Version = t.Job.UID, t.Job.Version+1
-	}
-	for _, n := range t.Successors(c, 0, job.ShedNothing) {
-		if n.Key == t.Key {
-			continue
-		}
+	for _, n := range t.Successors(t.Change(old.CancelRequested), 0, job.ShedNothing) {
 		next, err := s.load(ctx, sh, n.Key)
 		switch missing := errors.Is(err, store.ErrNotFound); {
 		case missing && n.Passing:
 			r.Shed = job.ShedPassing
 		case err != nil && !missing:
 			return r, err
-		case err == nil && !again:
+		case err == nil:
 			r.Now = next.CreatedAt
 		}
 	}

@@ -21,7 +21,7 @@ func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	switch {
 	case r.OnConflict == job.ConflictOnce:
 		return store.Kept
-	case r.OnConflict == job.ConflictRenew && old.First() == r.UID: // this registration itself, sent again
+	case r.OnConflict == job.ConflictRenew && old.UID == r.UID: // this registration itself, sent again
 		return store.Same
 	case r.OnConflict == job.ConflictRenew && r.Spec.Occurrence.Is(old.Spec.Occurrence):
 		return store.Exists // the schedule fired it with another order key

@@ -176,37 +176,26 @@ var callbackCases = func() []testCase {
 	for _, row := range callbackRows {
 		cases = append(cases, row.testCase())
 	}
-	for _, retention := range []time.Duration{0, long} {
-		name := "successors/one takes the place of its predecessor, retention " + retention.String()
-		cases = append(cases, testCase{name: name, options: Options{Retention: retention}, run: (*fixture).testAgain})
-	}
-	cases = append(cases, testCase{
-		name: "successors/none takes the place of a cancelled job", options: Options{Retention: long}, run: (*fixture).testAgainCancelled,
-	})
 	return cases
 }()
 
-// testCallbackCapacity has jobs of a topic at its capacity fail, die and go on in rounds. The
-// callback of an end takes the place of its job.
+// testCallbackCapacity has jobs of a topic at its capacity fail and die. The callback of an end takes
+// the place of its job.
 func (f *fixture) testCallbackCapacity() {
 	jobs := []job.Job{f.add(reg("t", "a", reporting)), f.add(reg("t", "b", reporting))}
-	round := f.add(reg("t", "c", reporting))
+	f.add(reg("t", "c", reporting, delay(long)))
 	f.noError("SetLimits", f.SetLimits(f.ctx, "t", store.Limits{Capacity: 1, Draining: true}))
 	claims := map[string]store.Claimed{}
 	for _, c := range f.take() {
 		claims[c.Job.ID] = c
 	}
-	a, b, c := claims["a"], claims["b"], claims["c"]
-	spec, err := c.Job.Again(long, nil, job.Bounds{MaxRounds: 1})
-	f.noError("Again", err)
-	again := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: attempt(c, 200), Again: &spec}, never)
+	a, b := claims["a"], claims["b"]
 	for range 2 {
-		for _, s := range []job.Settlement{failed(a, after(long)), again, failed(b, never)} {
+		for _, s := range []job.Settlement{failed(a, after(long)), failed(b, never)} {
 			equal(f, "shed of "+s.Key.ID, f.settle(store.Applied, s).Shed, job.ShedPassing)
 		}
 		f.checkCallbacks(f.get(jobs[0].Key), true)
 		f.checkCallbacks(f.get(jobs[1].Key), true, "dead")
-		f.checkCallbacks(job.Job{Key: round.Key, UID: round.UID}, false)
 	}
 	states := f.states("t")
 	equal(f, "unfinished", states[job.Waiting]+states[job.Retrying], 3)
@@ -315,56 +304,6 @@ func (row callbackRow) testCase() testCase {
 		equal(f, "state", j.State, done.To)
 		f.checkCallbacks(j, true, row.want...)
 	}}
-}
-
-// testAgain settles a job whose place another one takes.
-func (f *fixture) testAgain() {
-	r := reg("t", "a", reporting, biz("b"), func(r *store.Registration) { r.Spec.AgainBody = true })
-	f.add(r)
-	c := f.takeOne()
-	spec, err := c.Job.Again(long, &job.Body{Form: job.BodyText, Content: []byte("again")}, job.Bounds{MaxBody: 9, MaxRounds: 1})
-	f.noError("Again", err)
-	s := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: attempt(c, 200), Again: &spec}, never)
-	for n := range 2 {
-		done := f.settle(store.Applied, s)
-		equal(f, "settled to", done.To, job.Delivered)
-		equal(f, "uid of the settled job", done.UID, r.UID)
-		equal(f, "repeated", done.Repeated || f.repeats, n > 0 || f.repeats)
-		j := f.get(r.Key)
-		equal(f, "uid", j.UID, store.SuccessorUID(r.UID, r.Key))
-		equal(f, "state", j.State, job.Waiting)
-		equal(f, "spec", j.Spec, spec)
-		equal(f, "waits long", j.DueAt.Sub(done.Now), long)
-		equal(f, "log", len(f.attempts(r.Key)), 0)
-		equal(f, "waiting jobs", f.states("t")[job.Waiting], 2)
-		f.checkCallbacks(job.Job{Key: r.Key, UID: r.UID}, false, "delivered")
-	}
-	late := failed(c, after(long)) // of another worker with the same token
-	late.Token++
-	f.settle(store.Stale, late)
-	f.update(r.Key, runNow)
-	again := f.takeOf("a")
-	equal(f, "a later token", again.Job.Token > c.Job.Token, true)
-	f.settle(store.Applied, delivered(again))
-}
-
-// testAgainCancelled settles a job that was to be armed again, and was cancelled meanwhile.
-func (f *fixture) testAgainCancelled() {
-	r := reg("t", "a", reporting)
-	f.add(r)
-	c := f.takeOne()
-	spec, err := c.Job.Again(long, nil, job.Bounds{MaxRounds: 1})
-	f.noError("Again", err)
-	f.update(r.Key, cancel)
-	s := job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeDelivered, Attempt: attempt(c, 200), Again: &spec}, never)
-	for range 2 {
-		done := f.settle(store.Applied, s)
-		equal(f, "settled", [2]string{done.To.String(), done.Reason}, [2]string{"delivered", job.ReasonDelivered})
-		j := f.get(r.Key)
-		equal(f, "uid", j.UID, r.UID)
-		equal(f, "state", j.State, job.Delivered)
-		f.checkCallbacks(j, true, "delivered")
-	}
 }
 
 // takeOf claims all due jobs and returns the claim of one.

@@ -17,15 +17,17 @@ type Store interface {
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 }
 
-// Settle settles, and keeps the callbacks of failed attempts and of rounds few: a newer one takes the
-// place of an older one that was not sent, and those that have ended lose their content. The older
-// one gives way before the newer one is registered, so a job never has more of them that wait, see
-// job.Settlement.Supersedes. Results and errors
-// are those of Store.Settle. After an error, the caller may repeat the call.
+// Settle settles, and keeps the callbacks of failed attempts few: a newer one takes the place of an
+// older one that was not sent, and those that have ended lose their content. The older one gives way
+// before the newer one is registered, so a job never has two of them that wait, see
+// job.Settlement.Supersedes. Results and errors are those of Store.Settle. After an error, the caller
+// may repeat the call.
 func Settle(ctx context.Context, s Store, settlements []job.Settlement) ([]store.Settled, error) {
 	var older []job.Key
 	for i := range settlements {
-		older = append(older, settlements[i].Supersedes()...)
+		if key, ok := settlements[i].Supersedes(); ok {
+			older = append(older, key)
+		}
 	}
 	if err := updateAll(ctx, s, older, (*job.Job).Supersede); err != nil {
 		return nil, err

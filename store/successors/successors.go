@@ -1,5 +1,4 @@
-// Package successors turns the successors of outcomes into registrations, and reads the
-// reports of callbacks.
+// Package successors turns the callbacks of outcomes into registrations, and reads their reports.
 package successors
 
 import (
@@ -17,9 +16,7 @@ func Of(uid string, all []job.Successor) []store.Registration {
 	for i := range all {
 		n := &all[i]
 		regs[i] = store.Registration{Key: n.Key, UID: store.OrderUID(store.SuccessorUID(uid, n.Key), n.Key.Topic, n.Spec.OrderKey), Spec: n.Spec}
-		if n.Report != nil {
-			SetReport(&regs[i].Spec, n.Report)
-		}
+		SetReport(&regs[i].Spec, n.Report)
 	}
 	return regs
 }
@@ -30,19 +27,14 @@ func Settled(s *job.Settlement, r *store.Settled) []job.Job {
 	if s.Job == nil || r.Status != store.Applied {
 		return nil
 	}
-	return Jobs(Of(s.Job.UID, s.Successors(r.Change(s), r.Version, r.Shed)), s.Job, r.Now)
+	return Jobs(Of(s.Job.UID, s.Successors(r.Change(s), r.Version, r.Shed)), r.Now)
 }
 
-// Jobs returns the registered jobs of successors. old is their predecessor.
-func Jobs(regs []store.Registration, old *job.Job, now job.Instant) []job.Job {
+// Jobs returns the registered jobs of successors.
+func Jobs(regs []store.Registration, now job.Instant) []job.Job {
 	jobs := make([]job.Job, len(regs))
 	for i := range regs {
-		if regs[i].Key == old.Key {
-			jobs[i] = regs[i].Over(old, now)
-			jobs[i].Token = old.Token // no worker of the old job may settle the new one
-		} else {
-			jobs[i] = regs[i].Job(now)
-		}
+		jobs[i] = regs[i].Job(now)
 	}
 	return jobs
 }

@@ -107,7 +107,6 @@ type Registration struct {
 	Priority      *int32               `protobuf:"varint,22,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	Count         *Count               `protobuf:"bytes,23,opt,name=count,proto3" json:"count,omitempty"`
 	Callbacks     map[string]*Callback `protobuf:"bytes,24,rep,name=callbacks,proto3" json:"callbacks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	AgainBody     *bool                `protobuf:"varint,25,opt,name=again_body,json=againBody,proto3,oneof" json:"again_body,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -308,13 +307,6 @@ func (x *Registration) GetCallbacks() map[string]*Callback {
 		return x.Callbacks
 	}
 	return nil
-}
-
-func (x *Registration) GetAgainBody() bool {
-	if x != nil && x.AgainBody != nil {
-		return *x.AgainBody
-	}
-	return false
 }
 
 type Retry struct {
@@ -2309,7 +2301,7 @@ const file_duehook_proto_rawDesc = "" +
 	"duehook.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\".\n" +
 	"\x06JobKey\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\xc6\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\x93\n" +
 	"\n" +
 	"\fRegistration\x12\x19\n" +
 	"\x05topic\x18\x01 \x01(\tH\x00R\x05topic\x88\x01\x01\x12\x13\n" +
@@ -2339,9 +2331,7 @@ const file_duehook_proto_rawDesc = "" +
 	"\x06labels\x18\x15 \x03(\v2$.duehook.v1.Registration.LabelsEntryR\x06labels\x12\x1f\n" +
 	"\bpriority\x18\x16 \x01(\x05H\x0fR\bpriority\x88\x01\x01\x12'\n" +
 	"\x05count\x18\x17 \x01(\v2\x11.duehook.v1.CountR\x05count\x12E\n" +
-	"\tcallbacks\x18\x18 \x03(\v2'.duehook.v1.Registration.CallbacksEntryR\tcallbacks\x12\"\n" +
-	"\n" +
-	"again_body\x18\x19 \x01(\bH\x10R\tagainBody\x88\x01\x01\x1a:\n" +
+	"\tcallbacks\x18\x18 \x03(\v2'.duehook.v1.Registration.CallbacksEntryR\tcallbacks\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
@@ -2370,8 +2360,7 @@ const file_duehook_proto_rawDesc = "" +
 	"\b_timeoutB\x06\n" +
 	"\x04_ttlB\x0e\n" +
 	"\f_on_conflictB\v\n" +
-	"\t_priorityB\r\n" +
-	"\v_again_body\"B\n" +
+	"\t_priority\"B\n" +
 	"\x05Retry\x12\x14\n" +
 	"\x05steps\x18\x01 \x03(\tR\x05steps\x12\x19\n" +
 	"\x05limit\x18\x02 \x01(\x05H\x00R\x05limit\x88\x01\x01B\b\n" +
@@ -2779,4 +2768,4 @@ func file_duehook_proto_init() {
 	file_duehook_proto_depIdxs = nil
 }
 
-// Source: sha256 17adb3d5fc9f55aaf118e449a25229afd772ee1d95b4b369bc8551dc45006a1c
+// Source: sha256 a6f52cf052d01ade266edad78ef0227ecf2ebb2ac08b45a99726cbc113b5a8e8

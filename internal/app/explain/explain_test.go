@@ -338,7 +338,7 @@ func TestEnded(t *testing.T) {
 		job.ReasonLeaseExpired: "Its lease expired many times in a row",
 		job.ReasonTTL:          "Its TTL ended",
 		job.ReasonCancelled:    "A client cancelled it.",
-		job.ReasonSuperseded:   "The callback of a later attempt or round took its place before it was delivered.",
+		job.ReasonSuperseded:   "The callback of a later attempt took its place before it was delivered.",
 		job.ReasonDiscarded:    "A client discarded this dead letter. A replay restores it.",
 	} {
 		o := waiting(func(o *store.Outlook) {

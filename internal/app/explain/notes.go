@@ -11,7 +11,7 @@ type note func(v *view) []Sentence
 
 // notes are all of them: where the job comes from, why it is due when it is, and which jobs
 // it makes.
-var notes = []note{fromSchedule, fromGroup, fromJob, round, spread, counted, callbacks}
+var notes = []note{fromSchedule, fromGroup, fromJob, spread, counted, callbacks}
 
 // madeBy are the sentences for the kinds of occurrences.
 var madeBy = map[job.OccurrenceKind]string{
@@ -44,14 +44,6 @@ func fromJob(v *view) []Sentence {
 		return nil
 	}
 	return []Sentence{says("callback_of", Params{"event": string(v.Job.Spec.Reports), "uid": uid})}
-}
-
-func round(v *view) []Sentence {
-	rounds := v.Job.Spec.Rounds()
-	if rounds == 0 {
-		return nil
-	}
-	return []Sentence{says("round", Params{"count": rounds})}
 }
 
 func spread(v *view) []Sentence {

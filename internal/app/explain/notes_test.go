@@ -45,7 +45,6 @@ func TestNotes(t *testing.T) {
 			[]string{"It is a callback: it reports the event dead of the job with the uid " + uid + "."},
 		},
 		{"a job with the id of one", job.Job{Key: job.Key{ID: uid + ".dead"}}, nil},
-		{"a loop", job.Job{Spec: job.Spec{Loop: &job.Loop{Rounds: 2}}}, []string{"Its receiver has armed it again 2 times. The loop ends with an answer that does not ask for another round."}},
 		{
 			"spread",
 			job.Job{Key: job.Key{Topic: "t", ID: "1"}, Spec: job.Spec{When: job.When{Spread: time.Minute}}},

@@ -125,7 +125,7 @@ var english = map[string]wording{
 	endedBy(job.ReasonCountMissed): {many: "Its count did not reach the target before its deadline."},
 	endedBy(job.ReasonCancelled):   {many: "A client cancelled it."},
 	endedBy(job.ReasonDiscarded):   {many: "A client discarded this dead letter. A replay restores it."},
-	endedBy(job.ReasonSuperseded):  {many: "The callback of a later attempt or round took its place before it was delivered."},
+	endedBy(job.ReasonSuperseded):  {many: "The callback of a later attempt took its place before it was delivered."},
 	"ended_as":                     {many: "It is {state}."},
 
 	"schedule_timetable": {many: "The schedule {schedule} made it for the occurrence at {at}."},
@@ -136,11 +136,7 @@ var english = map[string]wording{
 		many: "It is for the member {member} of the group {group}. The registration {group_id} made {count} jobs.",
 		one:  "It is for the member {member} of the group {group}. The registration {group_id} made this job only.",
 	},
-	"callback_of": {many: "It is a callback: it reports the event {event} of the job with the uid {uid}."},
-	"round": {
-		many: "Its receiver has armed it again {count} times. The loop ends with an answer that does not ask for another round.",
-		one:  "Its receiver has armed it again once. The loop ends with an answer that does not ask for another round.",
-	},
+	"callback_of":         {many: "It is a callback: it reports the event {event} of the job with the uid {uid}."},
 	"spread":              {many: "It is due {share} after its registered time: its share of the spread of {spread}."},
 	"fired_count_reached": {many: "It has fired. Its count, {counted}, has reached the target of {target}."},
 	"fired_below_target":  {many: "It fired without reaching its target count: it has {counted} of {target}."},

@@ -178,7 +178,7 @@ func (m *Manager) RegisterBackfill(ctx context.Context, b *Backfill, operation s
 }
 
 func backfillError(reg *store.Registration, got *store.Registered) error {
-	if err := got.Outcome.Err(); err != nil || got.Job.First() == reg.UID {
+	if err := got.Outcome.Err(); err != nil || got.Job.UID == reg.UID {
 		return err
 	}
 	return ErrNotEnded

@@ -288,7 +288,7 @@ func (w *work) registered(reg *store.Registration, got *store.Registered) error 
 	switch {
 	case got.Outcome == store.StoreFull:
 		return store.ErrFull
-	case got.Job.First() == reg.UID || reg.Spec.Occurrence.Is(got.Job.Spec.Occurrence):
+	case got.Job.UID == reg.UID || reg.Spec.Occurrence.Is(got.Job.Spec.Occurrence):
 		w.fired(reg)
 	default:
 		w.failed(reg.Spec.Occurrence.Time, ReasonIDTaken)

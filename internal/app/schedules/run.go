@@ -46,7 +46,7 @@ func (m *Manager) RunNow(ctx context.Context, name, repeat string) (RunResult, e
 		return RunResult{}, got[0].Outcome.Err()
 	}
 	// A store that lost its answer says Same of its own registration.
-	created := got[0].Outcome == store.Created || repeat == "" && got[0].Job.First() == reg.UID
+	created := got[0].Outcome == store.Created || repeat == "" && got[0].Job.UID == reg.UID
 	if created {
 		m.countRun(ctx, &s, &reg)
 	}

@@ -98,18 +98,7 @@ func (r *rig) set(m *Manager, name string, d *Draft) Schedule {
 }
 
 // deliver carries, claims and settles whatever is due.
-func (r *rig) deliver() (ids []string) { return r.deliverTo(nil) }
-
-// armAgain is deliver to receivers that arm each job again.
-func (r *rig) armAgain() (ids []string) {
-	return r.deliverTo(func(j *job.Job) *job.Spec {
-		next, err := j.Again(time.Hour, nil, job.Bounds{MaxRounds: 1})
-		r.ok(err)
-		return &next
-	})
-}
-
-func (r *rig) deliverTo(again func(j *job.Job) *job.Spec) (ids []string) {
+func (r *rig) deliver() (ids []string) {
 	r.t.Helper()
 	_, err := r.store.Carry(r.ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Minute, HalfOpenLimit: 1})
 	r.ok(err)
@@ -123,9 +112,6 @@ func (r *rig) deliverTo(again func(j *job.Job) *job.Spec) (ids []string) {
 		j := &claimed[i].Job
 		ids = append(ids, j.ID)
 		o := job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{}}
-		if again != nil {
-			o.Again = again(j)
-		}
 		_, err := r.store.Settle(r.ctx, []job.Settlement{job.Settle(j, o, nil)})
 		r.ok(err)
 	}
@@ -711,74 +697,5 @@ func TestChangesKnowRegisteredJobs(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A node dies after it registered jobs, and their receivers arm them again. The next node
-// finds the later rounds, and registers nothing again.
-func TestAnArmedJobIsThatOfItsOccurrence(t *testing.T) {
-	for _, ends := range []string{"waits", "delivered", "cancelled"} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, 10*time.Hour)
-			dies := false
-			a := r.node("a", func(step string) error {
-				if dies && (step == "registered" || step == "before change") {
-					return errCrash
-				}
-				return nil
-			})
-			d := every("1h")
-			d.Overlap = ptr("skip")
-			s := r.set(a, "s", d)
-			first := s.Next(1)[0].Time
-			dies = true
-			_, err := a.RunNow(t.Context(), "s", "key")
-			r.ok(err)
-			if n := len(r.armAgain()); n != 1 {
-				t.Fatalf("%d runs", n)
-			}
-			r.endRounds(ends)
-			dies = false
-			run, err := r.node("b", nil).RunNow(t.Context(), "s", "key")
-			r.ok(err)
-			if run.Created || run.Job.Spec.Rounds() != 1 {
-				t.Errorf("%s: %+v", ends, run)
-			}
-			r.endRounds("cancelled") // it would overlap
-			sleep(time.Until(first) + time.Second)
-			dies = true
-			if _, err = a.round(t.Context()); !errors.Is(err, errCrash) {
-				t.Fatal(err)
-			}
-			if n := len(r.armAgain()); n != 1 {
-				t.Fatalf("%d occurrences", n)
-			}
-			r.endRounds(ends)
-			_, err = r.node("b", func(string) error { return nil }).round(t.Context())
-			r.ok(err)
-			if c := r.get(a, "s").Counters; c.Fired+c.Skipped != 1 || c.Manual != 0 { // the run was not counted
-				t.Errorf("%s: %+v", ends, c)
-			}
-			for key, uids := range r.jobs.created {
-				must.Equal(t, fmt.Sprintf("%s: %s was registered", ends, key), len(uids), 1)
-			}
-		})
-	}
-}
-
-// endRounds ends the jobs that were armed again.
-func (r *rig) endRounds(how string) {
-	r.t.Helper()
-	page, err := listing.List(r.ctx, r.store, store.Query{States: []job.State{job.Waiting}, Limit: 10})
-	r.ok(err)
-	for _, j := range page.Jobs {
-		switch how {
-		case "cancelled":
-			_, _, err = r.jobs.Cancel(r.ctx, j.Key)
-		case "delivered":
-			_, err = r.jobs.App.Run(r.ctx, j.Key)
-			r.deliver()
-		}
-		r.ok(err)
 	}
 }

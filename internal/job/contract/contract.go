@@ -18,8 +18,7 @@ const (
 	maxRetryAfter = 24 * time.Hour
 )
 
-// MaxReschedule is how far ahead a receiver may put off a job with Duehook-At, or arm it
-// again.
+// maxReschedule is how far ahead a receiver may put off a job with Duehook-At.
 const maxReschedule = job.MaxDelay
 
 // Headers by which a receiver controls its deliveries.
@@ -32,7 +31,6 @@ const (
 	deliveryDisable  = "disable"
 	actionSnooze     = "snooze"
 	actionReschedule = "reschedule"
-	actionAgain      = "again"
 )
 
 // ExpectLimit is how much of a body is read if it decides the outcome, in bytes.
@@ -47,7 +45,6 @@ const (
 	Unexpected = "unexpected_body"
 	BadSnooze  = "snooze_without_retry_after"
 	BadAt      = "reschedule_without_time"
-	BadAgain   = "again_without_retry_after"
 )
 
 // Answer is the answer of a receiver.
@@ -68,14 +65,12 @@ type Answer struct {
 //	Duehook-Action: snooze without a usable Retry-After      failure
 //	Duehook-Action: reschedule with Duehook-At, any status   again then, an attempt used
 //	Duehook-Action: reschedule without a usable Duehook-At   failure
-//	2xx, and Duehook-Action: again with Retry-After          delivered; armed again with After
-//	2xx, and Duehook-Action: again without Retry-After       failure
 //	2xx, and expect holds                                    delivered
 //	anything else, with Retry-After                          failure, again then
 //	anything else                                            failure
 func Judge(a Answer, expect string, now job.Instant) (o job.Outcome, class string) {
 	after, named := retryAfter(a.Header.Get("Retry-After"), now, maxRetryAfter)
-	success := a.success()
+	success := a.Status >= 200 && a.Status <= 299
 	switch {
 	case a.Status == http.StatusGone, !success && headerIs(a.Header, headerDelivery, deliveryDisable):
 		return job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone}, StatusClass(a.Status)
@@ -92,12 +87,6 @@ func Judge(a Answer, expect string, now job.Instant) (o job.Outcome, class strin
 			return job.Outcome{Kind: job.OutcomeFailed}, BadAt
 		}
 		return job.Outcome{Kind: job.OutcomeRescheduled, At: at}, ""
-	case success && headerIs(a.Header, headerAction, actionAgain):
-		after, named := retryAfter(a.Header.Get("Retry-After"), now, maxReschedule)
-		if !named {
-			return job.Outcome{Kind: job.OutcomeFailed}, BadAgain
-		}
-		return job.Outcome{Kind: job.OutcomeDelivered, After: after}, ""
 	case success:
 		if class := expectation(a, expect); class != "" {
 			return job.Outcome{Kind: job.OutcomeFailed, After: after}, class
@@ -122,13 +111,6 @@ func expectation(a Answer, expect string) string {
 	}
 	return ""
 }
-
-// ArmsAgain reports whether the head of an answer arms the job again, so that its body counts.
-func (a *Answer) ArmsAgain() bool {
-	return a.success() && headerIs(a.Header, headerAction, actionAgain)
-}
-
-func (a *Answer) success() bool { return a.Status >= 200 && a.Status <= 299 }
 
 func headerIs(h http.Header, name, value string) bool {
 	return strings.EqualFold(strings.TrimSpace(h.Get(name)), value)

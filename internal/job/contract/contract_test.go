@@ -31,7 +31,6 @@ func TestReceiverContract(t *testing.T) {
 	failedAfter := func(d time.Duration) job.Outcome { return job.Outcome{Kind: job.OutcomeFailed, After: d} }
 	snoozed := func(d time.Duration) job.Outcome { return job.Outcome{Kind: job.OutcomeSnoozed, After: d} }
 	at := func(t job.Instant) job.Outcome { return job.Outcome{Kind: job.OutcomeRescheduled, At: t} }
-	again := func(d time.Duration) job.Outcome { return job.Outcome{Kind: job.OutcomeDelivered, After: d} }
 	gone := job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonGone}
 	aborted := job.Outcome{Kind: job.OutcomeRefused, Reason: job.ReasonAborted}
 
@@ -103,16 +102,6 @@ func TestReceiverContract(t *testing.T) {
 			Answer{Status: 400, Header: headers("Webhook-Delivery", "abort-message", "Duehook-Action", "reschedule", "Duehook-At", "1900000005")},
 			"", aborted, "http_400",
 		},
-
-		"again":               {Answer{Status: 200, Header: headers("Duehook-Action", "again", "Retry-After", "60")}, "", again(time.Minute), ""},
-		"again, date":         {Answer{Status: 202, Header: headers("Duehook-Action", " Again", "Retry-After", in90s)}, "ok", again(90 * time.Second), ""},
-		"again at once":       {Answer{Status: 200, Header: headers("Duehook-Action", "again", "Retry-After", "0")}, "", again(time.Second), ""},
-		"again in two days":   {Answer{Status: 200, Header: headers("Duehook-Action", "again", "Retry-After", "172800")}, "", again(48 * time.Hour), ""},
-		"again too far":       {Answer{Status: 200, Header: headers("Duehook-Action", "again", "Retry-After", "99999999999")}, "", again(366 * 24 * time.Hour), ""},
-		"again without time":  {Answer{Status: 200, Header: headers("Duehook-Action", "again")}, "", failed, BadAgain},
-		"again on 500":        {Answer{Status: 500, Header: headers("Duehook-Action", "again", "Retry-After", "60")}, "", failedAfter(time.Minute), "http_500"},
-		"again on 503":        {Answer{Status: 503, Header: headers("Duehook-Action", "again", "Retry-After", "60")}, "", failedAfter(time.Minute), "http_503"},
-		"410 does not repeat": {Answer{Status: 410, Header: headers("Duehook-Action", "again", "Retry-After", "60")}, "", gone, "http_410"},
 
 		"301": {Answer{Status: 301, Header: headers("Location", "http://x.example/")}, "", failed, "http_301"},
 		"304": {Answer{Status: 304}, "", failed, "http_304"},

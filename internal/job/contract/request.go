@@ -31,7 +31,6 @@ const (
 	headerTracestate  = "Tracestate"
 	headerSchedule    = "Duehook-Schedule"
 	headerOccurrence  = "Duehook-Schedule-Time"
-	headerRounds      = "Duehook-Rounds"
 	headerCount       = "Duehook-Count"
 	headerGroup       = "Duehook-Group"
 	headerGroupID     = "Duehook-Group-Id"
@@ -66,9 +65,6 @@ func RequestHeader(j *job.Job, number int, stamp job.Instant, agent string) http
 	})
 	if o := j.Spec.Occurrence; o != nil {
 		setAll(h, []field{{headerSchedule, url.PathEscape(o.Schedule)}, {headerOccurrence, o.Time.RFC3339()}})
-	}
-	if rounds := j.Spec.Rounds(); rounds > 0 {
-		h.Set(headerRounds, strconv.Itoa(rounds))
 	}
 	if j.Spec.Count != nil {
 		h.Set(headerCount, strconv.FormatInt(j.Counted, 10))

@@ -35,24 +35,12 @@ func TestRequestHeader(t *testing.T) {
 			spec: job.Spec{Occurrence: &job.Occurrence{Schedule: "näch", Time: due.Add(-1)}},
 			want: own(http.Header{"Duehook-Schedule": {"n%C3%A4ch"}, "Duehook-Schedule-Time": {due.Add(-1).RFC3339()}}),
 		},
-		"a second round": {spec: job.Spec{Loop: &job.Loop{Rounds: 2}}, want: own(http.Header{"Duehook-Rounds": {"2"}})},
-		"a counted job":  {spec: job.Spec{Count: &job.Count{}}, counted: 7, want: own(http.Header{"Duehook-Count": {"7"}})},
+		"a counted job": {spec: job.Spec{Count: &job.Count{}}, counted: 7, want: own(http.Header{"Duehook-Count": {"7"}})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := job.Job{Key: job.Key{Topic: "or der", ID: "a"}, UID: "U1", DueAt: due, NextAt: due, Counted: tt.counted, Spec: tt.spec}
 			h := RequestHeader(&j, 3, due.Add(1000*1e6), "duehook/1")
 			must.Same(t, "header", h, tt.want)
 		})
-	}
-}
-
-func TestOnlyAnAnswerOfSuccessArmsAgain(t *testing.T) {
-	for _, tt := range []struct {
-		status int
-		action string
-		want   bool
-	}{{200, "again", true}, {204, " AGAIN ", true}, {200, "snooze", false}, {200, "", false}, {503, "again", false}} {
-		a := Answer{Status: tt.status, Header: headers(headerAction, tt.action)}
-		must.Equal(t, tt.action, a.ArmsAgain(), tt.want)
 	}
 }

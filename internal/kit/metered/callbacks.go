@@ -22,7 +22,7 @@ func Callbacks(r prometheus.Registerer) (feed.Subscriber, error) {
 	}
 	superseded := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "duehook_callbacks_superseded_total",
-		Help: "Callbacks of failed attempts and of rounds that a newer one replaced before they were delivered.",
+		Help: "Callbacks of failed attempts that a newer one replaced before they were delivered.",
 	})
 	return feed.Subscriber{
 		Updated: func(j *job.Job, before job.State, _ job.Instant) {

@@ -70,7 +70,7 @@ func TestCallbacksAreCountedOnce(t *testing.T) {
 	if _, err := s.Update(t.Context(), job.Key{}, (*job.Job).Supersede); err != nil {
 		t.Fatal(err)
 	}
-	want := "# HELP duehook_callbacks_superseded_total Callbacks of failed attempts and of rounds that a newer one replaced before they were delivered.\n" +
+	want := "# HELP duehook_callbacks_superseded_total Callbacks of failed attempts that a newer one replaced before they were delivered.\n" +
 		"# TYPE duehook_callbacks_superseded_total counter\nduehook_callbacks_superseded_total 1\n" +
 		"# HELP duehook_callbacks_total Callbacks registered with the outcomes of their jobs, by event.\n# TYPE duehook_callbacks_total counter\n"
 	for _, line := range []string{"attempt_failed 1", "cancelled 3", "dead 0", "delivered 1", "expired 0"} {

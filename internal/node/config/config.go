@@ -53,7 +53,6 @@ type Config struct {
 	ScheduleRate int
 	RetrySteps   []time.Duration
 	RetryJitter  float64       // random variation of a step, as a share from 0 to 1
-	MaxRounds    int           // how often a receiver may arm a job again
 	Deliver      bool          // otherwise the node only answers calls
 	Workers      int           // concurrent attempts
 	Lease        time.Duration // of jobs without their own timeout

@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 		Namespace: "default", Shards: 1, RedisReplicaWait: time.Second, Retention: time.Hour,
 		Signing: "on", Timeout: 15 * time.Second, MaxTimeout: time.Minute,
 		RetrySteps: retrypolicy.Default().Steps, RetryJitter: retrypolicy.DefaultJitter, Deliver: true, Workers: 512, Lease: 25 * time.Second, Visibility: 15 * time.Second,
-		EndpointConcurrency: 256, CatchUpRate: 100, ConnectRetries: 2, CallbackResponse: 4 << 10, MaxRounds: 100_000, ScheduleRate: 1000, ReadyCap: 1000, BreakerFailures: 20, BreakerOpen: 10 * time.Second,
+		EndpointConcurrency: 256, CatchUpRate: 100, ConnectRetries: 2, CallbackResponse: 4 << 10, ScheduleRate: 1000, ReadyCap: 1000, BreakerFailures: 20, BreakerOpen: 10 * time.Second,
 		LogLevel: slog.LevelInfo, LogFormat: "auto",
 	}
 	if diff := cmp.Diff(want, got, cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "origins" }, cmp.Ignore())); diff != "" {

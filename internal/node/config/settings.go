@@ -282,11 +282,6 @@ var settings = []setting{
 		at:   func(c *Config) any { return &c.ConnectRetries },
 	},
 	{
-		name: "max-rounds", group: groupDelivery, hint: "n", def: strconv.Itoa(job.DefaultMaxRounds), least: "0", most: "1000000000",
-		help: "how often a receiver may arm a job again with Duehook-Action: again; 0: never",
-		at:   func(c *Config) any { return &c.MaxRounds },
-	},
-	{
 		name: "schedule-rate", group: groupDelivery, hint: "n", def: "1000", least: "0", most: "1000000",
 		help: "most jobs per second that all schedules together may register, and half of it those of one topic, by their busiest minute; 0: no bound",
 		at:   func(c *Config) any { return &c.ScheduleRate },

@@ -24,18 +24,8 @@ type model struct {
 	claims []*claim
 	// withdrawn: at some time an update made it cancelled.
 	withdrawn bool
-	// next is the round that its receiver armed, if any.
-	next *model
 	// callbacks are those that must have been registered, once each.
 	callbacks []job.Key
-}
-
-// rounds are the job, and the rounds of it that followed.
-func (m *model) rounds() (all []*model) {
-	for ; m != nil; m = m.next {
-		all = append(all, m)
-	}
-	return all
 }
 
 // audit checks all that happened, and what the store holds at the end.
@@ -96,12 +86,6 @@ func (a *auditor) follow(c *change) {
 				a.wrong(c.key, "registered anew while it was %v", old.State)
 			}
 			m.floor = max(old.floor, old.Token)
-			if m.Spec.Rounds() > 0 {
-				old.next = m
-			}
-			if rounds := m.Spec.Rounds(); rounds > 0 && (rounds != old.Spec.Rounds()+1 || old.State != job.Delivered || old.CancelRequested) {
-				a.wrong(c.key, "armed for round %d, after %d that ended as %v (cancelled: %v)", rounds, old.Spec.Rounds(), old.State, old.CancelRequested)
-			}
 		}
 		a.checkOverlap(m)
 		a.keys[c.key], a.jobs[c.uid] = m, m
@@ -325,8 +309,6 @@ func (a *auditor) checkOutcome(m *model, c *claim) {
 	switch {
 	case delivers != (s.To == job.Delivered):
 		a.wrong(m.Key, "answered %d, settled as %v", q.answer.status, s.To)
-	case delivers && c.Job.Spec.Reports == "" && q.answer.again != (s.Again != nil):
-		a.wrong(m.Key, "asked for another round: %v; settled with one: %v", q.answer.again, s.Again != nil)
 	case delivers:
 	case q.answer.ends && s.To != job.Dead:
 		a.wrong(m.Key, "the receiver ended it, settled as %v", s.To)
@@ -373,23 +355,18 @@ func (a *auditor) checkOwned(o *owned) {
 		a.checkDue(o)
 	}
 	for _, b := range o.bans {
-		rounds := a.jobs[b.uid].rounds()
-		if len(rounds) == 0 {
+		m := a.jobs[b.uid]
+		if m == nil {
 			continue
-		}
-		var claims []*claim
-		for _, m := range rounds {
-			claims = append(claims, m.claims...)
 		}
 		// A repeated cancel is answered like one that ended the job, if the first one was noted while
 		// an attempt was in flight.
 		noted := slices.ContainsFunc(o.bans, func(other *ban) bool { return other.uid == b.uid && other.inFlight && other.from < b.from })
 		// So is one whose first call was not answered, once its attempt has failed.
-		is := func(m *model) bool { return m.withdrawn || m.State == job.Cancelled }
-		if !b.inFlight && !noted && !slices.ContainsFunc(rounds, is) {
+		if !b.inFlight && !noted && !m.withdrawn && m.State != job.Cancelled {
 			a.wrong(o.key, "a cancel was answered with cancelled, but it never was")
 		}
-		for _, c := range claims {
+		for _, c := range m.claims {
 			q := c.request
 			if q == nil || q.sent > b.lifted || q.sent <= b.from {
 				continue

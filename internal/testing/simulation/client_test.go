@@ -124,7 +124,6 @@ func (c *client) newJob() *owned {
 	if r.IntN(6) == 0 {
 		spec["expect"] = map[string]string{"body": "success"}
 	}
-	spec["again_body"] = true
 	if r.IntN(3) == 0 {
 		spec["order_key"] = oneOf(r, "k1", "k2", "k3")
 	}

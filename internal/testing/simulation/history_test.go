@@ -169,7 +169,7 @@ func (r *recorder) Update(ctx context.Context, key job.Key, alter func(*job.Job,
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: key, uid: after.UID, update: u})
-	for _, j := range successors.Jobs(successors.Of(after.UID, after.Ended(u.before.State, job.ShedNothing)), &after, after.EndedAt) {
+	for _, j := range successors.Jobs(successors.Of(after.UID, after.Ended(u.before.State, job.ShedNothing)), after.EndedAt) {
 		h.uids[j.UID] = fmt.Sprintf("%s~%d", j.Key, len(h.changes))
 		h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: j.Key, uid: j.UID, birth: &j})
 	}
@@ -245,9 +245,6 @@ func (r *recorder) Settle(ctx context.Context, settlements []job.Settlement) ([]
 			for _, j := range successors.Settled(&settlements[i], &done[i]) {
 				h.uids[j.UID] = fmt.Sprintf("%s~%d", j.Key, len(h.changes))
 				h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: j.Key, uid: j.UID, birth: &j})
-				if j.Spec.Reports == "" {
-					h.counts["rounds armed again"]++
-				}
 			}
 		}
 	}

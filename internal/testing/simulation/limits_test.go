@@ -190,7 +190,7 @@ func (t *limited) checkCapacity() {
 		}
 		goesOn := c.claim != nil || c.birth != nil || c.settle != nil && !c.settle.done.To.Final() ||
 			c.update != nil && !c.update.after.State.Final()
-		if l, ok := t.at(c.at); ok && goesOn && !unfinished[c.key] && (c.birth == nil || c.birth.Spec.Loop == nil && c.birth.Spec.Reports == "") {
+		if l, ok := t.at(c.at); ok && goesOn && !unfinished[c.key] && (c.birth == nil || c.birth.Spec.Reports == "") {
 			t.begins(c, l, len(unfinished)-t.endsBy(i, unfinished))
 		}
 		if goesOn {

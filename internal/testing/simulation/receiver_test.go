@@ -44,7 +44,6 @@ type answer struct {
 	hangs  bool
 	// delivers, snoozes: what the answer means, by the contract.
 	delivers, snoozes, ends bool
-	again                   bool          // armed again after Retry-After
 	odd                     bool          // the body is not what some jobs expect
 	after                   time.Duration // what Retry-After asks for, if it counts
 	at                      job.Instant   // what Duehook-At asks for
@@ -82,7 +81,7 @@ func (s *receivers) bad(r *rand.Rand, a answer) answer {
 	seconds := 1 + r.IntN(60)
 	wait := http.Header{"Retry-After": {strconv.Itoa(seconds)}}
 	after := time.Duration(seconds) * time.Second
-	switch r.IntN(13) {
+	switch r.IntN(12) {
 	case 0, 1:
 		return answer{takes: a.takes, status: oneOf(r, 500, 404, 302, 503)}
 	case 2:
@@ -106,10 +105,6 @@ func (s *receivers) bad(r *rand.Rand, a answer) answer {
 		at := job.InstantOf(s.w.start.Add(s.w.now()).Add(time.Minute + after))
 		header := http.Header{"Duehook-Action": {"reschedule"}, "Duehook-At": {at.RFC3339()}}
 		return answer{takes: a.takes, status: oneOf(r, 200, 409), header: header, at: at}
-	case 11:
-		wait["Duehook-Action"], wait["Content-Type"] = []string{"again"}, []string{"application/json"}
-		a.header, a.again, a.body = wait, true, oneOf(r, "", `{}`, `{"body":{"next":1}}`)
-		return a
 	}
 	a.body, a.odd = "what?", true
 	return a
@@ -186,7 +181,7 @@ func (l *life) await(ctx context.Context, q *request) (*http.Response, error) {
 	defer h.mu.Unlock()
 	switch {
 	case err != nil: // its deadline, or the process's end
-		a.delivers, a.snoozes, a.ends, a.again, a.after, a.at = false, false, false, false, 0, 0
+		a.delivers, a.snoozes, a.ends, a.after, a.at = false, false, false, 0, 0
 		q.told = ctx.Err() == context.DeadlineExceeded
 		return nil, err
 	case a.err != nil:

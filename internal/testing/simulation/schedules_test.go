@@ -77,7 +77,7 @@ func (s *timing) draft(number int, every time.Duration) *schedules.Draft {
 		Every: &every, Jitter: &s.jitter, EndAt: &s.end, Overlap: new(string(s.overlap)), Policy: new(string(s.policy)),
 		Grace: new(time.Second), Limit: new(1000),
 		Job: &job.Draft{
-			Topic: &topics[0], Destination: &url, OrderKey: s.order, AgainBody: new(true),
+			Topic: &topics[0], Destination: &url, OrderKey: s.order,
 			Body: &job.Body{Form: job.BodyJSON, Content: []byte(strconv.Itoa(number))},
 		},
 	}
@@ -301,9 +301,6 @@ func (a *auditor) checkSchedule(s *timing, is *schedules.Schedule) {
 			continue
 		}
 		j, of := c.birth, c.birth.Spec.Occurrence
-		if j.Spec.Rounds() > 0 { // its receiver armed it again
-			continue
-		}
 		if born[j.UID] {
 			wrong("%s was registered twice as %s", j.Key, j.UID)
 		}

@@ -44,7 +44,6 @@ function head(job: Job, stored: Stored | undefined, attempt: Attempt | undefined
     headers['Duehook-Schedule'] = encodeURI(job.schedule);
     headers['Duehook-Schedule-Time'] = job.occurrence?.time ?? '';
   }
-  if (job.rounds) headers['Duehook-Rounds'] = job.rounds;
   if (job.count) headers['Duehook-Count'] = job.count.count;
   if (job.group && job.group_id) {
     headers['Duehook-Group'] = encodeURI(job.group);

@@ -138,7 +138,6 @@ function Registered({ told: { job, ladder } }: { told: Explanation }) {
     [t('job.due'), <Then at={job.due_at} />],
     [t('job.spread'), job.spread && t('job.spreadOver', { span: job.spread })],
     [t('job.attempts'), t('job.attemptsOf', { n: job.attempts, max: job.max_attempts })],
-    [t('job.rounds'), job.rounds ? count(job.rounds) : ''],
     [t('register.steps'), job.retry?.steps && <span class="mono">{job.retry.steps.join(' ')}</span>],
     [t('register.timeout'), job.timeout],
     [t('register.expect'), job.expect && <span class="mono">{job.expect.body}</span>],

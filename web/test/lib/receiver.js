@@ -1,4 +1,4 @@
-/** A webhook receiver that answers as the path asks: /answer/503 with a 503, /reschedule/<time> and /again with an action, everything else with a 200. */
+/** A webhook receiver that answers as the path asks: /answer/503 with a 503, /reschedule/<time> with an action, everything else with a 200. */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 
@@ -21,10 +21,6 @@ export async function startReceiver(port = 0) {
     }
     if (kind === 'reschedule') {
       response.writeHead(200, { 'Duehook-Action': 'reschedule', 'Duehook-At': status }).end();
-      return;
-    }
-    if (kind === 'again') {
-      response.writeHead(200, { 'Duehook-Action': 'again', ...(status && { 'Retry-After': status }) }).end();
       return;
     }
     response.writeHead(kind === 'answer' ? Number(status) : 200).end(kind === 'answer' ? '{"error":"try again later"}' : 'success');
