@@ -75,7 +75,7 @@ build: ## bin/duehook, static
 
 .PHONY: dist
 dist: $(goreleaser) $(cyclonedx) ## packages for six platforms, deb, rpm, SBOM and checksums in build/dist; publishes nothing
-	GORELEASER=$(CURDIR)/$(goreleaser) scripts/dist
+	GORELEASER=$(CURDIR)/$(goreleaser) deploy/dist
 
 $(goreleaser):
 	GOBIN=$(CURDIR)/.tools/bin $(plain) go install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
@@ -94,7 +94,7 @@ test: $(GOTESTSUM) ## all tests, models and the dashboard; installs what they ne
 	@status=0; $(MAKE) --no-print-directory --keep-going --jobs 2 test-build $(npm_installed) || status=1; \
 	$(MAKE) --no-print-directory --keep-going --jobs 2 \
 		test-e2e test-races test-model test-modules test-web test-stores test-rest test-concurrent test-large || status=1; \
-	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED) || status=1; \
+	internal/testing/coverage build/coverage.out $(COVER_BAR) $(COVERED) || status=1; \
 	$(run) summary ./... || status=1; \
 	exit $$status
 
@@ -115,7 +115,7 @@ lazy := GOGC=400
 # at its exit. So it watches the packages with goroutines, except large tests of one goroutine: TestPlain….
 # Of the other packages (the main one, stores, API) it watches the tests that call from several goroutines, lose
 # their server or run a node: TestRace….
-sequential := |docs.*|httpapi(/(camellia|mykit|qstash|rpc|v1))?|internal/app/(explain|groups)|internal/(job.*|schedule)|internal/kit/(busiest|feed|follow|nearest|packed|strictjson)|internal/node/(config|dashboard)|internal/testing/everyfield|retrypolicy|scripts/picture|store.*
+sequential := |docs.*|httpapi(/(camellia|mykit|qstash|rpc|v1))?|internal/app/(explain|groups)|internal/(job.*|schedule)|internal/kit/(busiest|feed|follow|nearest|packed|strictjson)|internal/node/(config|dashboard)|internal/testing/everyfield|retrypolicy|internal/node/demo/picture|store.*
 
 # Without commands, which are linked where they are needed, and packages that have tests only.
 packages = $$(go list -f '{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{end}}' ./...)
@@ -165,7 +165,7 @@ test-modules: $(GOTESTSUM)
 
 .PHONY: test-model
 test-model: $(GOTESTSUM)
-	@nice $(run) command model scripts/model brief
+	@nice $(run) command model docs/model/check brief
 
 .PHONY: test-web
 test-web: $(GOTESTSUM)
@@ -201,11 +201,11 @@ web: $(npm_installed) ## build the dashboard from web/ into internal/node/dashbo
 .PHONY: screenshots
 screenshots: deps $(npm_installed) ## docs/images: the dashboard with the data of a shop, light and dark; needs root and pngquant
 	$(plain) go build -o build/duehook .
-	DUEHOOK=$(CURDIR)/build/duehook scripts/screenshots
+	DUEHOOK=$(CURDIR)/build/duehook web/test/screenshots
 
 .PHONY: picture
 picture: ## docs/images/demo.svg: the demo as the moving picture of the README
-	go run ./scripts/picture docs/images/demo.svg
+	go run ./internal/node/demo/picture docs/images/demo.svg
 
 .PHONY: web-test
 web-test: deps $(npm_installed) ## the dashboard: built as committed, and tried in a real browser
@@ -239,13 +239,13 @@ soak-go: $(GOTESTSUM)
 # In all languages of the documents; `make test` plays those that it finds.
 .PHONY: soak-examples
 soak-examples: $(GOTESTSUM) $(npm_installed)
-	@scripts/test-deps runtimes
+	@internal/testing/deps runtimes
 	@$(plain) $(run) tests examples -timeout 20m -count 1 ./docs/examples/...
 	@$(plain) $(run) tests receivers -timeout 20m -count 1 -run '^TestReceivers$$' ./internal/services/signing -receivers java,php,python
 
 .PHONY: soak-bench
 soak-bench: $(GOTESTSUM)
-	@scripts/test-deps bench
+	@internal/testing/deps bench
 	@cd bench && $(plain) $(run) tests bench -timeout 60m -count 1 ./...
 
 .PHONY: soak-long-e2e
@@ -262,11 +262,11 @@ soak-torture: $(GOTESTSUM)
 
 .PHONY: soak-model
 soak-model: $(GOTESTSUM)
-	@$(run) command model scripts/model deep
+	@$(run) command model docs/model/check deep
 
 .PHONY: soak-fuzz
 soak-fuzz: $(GOTESTSUM)
-	@$(run) command fuzz scripts/fuzz 10s
+	@$(run) command fuzz internal/testing/fuzz 10s
 
 .PHONY: soak-web
 soak-web: $(GOTESTSUM)
@@ -290,12 +290,12 @@ soak-docs: $(GOTESTSUM)
 
 .PHONY: soak-dist
 soak-dist: $(GOTESTSUM) $(goreleaser) $(cyclonedx)
-	@GORELEASER=$(CURDIR)/$(goreleaser) $(run) command dist scripts/dist twice
-	@$(run) command dist-test scripts/dist-test
+	@GORELEASER=$(CURDIR)/$(goreleaser) $(run) command dist deploy/dist twice
+	@$(run) command dist-test deploy/dist-test
 
 .PHONY: soak-deploy
 soak-deploy: $(GOTESTSUM) $(helm) $(kubeconform)
-	@HELM=$(CURDIR)/$(helm) KUBECONFORM=$(CURDIR)/$(kubeconform) $(run) command deploy scripts/deploy-test
+	@HELM=$(CURDIR)/$(helm) KUBECONFORM=$(CURDIR)/$(kubeconform) $(run) command deploy deploy/test
 
 $(helm):
 	GOBIN=$(CURDIR)/.tools/bin $(plain) go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
@@ -311,7 +311,7 @@ soak-lateness: $(GOTESTSUM)
 
 .PHONY: model
 model: deps ## the model of a job's life, its properties and its mutants; DEEP=1 for more faults, in minutes
-	scripts/model $(if $(DEEP),deep)
+	docs/model/check $(if $(DEEP),deep)
 
 .PHONY: simulate
 simulate: ## simulations in virtual time, with faults; SIM_SEEDS of them, or SIM_SEED alone
@@ -335,12 +335,12 @@ torture: deps ## seeded faults on real nodes, each with an audit; RUNS, FAULT an
 
 .PHONY: deps
 deps:
-	scripts/test-deps
+	internal/testing/deps
 
 .PHONY: cover
 cover: ## the coverage of the last `make test`, line by line, as build/coverage.html
 	go tool cover -html build/coverage.out -o build/coverage.html
-	scripts/coverage build/coverage.out $(COVER_BAR) $(COVERED)
+	internal/testing/coverage build/coverage.out $(COVER_BAR) $(COVERED)
 
 .PHONY: lint
 lint: $(golangci_lint) ## linters, format and module file
@@ -361,15 +361,15 @@ $(golangci_lint):
 
 .PHONY: proto
 proto: ## the Go code of the gRPC messages, which is committed
-	cd scripts/proto && go run . ../../httpapi/rpc/duehookv1
+	cd httpapi/rpc/proto && go run . ../duehookv1
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME
-	scripts/fuzz $(FUZZTIME)
+	internal/testing/fuzz $(FUZZTIME)
 
 .PHONY: bench
 bench: ## duehook beside other queues and the limit, into docs/benchmarks.md: 10 minutes; BENCH=long for more
-	scripts/test-deps bench
+	internal/testing/deps bench
 	cd bench && go run . -size $(BENCH) -docs ../docs $(if $(ONLY),-only $(ONLY)) $(if $(filter default,$(BENCH)),-budget 9m)
 
 .PHONY: bench-go
@@ -378,7 +378,7 @@ bench-go: deps ## Go benchmarks; GOBENCH selects
 
 .PHONY: bench-compare
 bench-compare: deps ## Go benchmarks of the hot pieces at REV against now, with benchstat
-	scripts/bench-compare '$(REV)' $(if $(filter-out .,$(GOBENCH)),'$(GOBENCH)')
+	bench/compare '$(REV)' $(if $(filter-out .,$(GOBENCH)),'$(GOBENCH)')
 
 .PHONY: lateness
 lateness: deps ## received − due at 200 jobs/s on both backends; fails above LATENESS_BAR

@@ -496,7 +496,7 @@ func TestVerifyADelivery(t *testing.T) {
 	u.runWith(cli.ExitUsage, "hello", []string{"verify", "--secret", secret}, "no HTTP request")
 }
 
-// TestManPages writes the man pages, for scripts/dist-files to MAN_DIR. The binary cannot: what writes
+// TestManPages writes the man pages, for deploy/dist-files to MAN_DIR. The binary cannot: what writes
 // them weighs 0.3 MB.
 func TestManPages(t *testing.T) {
 	dir := os.Getenv("MAN_DIR")

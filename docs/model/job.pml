@@ -61,7 +61,7 @@
 #define REGISTER 11     /* not an event of the job: another job replaces it */
 #define FINISH 12
 
-/* MAY_MOVE(from, event, to): the table of docs/lifecycle.md, which scripts/model
+/* MAY_MOVE(from, event, to): the table of docs/lifecycle.md, which docs/model/check
  * writes into this file. */
 #include "moves.h"
 

@@ -18,7 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zoneinfo is the release that is part of the binary. scripts/tzdata makes the file. Nodes of one version agree on
+// zoneinfo is the release that is part of the binary. internal/schedule/tzdata makes the file. Nodes of one version agree on
 // every zone, whatever their machines have installed.
 //
 //go:embed zoneinfo.zip.zst

@@ -1,4 +1,4 @@
-/** Takes the pictures in docs/images. Run by scripts/screenshots, which gives the receivers their names. */
+/** Takes the pictures in docs/images. Run by web/test/screenshots, which gives the receivers their names. */
 import { once } from 'node:events';
 import { mkdir } from 'node:fs/promises';
 import { createServer } from 'node:http';

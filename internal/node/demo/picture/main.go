@@ -1,6 +1,6 @@
 // Command picture runs the demo and writes what it prints as an animated picture of a terminal:
 //
-//	go run ./scripts/picture docs/images/demo.svg
+//	go run ./internal/node/demo/picture docs/images/demo.svg
 //
 // The picture moves by CSS only, so it needs no scripts and can stand in an <img>. Viewers who
 // prefer reduced motion see its end.

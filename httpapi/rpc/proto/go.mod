@@ -1,4 +1,4 @@
-module github.com/duehook/duehook/scripts/proto
+module github.com/duehook/duehook/httpapi/rpc/proto
 
 go 1.26.8
 

@@ -8,11 +8,11 @@ import (
 
 // TestPictureShowsTheDemo: the picture of the README is what the demo prints today.
 func TestPictureShowsTheDemo(t *testing.T) {
-	want, err := picture(t.Context(), os.DirFS("../../testdata/demo"))
+	want, err := picture(t.Context(), os.DirFS("../../../../testdata/demo"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile("../../docs/images/demo.svg")
+	got, err := os.ReadFile("../../../../docs/images/demo.svg")
 	if err != nil {
 		t.Fatal(err)
 	}
