@@ -303,7 +303,6 @@ func TestCommandsOnTheRest(t *testing.T) {
 	u.run(cli.ExitOK, "endpoints", "closed")
 	u.run(cli.ExitOK, "endpoints test "+u.receiver+"/ok", "200 in")
 	u.run(cli.ExitRefused, "endpoints test "+u.receiver+"/bad", "http_500")
-	u.run(cli.ExitUsage, "top", "needs a terminal")
 	u.run(cli.ExitOK, "health", "ready")
 	u.run(cli.ExitUnavailable, "health --addr 127.0.0.1:1 --timeout 1s --url= ")
 	_, port, _ := strings.Cut(strings.TrimPrefix(u.environ[0], "DUEHOOK_URL=http://"), ":")

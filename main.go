@@ -18,9 +18,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/duehook/duehook/internal/cli"
 	"github.com/duehook/duehook/internal/job"
@@ -132,7 +132,7 @@ func commands(environ []string, stdout, stderr io.Writer) *cobra.Command {
 // columns is the width of the terminal that w is; 80 if it is not known.
 func columns(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
-		if width, _, err := term.GetSize(f.Fd()); err == nil && width > 1 {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 1 {
 			return width
 		}
 	}
