@@ -9,6 +9,7 @@ const (
 	ErrJobNotFound          Code = "job_not_found"
 	ErrTopicNotFound        Code = "topic_not_found"
 	ErrTopicWithoutSettings Code = "topic_without_settings"
+	ErrTopicWithoutLimits   Code = "topic_without_limits"
 	ErrTopicFull            Code = "topic_full"
 	ErrTopicDraining        Code = "topic_draining"
 	ErrKeyNotFound          Code = "key_not_found"
@@ -61,6 +62,7 @@ var Codes = []Code{
 	ErrJobNotFound,
 	ErrTopicNotFound,
 	ErrTopicWithoutSettings,
+	ErrTopicWithoutLimits,
 	ErrTopicFull,
 	ErrTopicDraining,
 	ErrKeyNotFound,

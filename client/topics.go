@@ -30,6 +30,7 @@ type Topic struct {
 	Paused       *Pause           `json:"paused"`
 	Draining     *Pause           `json:"draining"`
 	Settings     *TopicSettings   `json:"settings"`
+	Limits       *TopicLimits     `json:"limits"` // of operators; they hold beside those of Settings
 	States       map[State]int64  `json:"states"`
 	DueIn        map[string]int64 `json:"due_in"` // not in lists
 	Overdue      int64            `json:"overdue"`
@@ -54,6 +55,22 @@ type TopicSettings struct {
 	Priority    int               `json:"priority,omitempty"`
 	Spread      Duration          `json:"spread,omitzero"`
 	Callbacks   *Callbacks        `json:"callbacks,omitempty"`
+}
+
+// TopicLimits are limits that operators set for a topic. Zero values mean none.
+type TopicLimits struct {
+	Capacity    int64   `json:"capacity,omitempty"`
+	Rate        float64 `json:"rate,omitempty"` // deliveries per second
+	Concurrency int     `json:"concurrency,omitempty"`
+	Weight      int     `json:"weight,omitempty"`
+}
+
+// StoredTopicLimits are limits with the times and the version of their topic.
+type StoredTopicLimits struct {
+	TopicLimits
+	Version   uint64    `json:"version"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
 }
 
 // TopicQuery is a list of topics.
@@ -91,6 +108,21 @@ type Deleted struct {
 // DeleteTopic deletes the settings of a topic. Its jobs stay.
 func (c *Client) DeleteTopic(ctx context.Context, name string, options ...CallOption) (Deleted, error) {
 	return do[Deleted](ctx, c, newCall(http.MethodDelete, true, path("v1", "topics", name), nil, options))
+}
+
+// TopicLimits returns the limits that operators set for a topic.
+func (c *Client) TopicLimits(ctx context.Context, name string) (StoredTopicLimits, error) {
+	return do[StoredTopicLimits](ctx, c, read("v1", "topics", name, "limits"))
+}
+
+// PutTopicLimits replaces the limits of operators for a topic. It needs an admin key of all topics.
+func (c *Client) PutTopicLimits(ctx context.Context, name string, l TopicLimits, options ...CallOption) (StoredTopicLimits, error) {
+	return do[StoredTopicLimits](ctx, c, newCall(http.MethodPut, true, path("v1", "topics", name, "limits"), l, options))
+}
+
+// DeleteTopicLimits removes the limits of operators for a topic. Its settings stay.
+func (c *Client) DeleteTopicLimits(ctx context.Context, name string, options ...CallOption) (Deleted, error) {
+	return do[Deleted](ctx, c, newCall(http.MethodDelete, true, path("v1", "topics", name, "limits"), nil, options))
 }
 
 // PauseTopic stops the deliveries of a topic.

@@ -94,7 +94,7 @@ func (rt *served) allowTopics(c *Call) error {
 		return nil
 	}
 	topic := "" // of all
-	if strings.Contains(rt.Path, "{topic}") {
+	if strings.Contains(rt.Path, "{topic}") && !rt.AllTopics {
 		topic = c.Param("topic")
 	}
 	return c.Topics().Allow(topic)

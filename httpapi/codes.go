@@ -37,6 +37,7 @@ var (
 	CodeAlertRuleNotFound    = newCode("alert_rule_not_found", http.StatusNotFound, "There is no such alert rule")
 	CodeMethodNotAllowed     = newCode("method_not_allowed", http.StatusMethodNotAllowed, "The method is not allowed here")
 	CodeTopicPlain           = newCode("topic_without_settings", http.StatusNotFound, "The topic has no settings")
+	CodeTopicUnlimited       = newCode("topic_without_limits", http.StatusNotFound, "The topic has no limits of operators")
 	CodeTopicFull            = newCode("topic_full", http.StatusTooManyRequests, "The topic is full")
 	CodeTopicDraining        = newCode("topic_draining", http.StatusConflict, "The topic is draining")
 	CodeJobExists            = newCode("job_exists", http.StatusConflict, "Another job has this topic and id")

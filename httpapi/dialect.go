@@ -40,6 +40,8 @@ type Route struct {
 	// Calls for the {topic} of their path need not say so: the server checks it. All other
 	// calls are refused to keys that are restricted to topics.
 	OwnTopics bool
+	// AllTopics says that the call is refused to keys that are restricted to topics, whatever its path names.
+	AllTopics bool
 	// Safe says that the audit log leaves a POST out: it changes nothing, or delivers jobs.
 	Safe bool
 	// Changes says that a GET or OPTIONS changes something: the audit log has it, and pages of other sites

@@ -135,7 +135,7 @@ var known = []struct {
 	{groups.ErrNotFound, CodeGroupNotFound, "No group has this name. Create one with PUT. Names are case-sensitive."},
 	{groups.ErrTooMany, CodeTooManyGroups, fmt.Sprintf("There are %d groups, or their members take %d MiB together, the limits. Delete one.", groups.MaxGroups, groups.MaxAllBytes>>20)},
 
-	{topics.ErrTooMany, CodeTooManyTopics, fmt.Sprintf("%d topics have settings, are paused or draining, or they take %d MiB together, the limits. Delete the settings of one, or resume one.", topics.MaxTopics, topics.MaxAllBytes>>20)},
+	{topics.ErrTooMany, CodeTooManyTopics, fmt.Sprintf("%d topics have settings or limits, are paused or draining, or they take %d MiB together, the limits. Delete the settings and limits of one, or resume one.", topics.MaxTopics, topics.MaxAllBytes>>20)},
 
 	{alerts.ErrNotFound, CodeAlertRuleNotFound, "No alert rule has this name. Create one with PUT. Names are case-sensitive."},
 	{alerts.ErrTooMany, CodeTooManyAlertRules, "There are " + strconv.Itoa(alerts.MaxRules) + " alert rules, the limit. Delete one, or let one rule cover all topics or endpoints with by."},
@@ -148,6 +148,7 @@ var known = []struct {
 	{store.ErrTopicFull, CodeTopicFull, "The topic has as many unfinished jobs as its capacity allows. Try again when one of them has ended."},
 	{store.ErrTopicDraining, CodeTopicDraining, "The topic is draining: its jobs are delivered, and new ones are refused until the topic is resumed."},
 	{app.ErrTooManyTests, CodeTooManyTests, strconv.Itoa(app.MaxTests) + " tests are running on this server, the limit. Try again when one of them has ended."},
+	{topics.ErrNoLimits, CodeTopicUnlimited, "Operators set no limits for this topic. Create them with PUT. Its own limits are in its settings."},
 	{topics.ErrNotFound, CodeTopicPlain, "The topic has no settings of its own, so none can be deleted."},
 
 	{job.ErrNotCounted, CodeJobNotCounted, "The job was registered without count, so nothing can be added to it."},

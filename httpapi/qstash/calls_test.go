@@ -213,6 +213,31 @@ func TestQueueKeepsTheOrder(t *testing.T) {
 	}
 }
 
+// A queue and a flow-control key that an operator limits keep these limits, whatever messages and calls set beside them.
+func TestLimitsOfOperators(t *testing.T) {
+	s := newServer(t)
+	const queue, key = "/v1/topics/qstash:queue:q", "/v1/topics/qstash:flow:k"
+	for _, topic := range []string{queue, key} {
+		s.want(201, "PUT", topic+"/limits", "Content-Type: application/json", `{"concurrency":2,"rate":0.5}`)
+	}
+	s.want(200, "POST", "/v2/queues", "", `{"queueName":"q","parallelism":5}`)
+	s.want(200, "POST", "/v2/publish/R/paid", "Upstash-Flow-Control-Key: k; Upstash-Flow-Control-Value: parallelism=9,rate=100; Upstash-Delay: 1h", "x")
+	s.want(200, "DELETE", "/v2/queues/q", "", "")
+	for _, topic := range []string{queue, key} {
+		var got struct {
+			Limits struct{ Concurrency, Rate float64 }
+		}
+		if s.want(200, "GET", topic, "", "", &got); got.Limits.Concurrency != 2 || got.Limits.Rate != 0.5 {
+			t.Errorf("%s has the limits %+v", topic, got.Limits)
+		}
+	}
+	s.want(404, "GET", "/v2/queues/q", "", "")
+	var queues []json.RawMessage
+	if s.want(200, "GET", "/v2/queues", "", "", &queues); len(queues) != 0 {
+		t.Errorf("after the deletion of the only queue there is %s", queues)
+	}
+}
+
 // A deduplication id is taken whatever became of its message, and at a group for each endpoint.
 func TestDeduplication(t *testing.T) {
 	s := newServer(t)

@@ -159,6 +159,7 @@ func (a *api) queues(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
+	all = slices.DeleteFunc(all, func(t app.Topic) bool { return t.Settings.Concurrency == 0 }) // not made, or deleted
 	return viewsOf(c, all, queueViewOf)
 }
 

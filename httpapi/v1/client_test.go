@@ -123,6 +123,11 @@ var clientCalls = []clientCall{
 	}, nil, ""},
 	{"GET /v1/topics/{topic}", func(ctx ctx, c *client.Client) (any, error) { return one(c.Topic(ctx, "t")) }, nil, ""},
 	{"GET /v1/topics", func(ctx ctx, c *client.Client) (any, error) { return firstOf(c.Topics(ctx, client.TopicQuery{Q: "t"})) }, nil, ""},
+	{"PUT /v1/topics/{topic}/limits", func(ctx ctx, c *client.Client) (any, error) {
+		return one(c.PutTopicLimits(ctx, "t", client.TopicLimits{Rate: 5}))
+	}, client.TopicLimits{}, ""},
+	{"GET /v1/topics/{topic}/limits", func(ctx ctx, c *client.Client) (any, error) { return one(c.TopicLimits(ctx, "t")) }, nil, ""},
+	{"DELETE /v1/topics/{topic}/limits", func(ctx ctx, c *client.Client) (any, error) { return one(c.DeleteTopicLimits(ctx, "t")) }, nil, ""},
 	{"POST /v1/topics/{topic}/pause", func(ctx ctx, c *client.Client) (any, error) {
 		return one(c.PauseTopic(ctx, "t", client.PauseOptions{Note: "n"}))
 	}, nil, ""},

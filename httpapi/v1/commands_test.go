@@ -345,7 +345,7 @@ func TestTopics(t *testing.T) {
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"s","delay":60}`)
 	a.want(200, "DELETE", "/v1/jobs/t/9", "")
 	states := map[string]any{"waiting": 9.0, "ready": 0.0, "running": 0.0, "retrying": 0.0, "delivered": 0.0, "dead": 0.0, "cancelled": 1.0, "expired": 0.0}
-	want := map[string]any{"name": "t", "state": "active", "paused": nil, "draining": nil, "created_at": nil, "updated_at": nil, "version": 0.0, "settings": nil, "states": states, "due_in": map[string]any{
+	want := map[string]any{"name": "t", "state": "active", "paused": nil, "draining": nil, "created_at": nil, "updated_at": nil, "version": 0.0, "settings": nil, "limits": nil, "states": states, "due_in": map[string]any{
 		"0_1min": 2.0, "1_10min": 1.0, "10_30min": 1.0, "30min_1h": 1.0, "1_6h": 1.0, "6h_1day": 1.0, "1_7day": 1.0, "7_30day": 1.0, "30day_more": 0.0,
 	}, "overdue": 1.0, "due_in_partial": false}
 	if diff := cmp.Diff(want, a.want(200, "GET", "/v1/topics/t", "")); diff != "" {

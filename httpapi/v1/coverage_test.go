@@ -240,6 +240,15 @@ func coverTopics(a *keyedAPI) {
 	a.want(200, "POST", topic+"/resume", "")
 	a.want(200, "DELETE", topic, "")
 	a.wantProblem(httpapi.CodeTopicPlain, "DELETE", topic, "")
+	const limits = topic + "/limits"
+	a.wantProblem(httpapi.CodeTopicUnlimited, "GET", limits, "")
+	a.want(201, "PUT", limits, `{"capacity":1}`)
+	a.want(200, "PUT", limits, `{"capacity":2}`)
+	a.want(200, "GET", limits, "")
+	a.wantProblem(httpapi.CodeVersionChanged, "PUT", limits, `{}`, "If-Match", `"none"`)
+	a.wantProblem(httpapi.CodeVersionChanged, "DELETE", limits, "", "If-Match", `"none"`)
+	a.want(200, "DELETE", limits, "")
+	a.wantProblem(httpapi.CodeTopicUnlimited, "DELETE", limits, "")
 	full := store.Document{Kind: "topic", Name: "others", Data: make([]byte, topics.MaxAllBytes)}
 	full, err := store.PutDocument(a.t.Context(), a.mem, full)
 	if err != nil {
@@ -248,6 +257,7 @@ func coverTopics(a *keyedAPI) {
 	a.clock.Advance(time.Minute) // topics are counted now and then
 	a.wantProblem(httpapi.CodeTooManyTopics, "PUT", topic, `{"rate":1}`)
 	a.wantProblem(httpapi.CodeTooManyTopics, "PATCH", topic, `{"rate":1}`)
+	a.wantProblem(httpapi.CodeTooManyTopics, "PUT", limits, `{"rate":1}`)
 	a.wantProblem(httpapi.CodeTooManyTopics, "POST", topic+"/pause", "")
 	a.wantProblem(httpapi.CodeTooManyTopics, "POST", topic+"/drain", "")
 	if err := store.DeleteDocument(a.t.Context(), a.mem, full.Kind, full.Name, full.Version); err != nil {
@@ -462,6 +472,7 @@ func coverFaults(a *keyedAPI) {
 		"PUT /v1/signing":                `{}`,
 		"PUT /v1/topics/{topic}/signing": `{}`,
 		"PUT /v1/topics/{topic}":         `{}`,
+		"PUT " + limitsPath:              `{}`,
 
 		"PATCH /v1/topics/{topic}":      `{}`,
 		"PATCH /v1/alerts/rules/{rule}": `{}`,
@@ -563,6 +574,7 @@ func TestErrorsHaveCodes(t *testing.T) {
 		signing.ErrConfigured:     httpapi.CodeSecretFixed,
 		signing.ErrTooManySecrets: httpapi.CodeTooManySecrets,
 		signing.ErrTooManyTopics:  httpapi.CodeTooManySecrets,
+		topics.ErrNoLimits:        httpapi.CodeTopicUnlimited,
 		topics.ErrTooMany:         httpapi.CodeTooManyTopics,
 		signing.ErrNoMasterKey:    httpapi.CodeMasterKeyMissing,
 		signing.ErrMasterKey:      httpapi.CodeSecretUnreadable,

@@ -43,6 +43,8 @@ func TestDryRunOfRegistrations(t *testing.T) {
 	}
 	a.want(201, "PUT", "/v1/groups/g", `{"members":[{"name":"m","url":"https://a.example/"},{"name":"n","url":"https://b.example/"}]}`)
 	a.want(201, "PUT", "/v1/topics/full", `{"capacity":1}`)
+	a.want(201, "PUT", "/v1/topics/limited/limits", `{"capacity":1}`)
+	a.want(201, "POST", "/v1/jobs", job("limited", "a", ""))
 	a.want(201, "POST", "/v1/jobs", job("full", "a", ""))
 	a.want(201, "POST", "/v1/jobs", job("drains", "a", ""))
 	a.want(200, "POST", "/v1/topics/drains/drain", "")
@@ -57,6 +59,7 @@ func TestDryRunOfRegistrations(t *testing.T) {
 		{"/v1/jobs", `{"topic":"t","id":"old","url":"https://shop.example/hook","delay":"3h","on_conflict":"sooner"}`},
 		{"/v1/jobs", job("t", "old", `,"body":1,"on_conflict":"replace"`)},
 		{"/v1/jobs", job("full", "b", "")},
+		{"/v1/jobs", job("limited", "b", "")},
 		{"/v1/jobs", job("full", "a", `,"body":1,"on_conflict":"replace"`)},
 		{"/v1/jobs", job("drains", "b", "")},
 		{"/v1/jobs", `{"topic":"t","id":"new"}`},

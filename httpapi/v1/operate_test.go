@@ -45,6 +45,7 @@ func TestHead(t *testing.T) {
 	a.want(201, "PUT", "/v1/alerts/rules/r", `{"metric":"open_circuits"}`)
 	a.want(201, "PUT", "/v1/schedules/s", `{"every":"1h","job":{"url":"https://shop.example/hook"}}`)
 	a.want(201, "PUT", "/v1/groups/g", `{"members":[]}`)
+	a.want(201, "PUT", "/v1/topics/t/limits", `{"rate":5}`)
 	for _, rt := range allRoutes {
 		if rt.method != http.MethodGet {
 			continue

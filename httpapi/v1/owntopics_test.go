@@ -13,6 +13,8 @@ import (
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/events"
+	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // foreign is in every name that a restricted key must not see.
@@ -115,6 +117,45 @@ func bodiesOf(w *walk, op *operation) []string {
 		return []string{""}
 	}
 	return []string{w.body(op)}
+}
+
+// What an operator limits, no key of the topic changes: neither through the settings, nor through the limits.
+func TestTenantsKeepTheLimitsOfOperators(t *testing.T) {
+	a := newKeyedAPI(t)
+	admin, adminKey := a.newKey(access.Draft{Scope: "admin", Topics: []string{"own-*"}})
+	write, writeKey := a.newKey(access.Draft{Scope: "write"})
+	a.accept(a.admin, adminKey, writeKey)
+	const topic, limits = "/v1/topics/own-orders", "/v1/topics/own-orders/limits"
+	shown := func(limits map[string]any) map[string]any {
+		for _, name := range []string{"created_at", "updated_at", "version"} { // of the topic
+			delete(limits, name)
+		}
+		return limits
+	}
+	made := shown(a.want(201, "PUT", limits, `{"capacity":5,"concurrency":2,"weight":20}`))
+	for _, token := range []string{admin, write} {
+		as := []string{"Authorization", "Bearer " + token}
+		a.wantProblem(httpapi.CodeForbidden, "PUT", limits, `{"capacity":500}`, as...)
+		a.wantProblem(httpapi.CodeForbidden, "DELETE", limits, "", as...)
+		if diff := cmp.Diff(made, shown(a.want(200, "GET", limits, "", as...))); diff != "" {
+			t.Errorf("the limits as the tenant sees them (-put +got):\n%s", diff)
+		}
+		got := a.want(201, "PUT", topic, `{"weight":100,"capacity":6}`, as...)
+		if diff := cmp.Diff(made, object(got["limits"])); diff != "" {
+			t.Errorf("the limits of the topic (-put +got):\n%s", diff)
+		}
+		a.want(200, "PATCH", topic, `{"weight":null,"concurrency":9}`, as...)
+		for _, change := range []func(){func() {}, func() { a.want(200, "DELETE", topic, "", as...) }} {
+			change()
+			inForce, err := listing.Limits(t.Context(), a.mem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := (store.Limits{Capacity: 5, Concurrency: 2, Weight: 20}); inForce["own-orders"] != want {
+				t.Errorf("the store has the limits %+v, want %+v", inForce["own-orders"], want)
+			}
+		}
+	}
 }
 
 // A restricted key does in its topics what other keys do.

@@ -22,6 +22,7 @@ const (
 	eventsPath = "/v1/events"
 	groupsPath = "/v1/groups"
 	groupPath  = groupsPath + "/{group}"
+	limitsPath = "/v1/topics/{topic}/limits"
 	pullPath   = "/v1/pull"
 )
 
@@ -49,6 +50,7 @@ const (
 	safe      // see httpapi.Route
 	registers // see httpapi.Route
 	streams   // the wait is theirs
+	operators // refused to restricted keys, although the path names a topic
 )
 
 // is reports whether the call has a trait.
@@ -113,6 +115,9 @@ var routes = []route{
 	{http.MethodPut, "/v1/topics/{topic}", access.Write, obeys, bodyJSON, nil, (*API).putTopic},
 	{http.MethodPatch, "/v1/topics/{topic}", access.Write, obeys, bodyJSON, nil, patching(patchableTopic, (*API).putTopic)},
 	{http.MethodDelete, "/v1/topics/{topic}", access.Write, obeys, bodyRefused, nil, (*API).deleteTopic},
+	{http.MethodPut, limitsPath, access.Admin, obeys | operators, bodyJSON, nil, (*API).putLimits},
+	{http.MethodGet, limitsPath, access.Read, 0, bodyRefused, nil, (*API).getLimits},
+	{http.MethodDelete, limitsPath, access.Admin, obeys | operators, bodyRefused, nil, (*API).deleteLimits},
 	{http.MethodPost, "/v1/topics/{topic}/pause", access.Write, obeys, bodyOptionalJSON, nil, setState(topics.Paused, pauseFields)},
 	{http.MethodPost, "/v1/topics/{topic}/drain", access.Write, obeys, bodyOptionalJSON, nil, setState(topics.Draining, drainFields)},
 	{http.MethodPost, "/v1/topics/{topic}/resume", access.Write, obeys, bodyOptionalJSON, nil, setState(topics.Active, decode.FieldSet[job.Pause]{})},
@@ -181,7 +186,7 @@ func (s *API) dialect() httpapi.Dialect {
 		}
 		d.Routes[i] = httpapi.Route{
 			Method: rt.method, Path: rt.path, Scope: rt.scope,
-			OwnTopics: rt.is(ownTopics), Safe: rt.is(safe), Registers: rt.is(registers), Stream: rt.is(streams),
+			OwnTopics: rt.is(ownTopics), AllTopics: rt.is(operators), Safe: rt.is(safe), Registers: rt.is(registers), Stream: rt.is(streams),
 			Handle: func(c *httpapi.Call) error { return s.serve(&request{Call: c, row: &rt}, names) },
 		}
 	}

@@ -16,11 +16,18 @@ type topicDraft struct {
 	defaults job.Draft
 }
 
-var topicFields = decode.NewFieldSet(map[string]func(*topicDraft, decode.Field){
-	"capacity":    func(d *topicDraft, f decode.Field) { setFigure(&d.Capacity, f, f.Integer()) },
-	"rate":        func(d *topicDraft, f decode.Field) { setFigure(&d.Rate, f, f.Number()) },
-	"concurrency": func(d *topicDraft, f decode.Field) { setFigure(&d.Concurrency, f, f.Integer()) },
-	"weight":      func(d *topicDraft, f decode.Field) { setFigure(&d.Weight, f, f.Integer()) },
+var limitFields = decode.NewFieldSet(withLimits(map[string]func(*topics.Limits, decode.Field){}, func(l *topics.Limits) *topics.Limits { return l }))
+
+// withLimits adds the fields of the limits that are a part of T.
+func withLimits[T any](fields map[string]func(*T, decode.Field), limits func(*T) *topics.Limits) map[string]func(*T, decode.Field) {
+	fields["capacity"] = func(into *T, f decode.Field) { setFigure(&limits(into).Capacity, f, f.Integer()) }
+	fields["rate"] = func(into *T, f decode.Field) { setFigure(&limits(into).Rate, f, f.Number()) }
+	fields["concurrency"] = func(into *T, f decode.Field) { setFigure(&limits(into).Concurrency, f, f.Integer()) }
+	fields["weight"] = func(into *T, f decode.Field) { setFigure(&limits(into).Weight, f, f.Integer()) }
+	return fields
+}
+
+var topicFields = decode.NewFieldSet(withLimits(map[string]func(*topicDraft, decode.Field){
 	"on_dead": func(d *topicDraft, f decode.Field) {
 		switch s := f.Text(); {
 		case s == nil:
@@ -38,7 +45,7 @@ var topicFields = decode.NewFieldSet(map[string]func(*topicDraft, decode.Field){
 	"spread":    func(d *topicDraft, f decode.Field) { d.defaults.Spread = f.Duration() },
 	"callbacks": func(d *topicDraft, f decode.Field) { d.defaults.Callbacks = decodeCallbacks(f) },
 	"priority":  func(d *topicDraft, f decode.Field) { d.defaults.Priority = f.Integer() },
-})
+}, func(d *topicDraft) *topics.Limits { return &d.Limits }))
 
 // setFigure sets a figure for which zero means none. Given as zero, it is more
 // likely a mistake.
@@ -101,6 +108,39 @@ func (s *API) deleteTopic(r *request) (jsonout.View, error) {
 	return resultOf("deleted"), s.App.DeleteTopic(r.Context(), r.Param("topic"), r.allow()...)
 }
 
+// getLimits answers GET /v1/topics/{topic}/limits.
+func (s *API) getLimits(r *request) (jsonout.View, error) {
+	t, err := s.App.TopicLimits(r.Context(), r.Param("topic"))
+	return showLimits(r, &t, err)
+}
+
+// putLimits answers PUT /v1/topics/{topic}/limits.
+func (s *API) putLimits(r *request) (jsonout.View, error) {
+	limits, err := readAll(r, maxSmall, limitFields)
+	if err != nil {
+		return nil, err
+	}
+	t, created, err := s.App.PutTopicLimits(r.Context(), r.Param("topic"), *limits, r.allow()...)
+	r.created(created)
+	return showLimits(r, &t, err)
+}
+
+func showLimits(r *request, t *topics.Topic, err error) (jsonout.View, error) {
+	if err != nil {
+		return nil, err
+	}
+	r.setVersion(t.Version)
+	return func(w *jsonout.Writer) {
+		writeLimits(w, &t.Limits)
+		writeStamp(w, &t.Stamp)
+	}, nil
+}
+
+// deleteLimits answers DELETE /v1/topics/{topic}/limits.
+func (s *API) deleteLimits(r *request) (jsonout.View, error) {
+	return resultOf("deleted"), s.App.DeleteTopicLimits(r.Context(), r.Param("topic"), r.allow()...)
+}
+
 // setState answers POST /v1/topics/{topic}/pause, /drain and /resume.
 func setState(state topics.State, fields decode.FieldSet[job.Pause]) handler {
 	return func(s *API, r *request) (jsonout.View, error) {
@@ -132,6 +172,11 @@ func writeTopic(w *jsonout.Writer, t *app.Topic) {
 	} else {
 		jsonout.Part(w, "settings", &t.Settings, writeSettings)
 	}
+	if t.Limits == (topics.Limits{}) {
+		w.Null("limits")
+	} else {
+		jsonout.Part(w, "limits", &t.Limits, writeLimits)
+	}
 	writeStates(w, "states", t.Stats.States)
 	if t.DueIn != nil {
 		w.In("due_in", func() {
@@ -144,13 +189,17 @@ func writeTopic(w *jsonout.Writer, t *app.Topic) {
 	}
 }
 
+func writeLimits(w *jsonout.Writer, l *topics.Limits) {
+	jsonout.Nullable(w, "capacity", orNull(&l.Capacity), w.Integer)
+	jsonout.Nullable(w, "rate", orNull(&l.Rate), w.Float)
+	jsonout.Nullable(w, "concurrency", orNull(&l.Concurrency), w.Integer)
+	jsonout.Nullable(w, "weight", orNull(&l.Weight), w.Integer)
+}
+
 // writeSettings writes what PUT takes.
 func writeSettings(w *jsonout.Writer, s *topics.Settings) {
 	d := &s.Defaults
-	jsonout.Nullable(w, "capacity", orNull(&s.Capacity), w.Integer)
-	jsonout.Nullable(w, "rate", orNull(&s.Rate), w.Float)
-	jsonout.Nullable(w, "concurrency", orNull(&s.Concurrency), w.Integer)
-	jsonout.Nullable(w, "weight", orNull(&s.Weight), w.Integer)
+	writeLimits(w, &s.Limits)
 	w.TextOrNull("on_dead", string(s.OnDead))
 	if d.Destination != "" {
 		w.TextOrNull("url", string(d.Destination))

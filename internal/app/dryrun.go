@@ -163,7 +163,7 @@ func (d *dryRun) roomOf(ctx context.Context, name string) (*room, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := &room{draining: t.State == topics.Draining, capacity: t.Settings.Capacity}
+	of := &room{draining: t.State == topics.Draining, capacity: t.InForce().Capacity}
 	if of.capacity > 0 {
 		stats, _, err := d.s.stats(ctx, name)
 		if err != nil {

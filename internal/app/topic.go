@@ -25,7 +25,7 @@ type Topic struct {
 	Overdue int64
 	// DuePartial says that the topic has too many lanes: DueIn leaves some out.
 	DuePartial bool
-	// Exists is false when the topic has no job, no settings and no state.
+	// Exists is false when the topic has no job, no settings, no limits and no state.
 	Exists bool
 }
 
@@ -185,9 +185,30 @@ func (s *App) PutTopic(ctx context.Context, name string, settings topics.Setting
 	return t, !had && !settings.Empty(), err
 }
 
-// DeleteTopic removes the settings of a topic. Its status stays.
+// DeleteTopic removes the settings of a topic. Its status and the limits of operators stay.
 func (s *App) DeleteTopic(ctx context.Context, name string, allow ...documents.Allow) error {
 	return s.o.Topics.Delete(ctx, name, s.allowTopic(ctx, name, allow)...)
+}
+
+// TopicLimits are the limits of operators for a topic, and the version of the topic. The error may be
+// topics.ErrNoLimits.
+func (s *App) TopicLimits(ctx context.Context, name string) (topics.Topic, error) {
+	t, err := s.o.Topics.Get(ctx, name)
+	if err == nil && t.Limits == (topics.Limits{}) {
+		err = topics.ErrNoLimits
+	}
+	return t, err
+}
+
+// PutTopicLimits replaces the limits of operators for a topic; created: there were none.
+func (s *App) PutTopicLimits(ctx context.Context, name string, l topics.Limits, allow ...documents.Allow) (t topics.Topic, created bool, err error) {
+	t, had, err := s.o.Topics.PutLimits(ctx, name, l, s.allowTopic(ctx, name, allow)...)
+	return t, !had && l != topics.Limits{}, err
+}
+
+// DeleteTopicLimits removes the limits of operators for a topic.
+func (s *App) DeleteTopicLimits(ctx context.Context, name string, allow ...documents.Allow) error {
+	return s.o.Topics.DeleteLimits(ctx, name, s.allowTopic(ctx, name, allow)...)
 }
 
 // SetTopicState pauses, drains or resumes a topic. p is why.

@@ -36,7 +36,7 @@ const (
 	leftAttempts  = "jobs with attempts"
 	leftCounts    = "jobs with counts"
 	leftDead      = "dead letters"
-	leftSettings  = "topics with settings"
+	leftSettings  = "topics with settings or limits"
 	leftPauses    = "paused topics"
 	leftSchedules = "schedules"
 	leftGroups    = "groups"
@@ -99,7 +99,7 @@ func (a *app) leave(ctx context.Context, out *left) error {
 			return err
 		}
 		out.add(leftDead, t.States[client.StateDead])
-		if t.Settings != nil {
+		if t.Settings != nil || t.Limits != nil {
 			out.add(leftSettings, 1)
 		}
 		if t.Paused != nil {

@@ -103,12 +103,12 @@ func (a *app) topic() *cobra.Command {
 	for _, cmd := range []*cobra.Command{set, pause, drain} {
 		cmd.Flags().BoolVar(&isNew, "new", false, "also if the topic has no jobs and no settings yet")
 	}
-	return parent("topic", "Show, change, pause, drain and resume a topic",
+	return parent("topic", "Show, change, limit, pause, drain and resume a topic",
 		a.named("get", "Show a topic", func(ctx context.Context, name string) error {
 			t, err := a.client.Topic(ctx, name)
 			return a.one(err, func() { a.topicDetails(&t) })
 		}),
-		set, pause, drain,
+		set, a.topicLimits(), pause, drain,
 		a.named("resume", "End a pause or a drain", func(ctx context.Context, name string) error {
 			if err := a.topicExists(ctx, name, false); err != nil {
 				return err
@@ -117,6 +117,38 @@ func (a *app) topic() *cobra.Command {
 		}),
 		a.deletion("Delete the settings of a topic; its jobs stay", (*client.Client).DeleteTopic),
 	)
+}
+
+func (a *app) topicLimits() *cobra.Command {
+	var l client.TopicLimits
+	remove := false
+	cmd := a.named("limits", "Show, replace or remove the limits that operators set for a topic", func(ctx context.Context, name string) (err error) {
+		var stored client.StoredTopicLimits
+		set := l != client.TopicLimits{}
+		switch {
+		case set && remove:
+			return usagef("--remove and a limit were given")
+		case remove:
+			d, err := a.client.DeleteTopicLimits(ctx, name)
+			return a.one(err, func() { a.printf("%s\n", d.Result) })
+		case set:
+			stored, err = a.client.PutTopicLimits(ctx, name, l)
+		default:
+			stored, err = a.client.TopicLimits(ctx, name)
+		}
+		return a.one(err, func() {
+			text, _ := json.Marshal(stored.TopicLimits)
+			a.printf("%s\n", text)
+		})
+	})
+	cmd.Long = "Show the limits that operators set for a topic, or replace all of them. They hold beside those of its settings, and the smaller value counts. " +
+		"Changes need an admin key of all topics."
+	cmd.Flags().Int64Var(&l.Capacity, "capacity", 0, "most unfinished jobs")
+	cmd.Flags().Float64Var(&l.Rate, "rate", 0, "most deliveries per second")
+	cmd.Flags().IntVar(&l.Concurrency, "concurrency", 0, "most deliveries in flight")
+	cmd.Flags().IntVar(&l.Weight, "weight", 0, "the largest share of the topic, from 1 to 100")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the limits")
+	return cmd
 }
 
 func pauseFlags(cmd *cobra.Command, until, note *string) {
@@ -193,6 +225,10 @@ func (a *app) topicDetails(t *client.Topic) {
 	if t.Settings != nil {
 		settings, _ := json.Marshal(t.Settings)
 		a.printf("  settings   %s\n", settings)
+	}
+	if t.Limits != nil {
+		limits, _ := json.Marshal(t.Limits)
+		a.printf("  limits     %s\n", limits)
 	}
 }
 

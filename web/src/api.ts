@@ -59,6 +59,7 @@ export type Pause = Named<Schemas['Pause']>;
 export type Topic = Schemas['Topic'];
 export type TopicPage = Schemas['TopicList'];
 export type TopicCounts = TopicPage['data'][number];
+export type TopicLimits = Schemas['TopicLimits'];
 export type TopicSettings = Schemas['TopicSettings'];
 /** What a dead letter does to the other jobs of its order key. */
 export const onDead = ['continue', 'stop'] as const satisfies readonly TopicSettings['on_dead'][];

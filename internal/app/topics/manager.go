@@ -95,7 +95,8 @@ func (m *Manager) Timeout(topic string) time.Duration {
 
 // Weight returns the weight of a topic, as far as this node knows.
 func (m *Manager) Weight(topic string) int {
-	return cmp.Or(m.known.All()[topic].Settings.Weight, store.DefaultWeight)
+	t := m.known.All()[topic]
+	return cmp.Or(t.InForce().Weight, store.DefaultWeight)
 }
 
 // Get reads one topic from the store.
@@ -107,7 +108,7 @@ func (m *Manager) Get(ctx context.Context, topic string) (Topic, error) {
 	return d.Value, nil
 }
 
-// Known returns the topics with settings or a state, by name, as far as this node knows.
+// Known returns the topics with settings, limits or a state, by name, as far as this node knows.
 // Callers must not change the map.
 func (m *Manager) Known() map[string]Topic { return m.known.All() }
 
@@ -135,7 +136,7 @@ func (m *Manager) Alter(ctx context.Context, topic string, alter func(*Settings)
 	})
 }
 
-// Delete removes the settings of a topic; ErrNotFound if it has none. Its state stays.
+// Delete removes the settings of a topic; ErrNotFound if it has none. Its state and the limits of operators stay.
 func (m *Manager) Delete(ctx context.Context, topic string, allow ...documents.Allow) error {
 	had := false
 	_, err := m.change(ctx, topic, allow, func(t *Topic) error {
@@ -144,6 +145,27 @@ func (m *Manager) Delete(ctx context.Context, topic string, allow ...documents.A
 	})
 	if err == nil && !had {
 		return ErrNotFound
+	}
+	return err
+}
+
+// PutLimits replaces the limits of operators for a topic; had: there were some. The errors are those of Put.
+func (m *Manager) PutLimits(ctx context.Context, topic string, l Limits, allow ...documents.Allow) (t Topic, had bool, err error) {
+	if err := l.Check(); err != nil {
+		return Topic{}, false, err
+	}
+	t, err = m.change(ctx, topic, allow, func(t *Topic) error {
+		had, t.Limits = t.Limits != Limits{}, l
+		return nil
+	})
+	return t, had, err
+}
+
+// DeleteLimits removes the limits of operators for a topic; ErrNoLimits if there are none.
+func (m *Manager) DeleteLimits(ctx context.Context, topic string, allow ...documents.Allow) error {
+	_, had, err := m.PutLimits(ctx, topic, Limits{}, allow...)
+	if err == nil && !had {
+		return ErrNoLimits
 	}
 	return err
 }

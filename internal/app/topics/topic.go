@@ -16,6 +16,8 @@ import (
 var (
 	// ErrNotFound: the topic has no settings.
 	ErrNotFound = errors.New("the topic has no settings")
+	// ErrNoLimits: operators set no limits for the topic.
+	ErrNoLimits = errors.New("operators set no limits for the topic")
 	// ErrTooMany: MaxTopics have settings or a state, or they take MaxAllBytes.
 	ErrTooMany = errors.New("too many topics")
 )
@@ -56,20 +58,60 @@ const (
 	OnDeadStop     OnDead = "stop"     // the others wait until it is replayed or discarded
 )
 
+// Limits are limits of a topic. Zero values mean none.
+type Limits struct {
+	Capacity    int     `json:"capacity,omitempty"`    // most unfinished jobs
+	Rate        float64 `json:"rate,omitempty"`        // most deliveries per second
+	Concurrency int     `json:"concurrency,omitempty"` // most deliveries at a time
+	Weight      int     `json:"weight,omitempty"`      // share among all topics
+}
+
+func (l *Limits) check(f *job.Findings) {
+	within := func(field job.Field, value, least, most float64) {
+		if value != 0 && (value < least || value > most) {
+			f.Add(field, fmt.Sprintf("must be from %v to %.0f; leave it out for the default", least, most))
+		}
+	}
+	within("capacity", float64(l.Capacity), 1, MaxCapacity)
+	within("rate", l.Rate, MinRate, MaxRate)
+	within("concurrency", float64(l.Concurrency), 1, MaxConcurrency)
+	within("weight", float64(l.Weight), 1, MaxWeight)
+}
+
+// Check returns nil or a *job.ValidationError.
+func (l *Limits) Check() error {
+	var f job.Findings
+	l.check(&f)
+	return f.Err()
+}
+
+// beside are the limits that hold where both are set: the smaller of each.
+func (l Limits) beside(other Limits) Limits {
+	return Limits{
+		Capacity: smaller(l.Capacity, other.Capacity), Rate: smaller(l.Rate, other.Rate),
+		Concurrency: smaller(l.Concurrency, other.Concurrency), Weight: smaller(l.Weight, other.Weight),
+	}
+}
+
+// smaller is the smaller of two limits, of which zero is none.
+func smaller[T int | float64](a, b T) T {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
 // Settings are the settings of a topic. Zero values mean none.
 type Settings struct {
-	Capacity    int          `json:"capacity,omitempty"`    // most unfinished jobs
-	Rate        float64      `json:"rate,omitempty"`        // most deliveries per second
-	Concurrency int          `json:"concurrency,omitempty"` // most deliveries at a time
-	Weight      int          `json:"weight,omitempty"`      // share among all topics
-	OnDead      OnDead       `json:"on_dead,omitempty"`     // what a dead letter does to its order key
-	Defaults    job.Defaults `json:"defaults"`
+	Limits
+	OnDead   OnDead       `json:"on_dead,omitempty"` // what a dead letter does to its order key
+	Defaults job.Defaults `json:"defaults"`
 }
 
 // Empty reports whether nothing is set.
 func (s *Settings) Empty() bool {
 	d := &s.Defaults
-	return s.Capacity == 0 && s.Rate == 0 && s.Concurrency == 0 && s.Weight == 0 && s.OnDead == "" &&
+	return s.Limits == Limits{} && s.OnDead == "" &&
 		d.Destination == "" && d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0 && d.Spread == 0 && d.Callbacks == nil
 }
 
@@ -82,27 +124,21 @@ func (s Settings) Shown(to access.Sight) Settings {
 // Check returns nil or a *job.ValidationError.
 func (s *Settings) Check() error {
 	var f job.Findings
-	within := func(field job.Field, value, least, most float64) {
-		if value != 0 && (value < least || value > most) {
-			f.Add(field, fmt.Sprintf("must be from %v to %.0f; leave it out for the default", least, most))
-		}
-	}
-	within("capacity", float64(s.Capacity), 1, MaxCapacity)
-	within("rate", s.Rate, MinRate, MaxRate)
-	within("concurrency", float64(s.Concurrency), 1, MaxConcurrency)
-	within("weight", float64(s.Weight), 1, MaxWeight)
+	s.check(&f)
 	if s.OnDead != "" && s.OnDead != OnDeadContinue && s.OnDead != OnDeadStop {
 		f.Add("on_dead", `must be "continue" or "stop"`)
 	}
 	return f.Err()
 }
 
-// Topic is a topic with settings or a state.
+// Topic is a topic with settings, limits or a state.
 type Topic struct {
 	Name string `json:"-"`
 	documents.Stamp
 	Settings Settings `json:"settings"`
-	State    State    `json:"state"`
+	// Limits are those of operators. They hold beside those of the settings, and outlive them.
+	Limits Limits `json:"limits,omitzero"`
+	State  State  `json:"state"`
 	// Pause is since when and why a topic is paused or draining; nil for an active one. Only
 	// a paused one has a time at which that ends.
 	Pause *job.Pause `json:"pause,omitempty"`
@@ -114,8 +150,13 @@ type Topic struct {
 // none is an active topic without settings.
 func none(name string) Topic { return Topic{Name: name, State: Active} }
 
-// Plain reports whether the topic is active and has no settings.
-func (t *Topic) Plain() bool { return t.State == Active && t.Settings.Empty() }
+// Plain reports whether the topic is active and has neither settings nor limits.
+func (t *Topic) Plain() bool {
+	return t.State == Active && t.Settings.Empty() && t.Limits == Limits{}
+}
+
+// InForce are the limits that hold: of the settings and of operators the smaller ones.
+func (t *Topic) InForce() Limits { return t.Limits.beside(t.Settings.Limits) }
 
 // At is the topic at a time of the store: a pause may have ended by itself.
 func (t Topic) At(now job.Instant) Topic {
@@ -131,11 +172,11 @@ func (t *Topic) over(now job.Instant) bool {
 
 // limits are the limits for the store.
 func (t *Topic) limits() store.Limits {
-	s := &t.Settings
+	is := t.InForce()
 	l := store.Limits{
 		Paused: t.State == Paused, Draining: t.State == Draining,
-		Capacity: s.Capacity, Rate: s.Rate, Concurrency: s.Concurrency, Weight: s.Weight,
-		StopOnDead: s.OnDead == OnDeadStop,
+		Capacity: is.Capacity, Rate: is.Rate, Concurrency: is.Concurrency, Weight: is.Weight,
+		StopOnDead: t.Settings.OnDead == OnDeadStop,
 	}
 	if l.Paused && t.Pause != nil {
 		l.PausedUntil = t.Pause.Until

@@ -179,7 +179,7 @@ func pass(d time.Duration) { _ = job.Sleep(context.Background(), job.SystemClock
 func TestSettingsAreObeyed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		m := r.node()
-		s := Settings{Capacity: 5, Rate: 50, Concurrency: 3, Weight: 20, Defaults: job.Defaults{TTL: time.Hour}}
+		s := Settings{Limits: Limits{Capacity: 5, Rate: 50, Concurrency: 3, Weight: 20}, Defaults: job.Defaults{TTL: time.Hour}}
 		put, _, err := m.Put(r.Context(), "t", s)
 		r.ok(err)
 		got, err := m.Get(r.Context(), "t")
@@ -194,7 +194,7 @@ func TestSettingsAreObeyed(t *testing.T) {
 		if m.Defaults("u") != nil {
 			t.Error("a topic without settings has defaults")
 		}
-		_, _, err = m.Put(r.Context(), "u", Settings{Weight: 1})
+		_, _, err = m.Put(r.Context(), "u", Settings{Limits: Limits{Weight: 1}})
 		r.ok(err)
 		if all := m.Known(); len(all) != 2 || all["t"].Name != "t" || all["u"].Settings.Weight != 1 {
 			t.Errorf("known: %+v", all)
@@ -204,10 +204,49 @@ func TestSettingsAreObeyed(t *testing.T) {
 		if err := m.Delete(r.Context(), "t"); !errors.Is(err, ErrNotFound) {
 			t.Errorf("deleting nothing: %v", err)
 		}
-		_, _, err = m.Put(r.Context(), "v", Settings{Rate: -1, Capacity: -1})
+		_, _, err = m.Put(r.Context(), "v", Settings{Limits: Limits{Rate: -1, Capacity: -1}})
 		var invalid *job.ValidationError
 		if !errors.As(err, &invalid) || len(invalid.Fields) != 2 {
 			t.Errorf("a negative rate: %v", err)
+		}
+	})
+}
+
+// Limits of operators hold beside the settings, whatever their tenant does to these.
+func TestLimitsOfOperators(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		m := r.node()
+		_, had, err := m.PutLimits(r.Context(), "t", Limits{Capacity: 5, Concurrency: 2, Weight: 5})
+		if r.ok(err); had {
+			t.Error("the first limits replaced some")
+		}
+		_, _, err = m.Put(r.Context(), "t", Settings{Limits: Limits{Concurrency: 1, Rate: 9, Weight: 100}})
+		r.ok(err)
+		r.limits(map[string]store.Limits{"t": {Capacity: 5, Concurrency: 1, Rate: 9, Weight: 5}})
+		if weight := m.Weight("t"); weight != 5 {
+			t.Errorf("the weight is %d, want 5", weight)
+		}
+		r.ok(m.Delete(r.Context(), "t"))
+		r.limits(map[string]store.Limits{"t": {Capacity: 5, Concurrency: 2, Weight: 5}})
+		if err := m.Delete(r.Context(), "t"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("deleting settings of a topic that has limits alone: %v", err)
+		}
+		_, had, err = m.PutLimits(r.Context(), "t", Limits{Rate: 0.5})
+		if r.ok(err); !had {
+			t.Error("the second limits replaced none")
+		}
+		r.limits(map[string]store.Limits{"t": {Rate: 0.5}})
+		_, _, err = m.PutLimits(r.Context(), "t", Limits{Weight: MaxWeight + 1, Concurrency: -1})
+		if invalid, ok := errors.AsType[*job.ValidationError](err); !ok || len(invalid.Fields) != 2 {
+			t.Errorf("limits out of range: %v", err)
+		}
+		r.ok(m.DeleteLimits(r.Context(), "t"))
+		r.limits(map[string]store.Limits{})
+		if err := m.DeleteLimits(r.Context(), "t"); !errors.Is(err, ErrNoLimits) {
+			t.Errorf("deleting no limits: %v", err)
+		}
+		if len(m.Known()) != 0 {
+			t.Errorf("kept: %+v", m.Known())
 		}
 	})
 }
@@ -217,7 +256,7 @@ func TestNamesAreChecked(t *testing.T) {
 		m := r.node()
 		long := strings.Repeat("x", job.MaxName+1)
 		for what, change := range map[string]func() error{
-			"put": func() error { _, _, err := m.Put(t.Context(), long, Settings{Rate: 1}); return err },
+			"put": func() error { _, _, err := m.Put(t.Context(), long, Settings{Limits: Limits{Rate: 1}}); return err },
 			"alter": func() error {
 				_, err := m.Alter(t.Context(), long, func(s *Settings) bool { s.Rate = 1; return true })
 				return err
@@ -241,7 +280,7 @@ func TestStatus(t *testing.T) {
 				}
 			}
 		})
-		_, _, err := m.Put(r.Context(), "t", Settings{Rate: 5})
+		_, _, err := m.Put(r.Context(), "t", Settings{Limits: Limits{Rate: 5}})
 		r.ok(err)
 		for _, s := range []State{Active, Paused, Paused, Draining, Active} {
 			topic, err := m.SetState(r.Context(), "t", s, job.Pause{})
@@ -383,7 +422,7 @@ func TestAChangeBetweenIsNotOverwritten(t *testing.T) {
 			_, err := b.SetState(r.Context(), "t", Paused, job.Pause{})
 			r.ok(err)
 		}
-		_, _, err := a.Put(r.Context(), "t", Settings{Rate: 5})
+		_, _, err := a.Put(r.Context(), "t", Settings{Limits: Limits{Rate: 5}})
 		r.ok(err)
 		r.limits(map[string]store.Limits{"t": {Rate: 5, Paused: true}})
 	})
@@ -396,7 +435,7 @@ func TestTheLastOfTwoChangesIsObeyed(t *testing.T) {
 			_, err := b.SetState(r.Context(), "t", Paused, job.Pause{})
 			r.ok(err)
 		}
-		_, _, err := a.Put(r.Context(), "t", Settings{Rate: 5})
+		_, _, err := a.Put(r.Context(), "t", Settings{Limits: Limits{Rate: 5}})
 		r.ok(err)
 		r.limits(map[string]store.Limits{"t": {Rate: 5, Paused: true}})
 		if got := a.Known()["t"].State; got != Paused {
@@ -411,7 +450,7 @@ func TestAChangeReadsNoOtherTopics(t *testing.T) {
 		_, err := m.SetState(r.Context(), "first", Paused, job.Pause{}) // counts them
 		r.ok(err)
 		lists := r.lists
-		_, _, err = m.Put(r.Context(), "first", Settings{Rate: 5})
+		_, _, err = m.Put(r.Context(), "first", Settings{Limits: Limits{Rate: 5}})
 		r.ok(err)
 		_, err = m.SetState(r.Context(), "first", Active, job.Pause{})
 		r.ok(err)
@@ -433,7 +472,7 @@ func TestNewLimitsAreNotTakenAway(t *testing.T) {
 		m, other := r.node(), r.node()
 		limits := store.Limits{Concurrency: 3}
 		r.between = func() {
-			_, _, err := other.Put(r.Context(), "t", Settings{Concurrency: 3})
+			_, _, err := other.Put(r.Context(), "t", Settings{Limits: Limits{Concurrency: 3}})
 			r.ok(err)
 		}
 		r.ok(m.Reconcile(r.Context()))
@@ -535,7 +574,7 @@ const unreadable = `{"state":"paused","settings":{"capacity":9,"rate":{"per_hour
 func TestWhatCannotBeReadStaysInForce(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		knows := r.node()
-		_, _, err := knows.Put(r.Context(), "t", Settings{Rate: 5})
+		_, _, err := knows.Put(r.Context(), "t", Settings{Limits: Limits{Rate: 5}})
 		r.ok(err)
 		for _, name := range []string{"t", "new"} {
 			r.put(name, unreadable)
@@ -550,7 +589,7 @@ func TestWhatCannotBeReadStaysInForce(t *testing.T) {
 				t.Errorf("it was read: %v", err)
 			}
 			for what, change := range map[string]func() error{
-				"put":    func() error { _, _, err := m.Put(r.Context(), "t", Settings{Rate: 7}); return err },
+				"put":    func() error { _, _, err := m.Put(r.Context(), "t", Settings{Limits: Limits{Rate: 7}}); return err },
 				"resume": func() error { _, err := m.SetState(r.Context(), "t", Active, job.Pause{}); return err },
 				"delete": func() error { return m.Delete(r.Context(), "t") },
 			} {
@@ -613,7 +652,7 @@ func TestFieldsOfNewerVersionsAreKept(t *testing.T) {
 		m := r.node()
 		r.ok(m.Reconcile(r.Context()))
 		r.limits(map[string]store.Limits{"t": {Rate: 5}})
-		_, _, err := m.Put(r.Context(), "t", Settings{Rate: 6})
+		_, _, err := m.Put(r.Context(), "t", Settings{Limits: Limits{Rate: 6}})
 		r.ok(err)
 		topic, err := m.Get(r.Context(), "t")
 		r.ok(err)
@@ -653,12 +692,12 @@ func TestMetrics(t *testing.T) {
 func TestPlainTopicsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		m := r.node()
-		data, err := json.Marshal(&Topic{Settings: Settings{Rate: 1}, State: Active})
+		data, err := json.Marshal(&Topic{Settings: Settings{Limits: Limits{Rate: 1}}, State: Active})
 		r.ok(err)
 		for i := range MaxTopics {
 			r.put(fmt.Sprint("t", i), string(data))
 		}
-		if _, _, err := m.Put(r.Context(), "more", Settings{Rate: 1}); !errors.Is(err, ErrTooMany) {
+		if _, _, err := m.Put(r.Context(), "more", Settings{Limits: Limits{Rate: 1}}); !errors.Is(err, ErrTooMany) {
 			t.Errorf("settings of one more: %v", err)
 		}
 		if _, err := m.SetState(r.Context(), "more", Paused, job.Pause{}); !errors.Is(err, ErrTooMany) {
@@ -682,7 +721,7 @@ func TestPlainTopicsAreBoundedInBytes(t *testing.T) {
 		if _, _, err := m.Put(r.Context(), "large", large); !errors.Is(err, ErrTooMany) {
 			t.Errorf("got %v", err)
 		}
-		_, _, err := m.Put(r.Context(), "small", Settings{Rate: 1})
+		_, _, err := m.Put(r.Context(), "small", Settings{Limits: Limits{Rate: 1}})
 		r.ok(err)
 	})
 }

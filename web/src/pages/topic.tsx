@@ -1,5 +1,5 @@
 import { address, type Query } from '../address';
-import { api, callbackEvents, dueRanges, mayChange, states, type Topic, type TopicSettings } from '../api';
+import { api, callbackEvents, dueRanges, mayChange, states, type Topic, type TopicLimits, type TopicSettings } from '../api';
 import { ActivityCard } from '../components/activity';
 import { Bars } from '../components/bars';
 import { Mark, PauseFacts, StateMark, When } from '../components/marks';
@@ -109,6 +109,12 @@ function Details({ topic }: { topic: Topic }) {
             )}
           </div>
           {topic.settings ? <Settings settings={topic.settings} /> : <p class="muted">{t('topic.noSettings')}</p>}
+          {topic.limits && (
+            <>
+              <h3>{t('topic.operatorLimits')}</h3>
+              <Facts facts={limitFacts(topic.limits)} />
+            </>
+          )}
         </section>
       </div>
     </>
@@ -120,17 +126,17 @@ const headersText = (headers: Record<string, string>): string =>
     .map(([name, value]) => `${name}: ${value}`)
     .join(', ');
 
+const fact = (label: Key, value: string | number | null | undefined, wide = false): Fact => [t(label), typeof value === 'number' ? count(value) : value, wide];
+const set = (name: string, value: string | number | null | undefined, wide = false) => fact(`setting.${name}` as Key, value, wide);
+
+const limitFacts = (limits: TopicLimits): Fact[] => (['capacity', 'rate', 'concurrency', 'weight'] as const).map((name) => set(name, limits[name]));
+
 /** The settings of a topic, in words. */
 function Settings({ settings }: { settings: TopicSettings }) {
   const { retry, headers } = settings;
-  const fact = (label: Key, value: string | number | null | undefined, wide = false): Fact => [t(label), typeof value === 'number' ? count(value) : value, wide];
-  const set = (name: string, value: string | number | null | undefined, wide = false) => fact(`setting.${name}` as Key, value, wide);
   const facts = [
     set('destination', settings.url, true),
-    set('capacity', settings.capacity),
-    set('rate', settings.rate),
-    set('concurrency', settings.concurrency),
-    set('weight', settings.weight),
+    ...limitFacts(settings),
     set('on_dead', settings.on_dead && t(`on_dead.${settings.on_dead}`)),
     set('steps', retry?.steps?.join(' ')),
     set('limit', retry?.limit),
