@@ -6,6 +6,7 @@ ENV CGO_ENABLED=0 GOFLAGS=-trimpath
 WORKDIR /src
 COPY go.mod go.sum ./
 COPY client/go.mod client/
+COPY receiver/go.mod receiver/
 RUN go mod download
 
 # The packages of other modules that the sources import.

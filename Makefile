@@ -162,6 +162,7 @@ test-e2e: $(GOTESTSUM)
 test-modules: $(GOTESTSUM)
 	@cd bench && $(plain) nice $(run) tests importer $(quick) -timeout 20m ./importer
 	@cd client && nice $(run) tests client $(race) $(quick) -timeout 20m ./...
+	@cd receiver && nice $(run) tests receiver $(race) $(quick) -timeout 20m ./...
 
 .PHONY: test-model
 test-model: $(GOTESTSUM)
@@ -348,12 +349,14 @@ lint: $(golangci_lint) ## linters, format and module file
 	go mod tidy -diff
 	cd bench && $(plain) ../$(golangci_lint) run ./... && go mod tidy -diff
 	cd client && $(plain) ../$(golangci_lint) run ./... && go mod tidy -diff
+	cd receiver && $(plain) ../$(golangci_lint) run ./... && go mod tidy -diff
 
 .PHONY: fmt
 fmt: $(golangci_lint) ## format all Go files
 	$(golangci_lint) fmt ./...
 	cd bench && ../$(golangci_lint) fmt ./...
 	cd client && ../$(golangci_lint) fmt ./...
+	cd receiver && ../$(golangci_lint) fmt ./...
 
 $(golangci_lint):
 	GOBIN=$(CURDIR)/.tools/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)

@@ -66,6 +66,7 @@ require (
 	github.com/cockroachdb/tokenbucket v0.0.0-20230807174530-cc333fc44b06 // indirect
 	github.com/dennwc/varint v1.0.0 // indirect
 	github.com/duehook/duehook/client v0.0.0
+	github.com/duehook/duehook/receiver v0.0.0
 	github.com/getsentry/sentry-go v0.27.0 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
@@ -105,3 +106,5 @@ require (
 )
 
 replace github.com/duehook/duehook/client => ./client
+
+replace github.com/duehook/duehook/receiver => ./receiver

@@ -93,3 +93,5 @@ require (
 tool golang.org/x/perf/cmd/benchstat
 
 replace github.com/duehook/duehook/client => ../client
+
+replace github.com/duehook/duehook/receiver => ../receiver

@@ -124,8 +124,8 @@ func (c *Client) Consume(ctx context.Context, topic string, handle Handler, o Co
 
 	done := make(chan struct{})
 	var beside, answering sync.WaitGroup
-	beside.Go(func() { k.extendLeases(done) })
-	beside.Go(func() {
+	start(&beside, func() { k.extendLeases(done) })
+	start(&beside, func() {
 		if passed(done, pulling.Done()) && passed(done, time.After(k.Grace)) {
 			endWork(ErrStopped)
 			if passed(done, time.After(lastAnswers)) {
@@ -133,7 +133,7 @@ func (c *Client) Consume(ctx context.Context, topic string, handle Handler, o Co
 			}
 		}
 	})
-	answering.Go(k.answer)
+	start(&answering, k.answer)
 	err = k.pull(pulling)
 	stop()
 	k.running.Wait()
@@ -145,6 +145,15 @@ func (c *Client) Consume(ctx context.Context, topic string, handle Handler, o Co
 		return *broken
 	}
 	return err
+}
+
+// start is WaitGroup.Go of Go 1.25.
+func start(group *sync.WaitGroup, f func()) {
+	group.Add(1)
+	go func() {
+		defer group.Done()
+		f()
+	}()
 }
 
 // guard runs a function of the caller. Its error is a *PanicError, or errExited.
@@ -331,7 +340,7 @@ func (k *consumer) begin(j *LeasedJob, run bool) {
 		k.handled <- l
 		return
 	}
-	k.running.Go(func() {
+	start(&k.running, func() {
 		var err error
 		if panicked := guard(func() { err = k.handle(ctx, j) }); panicked != nil {
 			err = panicked

@@ -86,7 +86,8 @@ func (c *Client) Nack(ctx context.Context, nacks []Nack, options ...CallOption) 
 	nacks = slices.Clone(nacks)
 	for i := range nacks {
 		if d := nacks[i].Delay; d != nil { // a handler computes it: one that is out of bounds must not have all refused
-			nacks[i].Delay = new(min(max(*d, 0), longestDelay))
+			bounded := min(max(*d, 0), longestDelay)
+			nacks[i].Delay = &bounded
 		}
 	}
 	answer, err := do[receiptResults](ctx, c, newCall(http.MethodPost, true, "/v1/pull/nack", map[string]any{"receipts": nacks}, options))

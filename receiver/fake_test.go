@@ -12,12 +12,9 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-	"go.uber.org/goleak"
 
 	"github.com/duehook/duehook/receiver"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	secret      = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw0123456789A="

@@ -79,7 +79,8 @@ func refusal(err error) int {
 
 // answer is the answer of an error.
 func answer(err error) answerError {
-	if a, ok := errors.AsType[answerError](err); ok {
+	var a answerError
+	if errors.As(err, &a) {
 		return a
 	}
 	return answerError{status: http.StatusInternalServerError}

@@ -9,13 +9,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/receiver"
 )
@@ -170,7 +169,7 @@ func TestFailedDeliveriesAreHandledAgain(t *testing.T) {
 	for range 5 {
 		got = append(got, send(h, delivery(t)).Code)
 	}
-	if want := []int{500, 503, 409, 200, 200}; !gocmp.Equal(got, want) || len(c.got) != 4 {
+	if want := []int{500, 503, 409, 200, 200}; !slices.Equal(got, want) || len(c.got) != 4 {
 		t.Errorf("answers %v, want %v; %d calls", got, want, len(c.got))
 	}
 }
@@ -266,11 +265,13 @@ func TestManyDeliveriesAtOnce(t *testing.T) {
 		id := fmt.Sprint("job", i)
 		for range copies {
 			req := deliveryOf(t, id, strings.NewReader(body), sign(t, secret, id, start, body))
-			all.Go(func() {
+			all.Add(1)
+			go func() {
+				defer all.Done()
 				if w := send(h, req); w.Code != 200 && w.Code != 409 {
 					t.Errorf("%s: %d", id, w.Code)
 				}
-			})
+			}()
 		}
 	}
 	all.Wait()

@@ -1,10 +1,11 @@
 package receiver_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/duehook/duehook/receiver"
 )
@@ -77,75 +78,95 @@ func TestMemoryForgetsInTime(t *testing.T) {
 // A Memory does what one with an unlimited memory would, as long as nothing
 // has to be forgotten.
 func TestMemoryAgainstModel(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		const capacity, ttl = 4, time.Minute
-		c := newClock()
-		m := receiver.NewMemory(receiver.MemoryOptions{Capacity: capacity, TTL: ttl, Now: c.Now})
-		ids := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"})
-		running := map[string]bool{}
-		var order []string // handled ones, seen last first
-		seen := map[string]time.Time{}
-		touch := func(id string) {
-			next := []string{id}
-			for _, o := range order {
-				if o != id && len(next) < capacity {
-					next = append(next, o)
-				}
+	for seed := range uint64(200) {
+		m := newModel(seed)
+		for step := range 100 {
+			if err := m.step(t); err != "" {
+				t.Fatalf("seed %d, step %d: %s", seed, step, err)
 			}
-			order, seen[id] = next, c.Now()
 		}
-		remembered := func(id string) bool {
-			for _, o := range order {
-				if o == id {
-					return c.Now().Sub(seen[id]) < ttl
-				}
-			}
-			return false
+	}
+}
+
+type model struct {
+	*receiver.Memory
+	clock   *clock
+	random  *rand.Rand
+	running map[string]bool
+	order   []string // handled ones, seen last first
+	seen    map[string]time.Time
+}
+
+const (
+	modelCapacity = 4
+	modelTTL      = time.Minute
+)
+
+func newModel(seed uint64) *model {
+	c := newClock()
+	return &model{
+		Memory: receiver.NewMemory(receiver.MemoryOptions{Capacity: modelCapacity, TTL: modelTTL, Now: c.Now}),
+		clock:  c, random: rand.New(rand.NewPCG(seed, 0)),
+		running: map[string]bool{}, seen: map[string]time.Time{},
+	}
+}
+
+// step does one of the calls, and returns what differs.
+func (m *model) step(t *testing.T) string {
+	t.Helper()
+	id := string("abcdef"[m.random.IntN(6)])
+	switch m.random.IntN(4) {
+	case 0:
+		want := m.begin(id)
+		if got := begin(t, m.Memory, id); got != want {
+			return fmt.Sprintf("%s: %v, want %v", id, got, want)
 		}
-		rt.Repeat(map[string]func(*rapid.T){
-			"begin": func(rt *rapid.T) {
-				id := ids.Draw(rt, "id")
-				want := receiver.Unseen
-				switch {
-				case remembered(id):
-					want = receiver.Handled
-					touch(id)
-				case running[id]:
-					want = receiver.Running
-				default:
-					running[id] = true
-				}
-				if got := begin(t, m, id); got != want {
-					rt.Fatalf("%s: %v, want %v", id, got, want)
-				}
-			},
-			"done": func(rt *rapid.T) {
-				id := ids.Draw(rt, "id")
-				delete(running, id)
-				done(t, m, id)
-				touch(id)
-			},
-			"forget": func(rt *rapid.T) {
-				id := ids.Draw(rt, "id")
-				delete(running, id)
-				if err := m.Forget(t.Context(), id); err != nil {
-					rt.Fatal(err)
-				}
-			},
-			"wait": func(rt *rapid.T) {
-				c.advance(time.Duration(rapid.IntRange(0, 40).Draw(rt, "seconds")) * time.Second)
-			},
-			"": func(rt *rapid.T) {
-				n := 0
-				for _, id := range order {
-					if remembered(id) {
-						n++
-					}
-				}
-				if got := m.Len(); got != n {
-					rt.Fatalf("%d are remembered, want %d", got, n)
-				}
-			},
-		})
-	})
+	case 1:
+		delete(m.running, id)
+		done(t, m.Memory, id)
+		m.touch(id)
+	case 2:
+		delete(m.running, id)
+		if err := m.Forget(t.Context(), id); err != nil {
+			return err.Error()
+		}
+	case 3:
+		m.clock.advance(time.Duration(m.random.IntN(41)) * time.Second)
+	}
+	remembered := 0
+	for _, o := range m.order {
+		if m.remembers(o) {
+			remembered++
+		}
+	}
+	if got := m.Len(); got != remembered {
+		return fmt.Sprintf("%d are remembered, want %d", got, remembered)
+	}
+	return ""
+}
+
+func (m *model) begin(id string) receiver.Status {
+	switch {
+	case m.remembers(id):
+		m.touch(id)
+		return receiver.Handled
+	case m.running[id]:
+		return receiver.Running
+	}
+	m.running[id] = true
+	return receiver.Unseen
+}
+
+func (m *model) touch(id string) {
+	next := []string{id}
+	for _, o := range m.order {
+		if o != id && len(next) < modelCapacity {
+			next = append(next, o)
+		}
+	}
+	m.order, m.seen[id] = next, m.clock.Now()
+}
+
+func (m *model) remembers(id string) bool {
+	return slices.Contains(m.order, id) && m.clock.Now().Sub(m.seen[id]) < modelTTL
 }

@@ -1,0 +1,5 @@
+module github.com/duehook/duehook/receiver
+
+go 1.24
+
+require github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
