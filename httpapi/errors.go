@@ -16,6 +16,7 @@ import (
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
@@ -121,9 +122,9 @@ var known = []struct {
 	{signing.ErrConfigured, CodeSecretFixed, "The default signing secret is in the servers' settings. Change --signing-secret there (new,old signs with both) and restart them. Topics can still have their own secrets."},
 	{signing.ErrTooManySecrets, CodeTooManySecrets, "At most " + strconv.Itoa(signing.MaxSecrets) + " secrets can sign at the same time. Wait until one of them ends, or set a secret with PUT, which ends the others at once."},
 	{signing.ErrTooManyTopics, CodeTooManySecrets, strconv.Itoa(signing.MaxTopics) + " topics have signing secrets of their own, the limit. Delete those of one."},
-	{signing.ErrNoMasterKey, CodeMasterKeyMissing, "This server has no master key to encrypt stored secrets with. Start all servers with the same --master-key."},
-	{signing.ErrMasterKey, CodeSecretUnreadable, "The secrets were encrypted with a master key that this server does not have. Add that key to --master-key. The secrets of a topic can also be deleted and set again."},
-	{signing.ErrDamaged, CodeSecretUnreadable, "The stored secrets are damaged. Restore them from a backup. The secrets of a topic can also be deleted and set again."},
+	{documents.ErrNoMasterKey, CodeMasterKeyMissing, "This server has no master key to encrypt stored secrets with. Start all servers with the same --master-key."},
+	{documents.ErrMasterKey, CodeSecretUnreadable, "The secrets were encrypted with a master key that this server does not have. Add that key to --master-key. The secrets of a topic can also be deleted and set again."},
+	{documents.ErrDamaged, CodeSecretUnreadable, "The stored secrets are damaged. Restore them from a backup. The secrets of a topic can also be deleted and set again."},
 
 	{operations.ErrNotFound, CodeOperationNotFound, "No operation has this id, or it ended more than a day ago."},
 	{operations.ErrEnded, CodeOperationEnded, "The operation has ended, so it can be neither stopped nor resumed. Start another one; no job is changed twice."},

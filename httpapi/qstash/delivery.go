@@ -13,31 +13,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/store/successors"
 )
-
-// Keys are the keys that sign deliveries.
-type Keys interface {
-	Keys(ctx context.Context) (signing.KeyPair, error)
-	Rotate(ctx context.Context) (signing.KeyPair, error)
-}
-
-// DevKeys are the public keys of the SDKs' development mode.
-type DevKeys struct{}
-
-// Keys returns them.
-func (DevKeys) Keys(context.Context) (signing.KeyPair, error) {
-	return signing.KeyPair{Current: "sig_7kYjw48mhY7kAjqNGcy6cr29RJ6r", Next: "sig_5ZB6DVzB1wjE8S6rZ7eenA8Pdnhs"}, nil
-}
-
-// Rotate is not possible.
-func (DevKeys) Rotate(context.Context) (signing.KeyPair, error) {
-	return signing.KeyPair{}, refused("the public keys of the development mode cannot be rotated; start the server with --api-keys")
-}
-
-// KeyPrefix begins every key.
-const KeyPrefix = "sig_"
 
 // MinCallbackResponse is how much of an answer callbacks have at least, in bytes.
 const MinCallbackResponse = 64 << 10

@@ -20,6 +20,7 @@ import (
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
@@ -288,7 +289,7 @@ func coverSigning(a *keyedAPI) {
 	}
 	a.wantProblem(httpapi.CodeTooManySecrets, "POST", "/v1/signing/rotate", `{}`)
 
-	documents := faultyDocuments{a.mem, a.faults}
+	docs := faultyDocuments{a.mem, a.faults}
 	all := func(want httpapi.Code, calls ...string) {
 		for _, call := range calls {
 			method, path, _ := strings.Cut(call, " ")
@@ -301,17 +302,17 @@ func coverSigning(a *keyedAPI) {
 	}
 	changesOfDefault := []string{"PUT /v1/signing", "POST /v1/signing/rotate"}
 	changesOfTopic := []string{"PUT " + topic, "POST " + topic + "/rotate"}
-	a.withSigning(a.newSigning(documents, "", a.secret), func() {
+	a.withSigning(a.newSigning(docs, "", a.secret), func() {
 		all(httpapi.CodeSecretFixed, changesOfDefault...)
 		all(httpapi.CodeMasterKeyMissing, changesOfTopic...)
 	})
 	a.withSigning(nil, func() {
 		all(httpapi.CodeSigningOff, append(changesOfDefault, append(changesOfTopic, "GET /v1/signing", "GET "+topic, "DELETE "+topic)...)...)
 	})
-	a.withSigning(a.newSigning(documents, signing.GenerateMasterKey(), ""), func() {
+	a.withSigning(a.newSigning(docs, documents.GenerateMasterKey(), ""), func() {
 		all(httpapi.CodeSecretUnreadable, append(changesOfDefault, append(changesOfTopic, "GET /v1/signing", "GET "+topic)...)...)
 	})
-	a.withSigning(a.newSigning(a.emptyStore(), signing.GenerateMasterKey(), ""), func() {
+	a.withSigning(a.newSigning(a.emptyStore(), documents.GenerateMasterKey(), ""), func() {
 		all(httpapi.CodeSecretNotFound, "GET /v1/signing", "GET "+topic)
 		a.want(201, "PUT", "/v1/signing", `{}`)
 	})
@@ -576,9 +577,9 @@ func TestErrorsHaveCodes(t *testing.T) {
 		signing.ErrTooManyTopics:  httpapi.CodeTooManySecrets,
 		topics.ErrNoLimits:        httpapi.CodeTopicUnlimited,
 		topics.ErrTooMany:         httpapi.CodeTooManyTopics,
-		signing.ErrNoMasterKey:    httpapi.CodeMasterKeyMissing,
-		signing.ErrMasterKey:      httpapi.CodeSecretUnreadable,
-		signing.ErrDamaged:        httpapi.CodeSecretUnreadable,
+		documents.ErrNoMasterKey:  httpapi.CodeMasterKeyMissing,
+		documents.ErrMasterKey:    httpapi.CodeSecretUnreadable,
+		documents.ErrDamaged:      httpapi.CodeSecretUnreadable,
 		&access.NamespaceError{}:  httpapi.CodeForbidden,
 		&access.ScopeError{}:      httpapi.CodeForbidden,
 		errors.New("else"):        httpapi.CodeInternalError,

@@ -164,11 +164,13 @@ const (
 )
 
 // exampleSigning makes the same secret each time.
-type exampleSigning struct{ *signing.Keyring }
+type exampleSigning struct{ *signing.Secrets }
 
-func (s exampleSigning) Rotate(ctx context.Context, topic string, overlap time.Duration, allow ...documents.Allow) (string, signing.Change, error) {
-	change, err := s.Set(ctx, topic, exampleMade, overlap, allow...)
-	return exampleMade, change, err
+func (s exampleSigning) Replace(ctx context.Context, topic, secret string, overlap time.Duration, allow ...documents.Allow) (signing.Change, error) {
+	if secret == "" {
+		secret = exampleMade
+	}
+	return s.Secrets.Replace(ctx, topic, secret, overlap, allow...)
 }
 
 // maskOperation puts the id of an example in the place of a random one.
@@ -212,7 +214,7 @@ func TestExamples(t *testing.T) {
 	})
 	a.v1.Signing = exampleSigning{a.signing}
 	a.endpoints.answer = (&exampleAttempt{Status: 500, Error: "http_500", Body: "try later", DNS: 3, Connect: 11, TLS: 24, FirstByte: 42}).attempt()
-	if _, err := a.signing.Set(t.Context(), "", exampleDefault, 0); err != nil {
+	if _, err := a.signing.Replace(t.Context(), "", exampleDefault, 0); err != nil {
 		t.Fatal(err)
 	}
 	guide, err := os.ReadFile(exampleGuide)

@@ -24,6 +24,7 @@ import (
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
@@ -72,7 +73,7 @@ type api struct {
 	v1     *API
 	jobs   *app.App
 	// signing keeps the signing secrets, of which secret is the default.
-	signing *signing.Keyring
+	signing *signing.Secrets
 	secret  string
 	// operations changes many jobs; nothing works on them.
 	operations *operations.Manager
@@ -94,11 +95,10 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 	mem := testenv.Store(t, diskstore.Options{Clock: clock, Retention: time.Hour})
 	a := &api{t: t, clock: clock, mem: mem, faults: &faultyStore{Store: mem}, seen: map[outcome]bool{}}
 	a.events = a.newEvents()
-	a.signing = a.newSigning(faultyDocuments{mem, a.faults}, signing.GenerateMasterKey(), "")
-	if err := errors.Join(a.signing.EnsureDefault(t.Context()), a.signing.Load(t.Context())); err != nil {
+	a.signing = a.newSigning(faultyDocuments{mem, a.faults}, documents.GenerateMasterKey(), "")
+	if err := errors.Join(a.signing.EnsureDefault(t.Context(), func(made string) error { a.secret = made; return nil }), a.signing.Load(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	a.secret = a.signing.MadeDefault()
 	var err error
 	settings := a.newTopics()
 	a.recent, a.endpoints = recent.New(recent.Options{}), &fakeEndpoints{faults: a.faults}

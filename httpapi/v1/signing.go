@@ -11,11 +11,10 @@ import (
 )
 
 // Signing is the part of the signing secrets that the API needs. Those of the
-// topic "" are the default. A *signing.Keyring is one.
+// topic "" are the default. *signing.Secrets are one.
 type Signing interface {
 	Info(ctx context.Context, topic string) (signing.Info, error)
-	Set(ctx context.Context, topic, secret string, overlap time.Duration, allow ...documents.Allow) (signing.Change, error)
-	Rotate(ctx context.Context, topic string, overlap time.Duration, allow ...documents.Allow) (secret string, _ signing.Change, _ error)
+	Replace(ctx context.Context, topic, secret string, overlap time.Duration, allow ...documents.Allow) (signing.Change, error)
 	Delete(ctx context.Context, topic string, allow ...documents.Allow) error
 }
 
@@ -72,18 +71,13 @@ func (s *API) rotateSecret(r *request) (jsonout.View, error) {
 // changeSecret makes a secret unless one is given. first reports that there was none
 // before. Its view is the only one that shows a secret.
 func (s *API) changeSecret(r *request, secret string, overlap time.Duration) (_ jsonout.View, first bool, err error) {
-	var change signing.Change
-	if secret == "" {
-		secret, change, err = s.Signing.Rotate(r.Context(), r.Param("topic"), overlap, r.allow()...)
-	} else {
-		change, err = s.Signing.Set(r.Context(), r.Param("topic"), secret, overlap, r.allow()...)
-	}
+	change, err := s.Signing.Replace(r.Context(), r.Param("topic"), secret, overlap, r.allow()...)
 	if err != nil {
 		return nil, false, err
 	}
 	r.setVersion(change.Version)
 	return func(w *jsonout.Writer) {
-		w.Text("secret", secret)
+		w.Text("secret", change.Secret)
 		writeSecrets(w, &change.Info)
 	}, change.First, nil
 }

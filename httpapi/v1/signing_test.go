@@ -13,29 +13,27 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/signing"
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 )
 
-// newSigning is a keyring on documents. An empty master key is none, and so is
+// newSigning are the secrets of a store. An empty master key is none, and so is
 // an empty secret of the settings.
-func (a *api) newSigning(documents store.Documents, masterKey, configured string) *signing.Keyring {
+func (a *api) newSigning(stored store.Documents, masterKey, configured string) *signing.Secrets {
 	a.t.Helper()
-	o := signing.Options{Documents: documents, Default: configured, Clock: a.clock}
+	seal := documents.NewSeal()
 	if masterKey != "" {
-		key, err := signing.ParseMasterKey(masterKey)
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		o.MasterKeys = []signing.MasterKey{key}
+		key, err := documents.ParseMasterKey(masterKey)
+		must.OK(a.t, err)
+		seal.Use(key)
 	}
-	keyring, err := signing.New(o)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return keyring
+	secrets, err := signing.New(signing.Options{Documents: stored, Seal: seal, Default: configured, Clock: a.clock})
+	must.OK(a.t, err)
+	return secrets
 }
 
 // emptyStore is a store beside that of the API.
@@ -202,7 +200,7 @@ func TestRotationWithASecretIsSafeToRepeat(t *testing.T) {
 
 func TestSecretOfTheSettings(t *testing.T) {
 	a := newAPI(t)
-	a.withSigning(a.newSigning(a.mem, signing.GenerateMasterKey(), given+","+a.secret), func() {
+	a.withSigning(a.newSigning(a.mem, documents.GenerateMasterKey(), given+","+a.secret), func() {
 		want := map[string]any{"topic": nil, "source": "settings", "created_at": nil, "updated_at": nil, "version": 0.0, "secrets": []any{
 			map[string]any{"id": a.secretID(given), "created_at": nil, "ends_at": nil},
 			map[string]any{"id": a.secretID(a.secret), "created_at": nil, "ends_at": nil},

@@ -19,6 +19,7 @@ import (
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/node/dev"
@@ -77,6 +78,7 @@ type node struct {
 	store   store.Store
 	disk    diskstore.Embedded              // the embedded store; nil on Redis
 	takes   func(ctx context.Context) error // of the store: why it would not take a job
+	seal    *documents.Seal                 // of secrets in the store; nil: nothing is signed
 	jobs    *app.App
 	events  *events.Hub
 	counts  *alerts.Counts

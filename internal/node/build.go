@@ -40,7 +40,7 @@ import (
 func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err error) {
 	c := n.Config
 	n.time = storetime.New(n.store, n.clock)
-	keyring, err := n.newKeyring()
+	secrets, err := n.newSecrets()
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +48,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	keys := n.newKeys(ln, keyring)
-	dispatch, err := n.newDispatcher(keyring, keys, topicSettings)
+	keys, kept := n.newKeys(ln)
+	dispatch, err := n.newDispatcher(secrets, keys, topicSettings)
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +81,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	}
 	if n.Dev != nil {
 		parts := dev.Parts{Store: n.store, Carrying: n.carrying(), InFlight: n.disk.InFlight, Schedules: recurring, Deliveries: dispatch}
-		if keyring != nil {
-			parts.Signer = keyring
+		if secrets != nil {
+			parts.Signer = secrets
 		}
 		n.Dev.Attach(parts)
 	}
@@ -98,11 +98,11 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	}
 	registry := n.newRegistry()
 	calls := v1.Options{App: jobs, Nodes: registry, Operations: bulk, Schedules: recurring, Groups: members, Pulls: fetch, Alerts: watch, Events: n.events}
-	if keyring == nil {
+	if secrets == nil {
 		close(n.signs)
 	} else {
-		calls.Signing = keyring
-		if err := n.sign(ctx, keyring); err != nil {
+		calls.Signing = secrets
+		if err := n.sign(ctx, secrets); err != nil {
 			return nil, err
 		}
 	}
@@ -123,8 +123,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		}
 		return carry.Run(ctx)
 	})}, {"dispatcher", func(ctx context.Context) error {
-		if keyring != nil {
-			if err := n.ensureSecret(ctx, keyring); err != nil {
+		if secrets != nil {
+			if err := n.ensureSecret(ctx, secrets); err != nil {
 				return err
 			}
 		}
@@ -146,9 +146,9 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	working = append(working, operating...)
-	needed := append(secured, part{"time", n.time.Run}, part{"events", n.events.Run}, part{"topics", topicSettings.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.runs.Run}, part{"nodes", registry.Run})
-	if keyring != nil {
-		needed = append(needed, part{"secrets", keyring.Run})
+	needed := append(append(secured, kept...), part{"time", n.time.Run}, part{"events", n.events.Run}, part{"topics", topicSettings.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.runs.Run}, part{"nodes", registry.Run})
+	if secrets != nil {
+		needed = append(needed, part{"secrets", secrets.Run})
 	}
 	return [][]part{working, needed}, nil
 }
@@ -217,8 +217,8 @@ func (n *node) newCarrier(mayPurge func() bool, waiting func(*store.Backlogs)) (
 	})
 }
 
-// newDispatcher returns the dispatcher; a nil keyring signs nothing.
-func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys, of *topics.Manager) (*dispatcher.Dispatcher, error) {
+// newDispatcher returns the dispatcher; nil secrets sign nothing.
+func (n *node) newDispatcher(secrets *signing.Secrets, keys qstash.Keys, of *topics.Manager) (*dispatcher.Dispatcher, error) {
 	c := n.Config
 	o := dispatcher.Options{
 		Store: n.store, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
@@ -233,8 +233,8 @@ func (n *node) newDispatcher(keyring *signing.Keyring, keys qstash.Keys, of *top
 			CallbackResponse: qstash.MinCallbackResponse, Exact: true,
 		}},
 	}
-	if keyring != nil {
-		o.Signer = keyring
+	if secrets != nil {
+		o.Signer = secrets
 	}
 	if n.Dev != nil {
 		o.Layer = n.Dev
@@ -297,16 +297,17 @@ func (n *node) dialects(known map[string]httpapi.Dialect) (all []httpapi.Dialect
 	return all
 }
 
-// newKeys returns the keys that sign the deliveries of the QStash dialect; nil: nothing signs. A
+// newKeys returns the keys that sign the deliveries of the QStash dialect, and their part; nil: nothing signs. A
 // server for development has the public keys, which its SDKs look for.
-func (n *node) newKeys(ln net.Listener, keyring *signing.Keyring) qstash.Keys {
+func (n *node) newKeys(ln net.Listener) (qstash.Keys, []part) {
 	switch {
-	case keyring == nil:
-		return nil
+	case n.seal == nil:
+		return nil, nil
 	case n.Config.Open() && access.Loopback(ln.Addr().String()):
-		return qstash.DevKeys{}
+		return qstash.DevKeys{}, nil
 	}
-	return keyring.Pair(qstash.Name, qstash.KeyPrefix)
+	keys := qstash.NewKeys(n.store, n.seal, job.SystemClock(), n.Logger)
+	return keys, []part{{"qstash keys", keys.Run}}
 }
 
 // drainTime is the part of the grace for requests in flight.

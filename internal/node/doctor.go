@@ -19,6 +19,7 @@ import (
 
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/internal/services/signing"
@@ -247,7 +248,7 @@ func (d *doctor) masterKey() {
 	}
 	text, err := readIfAny(n.masterKeyPath())
 	if err == nil && text != "" {
-		_, err = signing.ParseMasterKey(text)
+		_, err = documents.ParseMasterKey(text)
 	}
 	switch {
 	case err != nil:
@@ -362,23 +363,13 @@ func (d *doctor) skew(ahead, call time.Duration) {
 	}
 }
 
-// secrets reports secrets that the master keys do not open. The keyring logs them.
+// secrets reports secrets that the master keys do not open. Their keyring logs them.
 func (d *doctor) secrets(ctx context.Context, docs store.Documents) {
 	const check = "signing secrets"
-	n := d.nodeOf(nil)
-	texts := d.c.MasterKeys()
-	if text, err := readIfAny(n.masterKeyPath()); len(texts) == 0 && err == nil && text != "" {
-		texts = []string{text}
-	}
-	o := signing.Options{Documents: docs, Clock: d.clock, Logger: slog.New(&findingLog{d: d, check: check})}
-	for _, text := range texts {
-		if key, err := signing.ParseMasterKey(text); err == nil { // masterKey reports errors
-			o.MasterKeys = append(o.MasterKeys, key)
-		}
-	}
-	keyring, err := signing.New(o)
+	keys, _ := d.nodeOf(nil).masterKeys() // masterKey reports errors
+	secrets, err := signing.New(signing.Options{Documents: docs, Seal: documents.NewSeal(keys...), Clock: d.clock, Logger: slog.New(&findingLog{d: d, check: check})})
 	if err == nil {
-		err = keyring.Load(ctx)
+		err = secrets.Load(ctx)
 	}
 	if err != nil {
 		d.found(check, FoundProblem, "%v", err)

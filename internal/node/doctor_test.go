@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/schedule"
-	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store/redisstore"
@@ -86,8 +86,8 @@ func TestDoctorOpensTheJobs(t *testing.T) {
 	}
 	finds(t, append(data, "--redis-url=redis://127.0.0.1:1"), [3]string{"jobs", FoundProblem, "export and import"}, [3]string{"jobs", FoundProblem, "--data-dir"})
 
-	must.OK(t, os.WriteFile(filepath.Join(dir, masterKeyFile), []byte(signing.GenerateMasterKey()), 0o600))
-	finds(t, append(data, "--signing=on"), [3]string{"signing secrets", FoundProblem, "cannot be decrypted"})
+	must.OK(t, os.WriteFile(filepath.Join(dir, masterKeyFile), []byte(documents.GenerateMasterKey()), 0o600))
+	finds(t, append(data, "--signing=on"), [3]string{"signing secrets", FoundProblem, "cannot be read"})
 
 	manifests, err := filepath.Glob(filepath.Join(dir, "jobs", "MANIFEST-*"))
 	must.OK(t, err)
@@ -194,7 +194,7 @@ func TestDoctorOfANodeOnRedis(t *testing.T) {
 		t.Error(err)
 	}
 	finds(t, on(), [3]string{"redis", FoundProblem, "start all nodes with --shards 3"})
-	finds(t, on("--shards=3"), [3]string{"signing secrets", FoundProblem, "cannot be decrypted"})
+	finds(t, on("--shards=3"), [3]string{"signing secrets", FoundProblem, "cannot be read"})
 	old := testenv.PretendRedis(t, "redis_version:6.2.1\r\n", "")
 	finds(t, []string{"--redis-url=redis://" + old}, [3]string{"redis", FoundProblem, (&redisstore.VersionError{Version: "6.2.1"}).Error()})
 	finds(t, []string{"--redis-url=redis://:pw@127.0.0.1:1"}, [3]string{"redis", FoundUnreachable, "redis://:***@127.0.0.1:1: "})

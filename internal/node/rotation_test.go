@@ -114,11 +114,11 @@ func TestSecretOfTheSettingsIsFixedFromTheStart(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	keyring, err := n.newKeyring()
+	secrets, err := n.newSecrets()
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := keyring.Info(t.Context(), "")
+	info, err := secrets.Info(t.Context(), "")
 	if err != nil || info.Source != "settings" {
 		t.Errorf("%+v, %v", info, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/store"
 )
@@ -23,9 +24,9 @@ const (
 // be reached for the signing secret.
 const secretPause = time.Second
 
-// newKeyring makes the keyring that signs deliveries; nil with --signing off. It has the
+// newSecrets makes the secrets that sign deliveries; nil with --signing off. They have the
 // secret of the settings, so that the API cannot change it.
-func (n *node) newKeyring() (*signing.Keyring, error) {
+func (n *node) newSecrets() (*signing.Secrets, error) {
 	c := n.Config
 	if !c.Signed() {
 		n.Logger.Warn("deliveries are not signed", "setting", "--signing off")
@@ -35,40 +36,30 @@ func (n *node) newKeyring() (*signing.Keyring, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := signing.Options{Documents: n.store, MasterKeys: keys, Default: c.SigningSecret, Logger: n.Logger}
+	n.seal = documents.NewSeal(keys...)
+	o := signing.Options{Documents: n.store, Seal: n.seal, Default: c.SigningSecret, Logger: n.Logger}
 	if n.Dev == nil && n.time != nil { // else the machine's: overlaps and refreshing know nothing of a demo's clock
 		o.Now = n.time.Instant
-	}
-	if c.SigningSecret == "" {
-		o.MissingMasterKey, o.HandOut = n.missingMasterKey, n.handOut
 	}
 	return signing.New(o)
 }
 
-// masterKeys are those of the settings, or else the one in the data directory. Without one,
-// the keyring makes it if the store has no secrets. With a secret of the settings, an embedded
-// node makes one here; on Redis, a key of one node's own would only seal secrets that other
-// nodes cannot open.
-func (n *node) masterKeys() ([]signing.MasterKey, error) {
-	c := n.Config
-	texts := c.MasterKeys()
+// masterKeys are those of the settings, or else the one in the data directory, if there is one.
+func (n *node) masterKeys() ([]documents.MasterKey, error) {
+	texts := n.Config.MasterKeys()
 	if len(texts) == 0 {
 		text, err := readIfAny(n.masterKeyPath())
 		if err != nil {
 			return nil, fmt.Errorf("read the master key: %w", err)
 		}
-		switch {
-		case text != "":
+		if text != "" {
 			texts = []string{text}
-		case c.Embedded() && c.SigningSecret != "":
-			key, err := n.makeMasterKey()
-			return []signing.MasterKey{key}, err
 		}
 	}
-	keys := make([]signing.MasterKey, len(texts))
+	keys := make([]documents.MasterKey, len(texts))
 	for i, text := range texts {
 		var err error
-		if keys[i], err = signing.ParseMasterKey(text); err != nil {
+		if keys[i], err = documents.ParseMasterKey(text); err != nil {
 			return nil, err
 		}
 	}
@@ -77,48 +68,58 @@ func (n *node) masterKeys() ([]signing.MasterKey, error) {
 
 func (n *node) masterKeyPath() string { return filepath.Join(n.Config.DataDir, masterKeyFile) }
 
-// missingMasterKey is the master key of a node that started without one. Another node of the
-// data directory may have made it meanwhile.
-func (n *node) missingMasterKey(mayMake bool) (signing.MasterKey, error) {
-	if mayMake {
-		return n.makeMasterKey()
+// ensureMasterKey gets the master key of a node that started without one. It makes one if the store has no secrets,
+// or if a secret of the settings replaces them. On Redis with a secret of the settings, there is none: a key of one
+// node's own would only seal secrets that other nodes cannot open.
+func (n *node) ensureMasterKey(ctx context.Context) (err error) {
+	c := n.Config
+	if _, has := n.seal.First(); has || c.SigningSecret != "" && !c.Embedded() {
+		return nil
 	}
-	text, err := readIfAny(n.masterKeyPath())
+	used := false
+	if c.SigningSecret == "" {
+		if used, err = n.seal.Used(ctx); err != nil {
+			return err
+		}
+	}
+	if !used {
+		if err := n.makeMasterKey(); err != nil {
+			return err
+		}
+	}
+	keys, err := n.masterKeys() // another node of the data directory may have made it meanwhile
 	switch {
 	case err != nil:
-		return signing.MasterKey{}, fmt.Errorf("read the master key: %w", err)
-	case text == "":
-		return signing.MasterKey{}, fmt.Errorf("the stored secrets are %w", signing.ErrMasterKey)
+		return err
+	case len(keys) == 0:
+		return fmt.Errorf("the stored secrets are %w", documents.ErrMasterKey)
 	}
-	return signing.ParseMasterKey(text)
+	n.seal.Use(keys[0])
+	return nil
 }
 
 // makeMasterKey makes the master key in the data directory. Of several nodes that start in
 // one data directory at the same time, all get the key of the first.
-func (n *node) makeMasterKey() (signing.MasterKey, error) {
+func (n *node) makeMasterKey() error {
 	path := n.masterKeyPath()
-	err := createWhole(path, signing.GenerateMasterKey()+"\n")
+	err := createWhole(path, documents.GenerateMasterKey()+"\n")
 	switch {
 	case errors.Is(err, fs.ErrExist):
 	case err != nil:
-		return signing.MasterKey{}, fmt.Errorf("write the master key for signing secrets: %w; make the directory writable, set --master-key, or turn signing off with --signing off", err)
+		return fmt.Errorf("write the master key for signing secrets: %w; make the directory writable, set --master-key, or turn signing off with --signing off", err)
 	case n.Config.Embedded():
 		n.Logger.Info("created a master key; keep a copy", "file", path)
 	default:
 		n.Logger.Info("created a master key; keep a copy, and copy it to nodes on other machines", "file", path)
 	}
-	text, err := readIfAny(path)
-	if err != nil {
-		return signing.MasterKey{}, fmt.Errorf("read the master key: %w", err)
-	}
-	return signing.ParseMasterKey(text)
+	return nil
 }
 
-// sign prepares the keyring before the node serves, so that a node that cannot sign ends first.
+// sign prepares the secrets before the node serves, so that a node that cannot sign ends first.
 // It waits for no store: the error of an unavailable one is nil, and ensureSecret waits.
-func (n *node) sign(ctx context.Context, keyring *signing.Keyring) error {
+func (n *node) sign(ctx context.Context, secrets *signing.Secrets) error {
 	if n.away == nil {
-		err := n.secret(ctx, keyring)
+		err := n.secret(ctx, secrets)
 		if !isUnavailable(err) && ctx.Err() == nil {
 			return err
 		}
@@ -129,35 +130,36 @@ func (n *node) sign(ctx context.Context, keyring *signing.Keyring) error {
 
 // ensureSecret waits until there is a default secret and the stored secrets are read,
 // however long the store is unavailable. It returns early when ctx ends.
-func (n *node) ensureSecret(ctx context.Context, keyring *signing.Keyring) error {
-	if err := untilAvailable(ctx, func() error { return n.secret(ctx, keyring) }); err != nil {
+func (n *node) ensureSecret(ctx context.Context, secrets *signing.Secrets) error {
+	if err := untilAvailable(ctx, func() error { return n.secret(ctx, secrets) }); err != nil {
 		return err
 	}
 	if ctx.Err() == nil {
 		close(n.signs)
 	}
 	if len(n.Config.MasterKeys()) > 1 {
-		n.reseal(ctx, keyring)
+		n.reseal(ctx)
 	}
 	return nil
 }
 
 // secret ensures once that there is a default secret, and reads the stored secrets.
-func (n *node) secret(ctx context.Context, keyring *signing.Keyring) error {
-	if n.Config.SigningSecret == "" {
-		err := keyring.EnsureDefault(ctx)
-		switch {
-		case errors.Is(err, signing.ErrMasterKey): // another node made its secret first, if this one did
-			return fmt.Errorf("signing secret: %w; copy %s from the node that made it to %s, or set --master-key, the same on every node; "+
-				"if that key is lost, set --signing-secret to the secret that receivers know", errors.Join(err, n.secretFile().takeBack(keyring.MadeDefault())), masterKeyFile, n.Config.DataDir)
-		case err != nil:
-			return fmt.Errorf("signing secret: %w", err)
+func (n *node) secret(ctx context.Context, secrets *signing.Secrets) error {
+	err := n.ensureMasterKey(ctx)
+	if err == nil && n.Config.SigningSecret == "" {
+		err = secrets.EnsureDefault(ctx, n.handOut)
+	}
+	if errors.Is(err, documents.ErrMasterKey) { // another node made its secret first, if this one did
+		if key, made := n.seal.First(); made {
+			err = errors.Join(err, n.secretFile().takeBack(signing.DefaultOf(key)))
 		}
+		err = fmt.Errorf("%w; copy %s from the node that made it to %s, or set --master-key, the same on every node; "+
+			"if that key is lost, set --signing-secret to the secret that receivers know", err, masterKeyFile, n.Config.DataDir)
 	}
-	if err := keyring.Load(ctx); err != nil {
-		return fmt.Errorf("signing secrets: %w", err)
+	if err != nil {
+		return fmt.Errorf("signing secret: %w", err)
 	}
-	return nil
+	return secrets.Load(ctx)
 }
 
 // handOut writes the file of a secret that this node makes.
@@ -172,18 +174,18 @@ func (n *node) handOut(secret string) error {
 
 // reseal encrypts secrets of other master keys with the first. A failure does not prevent
 // deliveries: the secrets remain readable.
-func (n *node) reseal(ctx context.Context, keyring *signing.Keyring) {
+func (n *node) reseal(ctx context.Context) {
 	total := 0
 	err := untilAvailable(ctx, func() error {
-		done, err := keyring.Reseal(ctx)
+		done, err := n.seal.Reseal(ctx)
 		total += done
 		return err
 	})
 	if err != nil {
-		n.Logger.Error("some signing secrets are not encrypted with the first master key", "error", err)
+		n.Logger.Error("some secrets are not encrypted with the first master key", "error", err)
 	}
 	if total > 0 {
-		n.Logger.Info("encrypted signing secrets with the first master key", "documents", total)
+		n.Logger.Info("encrypted secrets with the first master key", "documents", total)
 	}
 }
 

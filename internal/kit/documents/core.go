@@ -27,7 +27,7 @@ type core struct {
 	bounds        amount
 	tombstone     []byte
 	clock         job.Clock
-	seal, open    func(name string, data []byte) ([]byte, error)
+	seal          *Seal
 	room          room
 
 	empty         func() document
@@ -110,8 +110,8 @@ func (c *core) decode(raw store.Document, into document) {
 	d, v := into.head(), into.value()
 	*d = Head{Name: raw.Name, Version: raw.Version, Data: raw.Data, plain: raw.Data}
 	c.reset(v, raw.Name)
-	if c.open != nil {
-		if d.plain, d.Err = c.open(d.Name, d.Data); d.Err != nil {
+	if c.seal != nil {
+		if d.plain, d.Err = c.seal.open(c.kind, d.Name, d.Data); d.Err != nil {
 			d.Err = fmt.Errorf("open the %s %s: %w", c.kind, d.Name, d.Err)
 			return
 		}
@@ -120,7 +120,10 @@ func (c *core) decode(raw store.Document, into document) {
 	if err == nil && c.check != nil {
 		err = c.check(v)
 	}
-	if err != nil {
+	switch {
+	case err != nil && c.seal != nil: // its text could quote the content
+		d.Err = fmt.Errorf("%w: the %s %s has unknown content", ErrDamaged, c.kind, d.Name)
+	case err != nil:
 		d.Err = fmt.Errorf("%w: the %s %s: %w", store.ErrNewer, c.kind, d.Name, err)
 	}
 }
@@ -139,7 +142,7 @@ func (c *core) put(ctx context.Context, d document) error {
 func (c *core) write(ctx context.Context, d *Head, plain []byte) (err error) {
 	data := plain
 	if c.seal != nil {
-		if data, err = c.seal(d.Name, plain); err != nil {
+		if data, err = c.seal.seal(c.kind, d.Name, plain); err != nil {
 			return err
 		}
 	}
@@ -177,9 +180,9 @@ func (c *core) putAll(ctx context.Context, docs []document) (stored []bool, err 
 	return stored, nil
 }
 
-// Restore creates a document with the Data of one that the store lost. The error is
+// restore creates a document with the Data of one that the store lost. The error is
 // store.ErrConflict if there is one again.
-func (c *core) Restore(ctx context.Context, name string, data []byte) error {
+func (c *core) restore(ctx context.Context, name string, data []byte) error {
 	_, err := store.PutDocument(ctx, c.store, store.Document{Kind: c.kind, Name: name, Data: data})
 	if err != nil {
 		return fmt.Errorf("restore the %s %s: %w", c.kind, name, err)
@@ -220,26 +223,6 @@ func (c *core) update(ctx context.Context, name string, d document, change func(
 		err = nil
 	}
 	return err
-}
-
-// Rewrite writes a document as it is, with its stamp, if stale says so of the stored content. So
-// Options.Seal seals it anew. Errors: Document.Err, and store.ErrConflict after many tries. A
-// missing document is none.
-func (c *core) Rewrite(ctx context.Context, name string, stale func(data []byte) bool) (rewritten bool, err error) {
-	d := c.empty()
-	err = again(func() error {
-		rewritten = false
-		err := c.get(ctx, name, d)
-		if errors.Is(err, store.ErrNotFound) || err == nil && !stale(d.head().Data) {
-			return nil
-		}
-		if err == nil {
-			err = c.put(ctx, d)
-		}
-		rewritten = err == nil
-		return err
-	})
-	return rewritten, err
 }
 
 // before is what matters of a document before a change.

@@ -78,8 +78,8 @@ type Options[T any] struct {
 	// Stamp returns the stamp of a value. Create and Update set it, and Update writes nothing
 	// if a value stays as it is. Nil: values have none.
 	Stamp func(v *T) *Stamp
-	// Seal and Open encrypt and decrypt contents. Nil: contents are plain JSON.
-	Seal, Open func(name string, data []byte) ([]byte, error)
+	// Seal encrypts contents. Nil: they are plain JSON.
+	Seal *Seal
 }
 
 // Collection is the documents of one kind. Its methods are safe for concurrent use.
@@ -96,13 +96,16 @@ func New[T any](o Options[T]) *Collection[T] {
 	}
 	c := &Collection[T]{core{
 		store: o.Store, kind: o.Kind, strict: o.Strict, missing: o.Missing, full: o.Full, bounds: amount{o.Max, o.MaxBytes},
-		tombstone: []byte(o.Tombstone), clock: o.Clock, seal: o.Seal, open: o.Open, room: room{counting: make(chan struct{}, 1)},
+		tombstone: []byte(o.Tombstone), clock: o.Clock, seal: o.Seal, room: room{counting: make(chan struct{}, 1)},
 		blank: of(o.Blank), exists: of(o.Exists), size: of(o.Size), check: of(o.Check), stamp: of(o.Stamp),
 		empty: func() document { return new(Document[T]) },
 		reset: func(v any, name string) { *v.(*T) = o.New(name) },
 	}}
 	if o.Version != nil {
 		c.version = func(d document) uint64 { return o.Version(d.(*Document[T])) }
+	}
+	if o.Seal != nil {
+		o.Seal.sealed = append(o.Seal.sealed, &c.core)
 	}
 	return c
 }
@@ -128,8 +131,8 @@ type Head struct {
 	Name string
 	// Version is the one that was read or written; 0: the document is not stored.
 	Version uint64
-	// Err says why the document cannot be read, and is nil otherwise. It wraps
-	// store.ErrNewer, or is Open's. Value has the readable fields.
+	// Err says why the document cannot be read, and is nil otherwise. It wraps store.ErrNewer, or
+	// ErrMasterKey or ErrDamaged with Options.Seal. Value has the readable fields.
 	Err error
 	// Data is the content as it is stored.
 	Data []byte
@@ -225,6 +228,18 @@ func (c *Collection[T]) Change(ctx context.Context, name string, change func(d *
 func (c *Collection[T]) Update(ctx context.Context, name string, change func(d *Document[T]) error, allow ...Allow) (d Document[T], err error) {
 	err = c.update(ctx, name, &d, func() error { return change(&d) }, allow, false)
 	return d, err
+}
+
+// Ensure returns a document. The first call of all nodes creates it with what create returns. The errors are
+// those of create and Update.
+func (c *Collection[T]) Ensure(ctx context.Context, name string, create func() (T, error)) (Document[T], error) {
+	return c.Update(ctx, name, func(d *Document[T]) (err error) {
+		if d.Version != 0 {
+			return ErrKept
+		}
+		d.Value, err = create()
+		return err
+	})
 }
 
 // Allowed asks all of allow, as changes do. An unreadable document has the version that can be

@@ -1,7 +1,6 @@
 package documents
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -296,38 +295,5 @@ func TestUnreadableDocumentsAreNotOverwritten(t *testing.T) {
 		if err := c.Remove(t.Context(), name); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%s: Remove again: %v", name, err)
 		}
-	}
-}
-
-func TestSealedDocuments(t *testing.T) {
-	wrong := errors.New("wrong key")
-	c, s := open(t, func(o *Options[note]) {
-		o.Seal = func(name string, plain []byte) ([]byte, error) { return append([]byte(name+":"), plain...), nil }
-		o.Open = func(name string, data []byte) ([]byte, error) {
-			plain, ok := bytes.CutPrefix(data, []byte(name+":"))
-			if !ok {
-				return nil, wrong
-			}
-			return plain, nil
-		}
-	})
-	d, err := c.Update(t.Context(), "a", write("x"))
-	if err != nil || string(d.Data) != `a:{"text":"x"}` {
-		t.Fatalf("%s, error %v", d.Data, err)
-	}
-	if err := c.Restore(t.Context(), "b", d.Data); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Restore(t.Context(), "b", d.Data); !errors.Is(err, store.ErrConflict) {
-		t.Errorf("restored twice: %v", err)
-	}
-	if _, err := c.Get(t.Context(), "b"); !errors.Is(err, wrong) {
-		t.Errorf("sealed for another name: %v", err)
-	}
-	if _, err := c.Update(t.Context(), "b", write("y")); !errors.Is(err, wrong) {
-		t.Errorf("overwritten: %v", err)
-	}
-	if raw, err := store.ReadDocument(t.Context(), s, "note", "b"); err != nil || raw.Version != 1 {
-		t.Errorf("%+v, error %v", raw, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/services/signing"
+	"github.com/duehook/duehook/internal/kit/documents"
 )
 
 func TestPrintTellsValuesAndOriginsAndNoSecret(t *testing.T) {
@@ -112,7 +112,7 @@ func TestSettingsPageIsTrue(t *testing.T) {
 		"addr":       {"0"},        // a free port
 		"api-rate":   {"100", "1"}, // an example
 		"tls-cert":   {"1.2"},
-		"master-key": {strconv.Itoa(signing.MinMasterKeyBytes)},
+		"master-key": {strconv.Itoa(documents.MinMasterKeyBytes)},
 		// The status of answers that tests in e2e want.
 		"drain-delay": {"503"}, "redis-min-replicas": {"503"},
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/store/redisstore"
@@ -78,7 +79,7 @@ func (c *Config) validateSigning(p *problems) {
 		p.check(err == nil, "--signing-secret: %w", err)
 	}
 	for _, key := range c.MasterKeys() {
-		_, err := signing.ParseMasterKey(key)
+		_, err := documents.ParseMasterKey(key)
 		p.check(err == nil, "--master-key: %w", err)
 	}
 }

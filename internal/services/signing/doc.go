@@ -4,6 +4,5 @@
 // replacement of a secret: deliveries carry the signatures of the new and the old one,
 // so that receivers can change over at any time in it.
 //
-// Secrets are documents of the store, encrypted with a master key that the store never
-// gets.
+// Secrets are sealed documents of the store, in a documents.Keyring.
 package signing

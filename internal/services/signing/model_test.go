@@ -69,13 +69,13 @@ func TestNodesAgainstModel(t *testing.T) {
 		rt.Repeat(map[string]func(*rapid.T){
 			"rotate": func(rt *rapid.T) {
 				topic, overlap := rapid.SampledFrom(topics).Draw(rt, "topic"), overlaps.Draw(rt, "overlap")
-				text, _, err := node().Rotate(t.Context(), topic, overlap)
-				change(topic, text, overlap, err)
+				made, err := node().Replace(t.Context(), topic, "", overlap)
+				change(topic, made.Secret, overlap, err)
 			},
 			"set": func(rt *rapid.T) {
 				topic, overlap := rapid.SampledFrom(topics).Draw(rt, "topic"), overlaps.Draw(rt, "overlap")
 				text := rapid.SampledFrom(used).Draw(rt, "secret")
-				_, err := node().Set(t.Context(), topic, text, overlap)
+				_, err := node().Replace(t.Context(), topic, text, overlap)
 				change(topic, text, overlap, err)
 			},
 			"delete": func(rt *rapid.T) {

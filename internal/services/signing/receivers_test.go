@@ -32,9 +32,9 @@ var documented = map[string]string{
 // which is no UTF-8 does not verify.
 var textOnly = map[string]bool{"node": true}
 
-// deliverer signs with a keyring and sends.
+// deliverer signs with secrets and sends.
 type deliverer struct {
-	*signing.Keyring
+	*signing.Secrets
 	t     *testing.T
 	clock job.Clock
 	sent  int
@@ -100,12 +100,11 @@ func TestReceivers(t *testing.T) {
 		t.Run(language, func(t *testing.T) {
 			sample := testenv.PrepareSample(t, language)
 			old, fresh := signing.NewSecret().Reveal(), signing.NewSecret().Reveal()
-			d := &deliverer{t: t, clock: job.SystemClock(), Keyring: begun(t, open(t, signing.Options{
-				Documents: newDocuments(), MasterKeys: []signing.MasterKey{masterKey(t)},
-			})).Keyring}
+			key := masterKey(t)
+			d := &deliverer{t: t, clock: job.SystemClock(), Secrets: begun(t, open(t, signing.Options{Documents: testenv.NewDocuments(t)}, key), key).Secrets}
 			set := func(secret string, overlap time.Duration) {
 				t.Helper()
-				if _, err := d.Set(t.Context(), "", secret, overlap); err != nil {
+				if _, err := d.Replace(t.Context(), "", secret, overlap); err != nil {
 					t.Fatal(err)
 				}
 			}

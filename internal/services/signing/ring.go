@@ -1,6 +1,7 @@
 package signing
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,8 +11,6 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/store"
 )
 
 // MaxSecrets is how many secrets can sign at the same time: the current one, and earlier
@@ -31,9 +30,9 @@ type ringSecret struct {
 	ends    job.Instant // zero: never
 }
 
-func newRingSecret(s Secret, created, ends job.Instant) (ringSecret, error) {
-	webhook, err := standardwebhooks.NewWebhookRaw([]byte(s.key))
-	return ringSecret{secret: s, webhook: webhook, created: created, ends: ends}, err
+func newRingSecret(s Secret, created, ends job.Instant) ringSecret {
+	webhook, _ := standardwebhooks.NewWebhookRaw([]byte(s.key)) // its error is always nil
+	return ringSecret{secret: s, webhook: webhook, created: created, ends: ends}
 }
 
 // at returns the ring without the secrets that have ended at now.
@@ -46,10 +45,7 @@ func (s ringSecret) ended(now job.Instant) bool { return s.ends != 0 && s.ends <
 // replaced returns the ring in which next has replaced the current secret at now. Earlier
 // secrets continue to sign for the overlap at most.
 func (r ring) replaced(next Secret, now job.Instant, overlap time.Duration) (ring, error) {
-	first, err := newRingSecret(next, now, 0)
-	if err != nil {
-		return nil, err
-	}
+	first := newRingSecret(next, now, 0)
 	if len(r) > 0 && r[0].secret == next {
 		first.created = r[0].created // only overlaps change
 	}
@@ -91,73 +87,38 @@ func (r ring) sign(id string, at time.Time, body []byte) (string, error) {
 	return strings.Join(signatures, " "), nil
 }
 
-// keptSecret is the stored form of a ringSecret.
-type keptSecret struct {
+// check returns an error if a stored ring is none: its current secret always signs.
+func (r ring) check() error {
+	if len(r) == 0 {
+		return errors.New("no secret")
+	}
+	for i, s := range r {
+		if (s.ends == 0) != (i == 0) {
+			return errors.New("only the first secret has no end")
+		}
+	}
+	return nil
+}
+
+// storedSecret is the stored form of a ringSecret.
+type storedSecret struct {
 	Secret  string      `json:"secret"`
 	Created job.Instant `json:"created"`
 	Ends    job.Instant `json:"ends,omitempty"`
 }
 
-// kept returns the stored form of r.
-func (r ring) kept() []keptSecret {
-	secrets := make([]keptSecret, len(r))
-	for i, s := range r {
-		secrets[i] = keptSecret{Secret: s.secret.Reveal(), Created: s.created, Ends: s.ends}
-	}
-	return secrets
+// MarshalJSON returns the form that is sealed.
+func (s ringSecret) MarshalJSON() ([]byte, error) {
+	return json.Marshal(storedSecret{s.secret.Reveal(), s.created, s.ends})
 }
 
-// kept is the content of the document of a topic, of the default, or of a pair.
-type kept struct {
-	documents.Stamp
-	Secrets []keptSecret `json:"secrets"`
-	Pair    KeyPair      `json:"pair,omitzero"`
-}
-
-// stored is such a document.
-type stored = documents.Document[kept]
-
-// errNoList replaces an error that could quote a secret.
-var errNoList = fmt.Errorf("%w: no list of secrets", ErrDamaged)
-
-// ringOf returns the ring of a document, which a pair does not have. Its error wraps ErrMasterKey or ErrDamaged.
-func ringOf(d *stored) (ring, error) {
-	switch {
-	case errors.Is(d.Err, store.ErrNewer):
-		return nil, errNoList
-	case d.Err != nil:
-		return nil, d.Err
+// UnmarshalJSON reads the form of MarshalJSON.
+func (s *ringSecret) UnmarshalJSON(data []byte) error {
+	var is storedSecret
+	if err := json.Unmarshal(data, &is); err != nil {
+		return err
 	}
-	var r ring
-	for i, k := range d.Value.Secrets {
-		secret, err := ParseSecret(k.Secret)
-		if err != nil {
-			return nil, fmt.Errorf("%w: a secret %w", ErrDamaged, err)
-		}
-		if (k.Ends == 0) != (i == 0) {
-			return nil, fmt.Errorf("%w: only the first secret has no end", ErrDamaged)
-		}
-		s, err := newRingSecret(secret, k.Created, k.Ends)
-		if err != nil {
-			return nil, err
-		}
-		r = append(r, s)
-	}
-	if len(r) == 0 && d.Value.Pair == (KeyPair{}) {
-		return nil, fmt.Errorf("%w: no secret", ErrDamaged)
-	}
-	return r, nil
-}
-
-// configuredRing returns the ring of the settings. Its secrets do not end.
-func configuredRing(secrets []Secret) (ring, error) {
-	var r ring
-	for _, secret := range secrets {
-		s, err := newRingSecret(secret, 0, 0)
-		if err != nil {
-			return nil, err
-		}
-		r = append(r, s)
-	}
-	return r, nil
+	secret, err := ParseSecret(is.Secret)
+	*s = newRingSecret(secret, is.Created, is.Ends)
+	return err
 }
