@@ -112,10 +112,10 @@ lazy := GOGC=400
 
 # A test runs with the race detector, or without it to count statements. The detector takes five to ten
 # times the CPU time, since Pebble also checks its invariants in such a build, and each process waits a second
-# at its exit. So it watches the packages with goroutines, except large tests of one goroutine: TestPlain….
-# Of the other packages (the main one, stores, API) it watches the tests that call from several goroutines, lose
-# their server or run a node: TestRace….
-sequential := |docs.*|httpapi(/(camellia|mykit|qstash|rpc|v1))?|internal/app/(explain|groups)|internal/(job.*|schedule)|internal/kit/(busiest|feed|follow|nearest|packed|strictjson)|internal/node/(config|dashboard)|internal/testing/everyfield|retrypolicy|internal/node/demo/picture|store.*
+# at its exit. So it watches the packages whose own goroutines meet on data, except large tests of one goroutine:
+# TestPlain…. It need not watch parsers, fronts and commands. Of the stores it watches the tests that call from
+# several goroutines or lose their server: TestRace….
+sequential := |docs.*|duehooktest|httpapi.*|internal/app/(explain|groups)|internal/(cli|importer|job.*|schedule)|internal/kit/(busiest|feed|follow|jsonout|metered|nearest|packed|strictjson)|internal/node/(config|dashboard|demo.*|tracing)|internal/testing/(everyfield|fronts|hostile|must|testenv)|retrypolicy|store.*
 
 # Without commands, which are linked where they are needed, and packages that have tests only.
 packages = $$(go list -f '{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{end}}' ./...)
@@ -135,7 +135,7 @@ test-races: $(GOTESTSUM)
 
 .PHONY: test-concurrent
 test-concurrent: $(GOTESTSUM)
-	@$(lazy) nice $(run) tests concurrent $(race) $(quick) -run '^TestRace' -timeout 20m ./store/redisstore ./store/diskstore ./httpapi/v1 .
+	@$(lazy) nice $(run) tests concurrent $(race) $(quick) -run '^TestRace' -timeout 20m ./store/redisstore ./store/diskstore
 
 # What has a bar of coverage is covered by its own tests: with others, the whole product would be compiled once
 # more. Three packages at a time, since they wait for servers.

@@ -312,7 +312,7 @@ func TestCommandsOnTheRest(t *testing.T) {
 	u.run(cli.ExitUnavailable, "health")
 }
 
-func TestRaceImportAndExport(t *testing.T) {
+func TestImportAndExport(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	var lines bytes.Buffer
@@ -353,7 +353,7 @@ func TestRaceImportAndExport(t *testing.T) {
 
 // A job keeps its uid and the end of its ttl from an export to an import, a paused one does not go out by that, and both
 // say what stays behind.
-func TestRaceWhatAnExportKeeps(t *testing.T) {
+func TestWhatAnExportKeeps(t *testing.T) {
 	t.Parallel()
 	from, to := newUser(t), newUser(t)
 	for _, args := range []string{
@@ -573,7 +573,7 @@ func (u *user) start(args string) (lines *bufio.Scanner, stdin io.Writer, end fu
 }
 
 // What listen passes on is what the server would have sent.
-func TestRaceListen(t *testing.T) {
+func TestListen(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)
 	secret := strings.TrimSpace(u.run(cli.ExitOK, "secret new"))

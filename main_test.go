@@ -211,7 +211,7 @@ func post(t *testing.T, base, job string) {
 }
 
 // A SIGTERM ends duehook cleanly, and a restart finds what was registered.
-func TestRaceServeStopsOnSIGTERMAndRemembers(t *testing.T) {
+func TestServeStopsOnSIGTERMAndRemembers(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	cmd, base, logs := serving(t, dir)
@@ -246,7 +246,7 @@ func TestRaceServeStopsOnSIGTERMAndRemembers(t *testing.T) {
 
 // While a request is under way, the first signal waits for it and the second
 // does not.
-func TestRaceSecondSignalAborts(t *testing.T) {
+func TestSecondSignalAborts(t *testing.T) {
 	t.Parallel()
 	arrived, done := make(chan struct{}), make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -281,7 +281,7 @@ func TestRaceSecondSignalAborts(t *testing.T) {
 }
 
 // The demo as a newcomer runs it.
-func TestRaceDemo(t *testing.T) {
+func TestDemo(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := result(t, program(t, nil, "demo"))
 	for _, want := range []string{

@@ -34,7 +34,7 @@ func TestPatch(t *testing.T) {
 }
 
 // A change that loses against another tries again on what that left.
-func TestRacePatchMeetsAnotherChange(t *testing.T) {
+func TestPatchMeetsAnotherChange(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"a","delay":"1h"}`)
 	done := make(chan *httptest.ResponseRecorder)

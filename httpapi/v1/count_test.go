@@ -85,7 +85,7 @@ func TestChangeCount(t *testing.T) {
 }
 
 // Calls at the same time are gathered; each gets its own answer.
-func TestRaceCountAtOnce(t *testing.T) {
+func TestCountAtOnce(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", strings.Replace(countedJob, `"target":3`, `"target":100`, 1))
 	const calls = 120

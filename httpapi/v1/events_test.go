@@ -98,7 +98,7 @@ func (s *stream) next() map[string]string {
 	return nil
 }
 
-func TestRaceEventStream(t *testing.T) {
+func TestEventStream(t *testing.T) {
 	s := serve(t)
 	all, some := s.watch(t, ""), s.watch(t, "?type=dead,failed&topic=t&endpoint=https://a.example:443")
 	at := job.InstantOf(time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC))
@@ -148,7 +148,7 @@ func TestRaceEventStream(t *testing.T) {
 }
 
 // Each filter of the stream selects events.
-func TestRaceEventFilters(t *testing.T) {
+func TestEventFilters(t *testing.T) {
 	dead := events.Event{
 		Type: events.Dead, Topic: "t", JobID: "order-1:eu", UID: "01KDWCJ2M02ZGTXB0B12BQ2R6Z", Endpoint: "https://a.example:443", Reason: "retry_limit",
 		Facts: events.Facts{

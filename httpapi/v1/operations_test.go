@@ -126,7 +126,7 @@ func TestOperationNamesItsKey(t *testing.T) {
 	}
 }
 
-func TestRaceOperationThatCorrects(t *testing.T) {
+func TestOperationThatCorrects(t *testing.T) {
 	a := newAPI(t, func(o *testOptions) {
 		o.Guard = func(rawURL string) error {
 			if strings.Contains(rawURL, "169.254.") {

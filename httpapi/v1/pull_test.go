@@ -113,7 +113,7 @@ func TestNack(t *testing.T) {
 }
 
 // A lease that ends is a failed attempt: the dispatcher settles what the carrier finds.
-func TestRaceLeaseEnds(t *testing.T) {
+func TestLeaseEnds(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","pull":true,"retry":{"steps":["0s"],"limit":1}}`)
 	first := a.leased("t", 1, `{"lease":"1s"}`)[0]

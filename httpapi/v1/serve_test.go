@@ -80,7 +80,7 @@ func (s *serving) status(path string) (int, error) {
 }
 
 // A request under way when the server is told to stop gets its answer.
-func TestRaceServeDrains(t *testing.T) {
+func TestServeDrains(t *testing.T) {
 	s := serve(t)
 	if status, err := s.status("/readyz"); status != 200 || err != nil {
 		t.Fatal(status, err)
@@ -118,7 +118,7 @@ func TestRaceServeDrains(t *testing.T) {
 }
 
 // During the drain delay requests are still taken, and /readyz says not to send more.
-func TestRaceServeTellsLoadBalancersFirst(t *testing.T) {
+func TestServeTellsLoadBalancersFirst(t *testing.T) {
 	clock := newHeldClock()
 	s := serve(t, func(o *testOptions) { o.Clock = clock; o.DrainDelay = time.Minute })
 	s.stop()
@@ -139,7 +139,7 @@ func TestRaceServeTellsLoadBalancersFirst(t *testing.T) {
 
 // A request that does not end is cut off, and the log says so. It is no failure of
 // the server's: a client could make each shutdown one.
-func TestRaceServeCutsOff(t *testing.T) {
+func TestServeCutsOff(t *testing.T) {
 	var log bytes.Buffer
 	s := serve(t, func(o *testOptions) {
 		o.DrainTimeout, o.RequestTimeout = time.Millisecond, time.Hour

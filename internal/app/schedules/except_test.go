@@ -9,7 +9,7 @@ import (
 )
 
 // Dates that a schedule no longer excepts do not fire late.
-func TestExceptedDatesDoNotFire(t *testing.T) {
+func TestPlainExceptedDatesDoNotFire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // from 2000-01-01 00:00
 		r := newRig(t, time.Hour)
 		m := r.node("a", nil)
