@@ -13,11 +13,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra/doc"
+
+	"github.com/duehook/duehook/internal/node"
 	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store/redisstore"
@@ -52,19 +56,6 @@ func program(t *testing.T, environ []string, args ...string) *exec.Cmd {
 		"GOCOVERDIR=" + t.TempDir(), // or a build that counts coverage complains
 	}, environ...)
 	return cmd
-}
-
-// result runs the program to its end.
-func result(t *testing.T, cmd *exec.Cmd) (code int, stdout, stderr string) {
-	t.Helper()
-	var out, diag bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &diag
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), out.String(), diag.String()
 }
 
 func TestExitCodes(t *testing.T) {
@@ -118,7 +109,7 @@ func TestExitCodes(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			code, stdout, stderr := result(t, program(t, tc.environ, tc.args...))
+			code, stdout, stderr := testenv.Result(t, program(t, tc.environ, tc.args...))
 			if code != tc.code || !strings.Contains(stdout, tc.stdout) || !strings.Contains(stderr, tc.stderr) {
 				t.Errorf("code %d, want %d\nstdout lacks %q or stderr %q:\n%s\n%s", code, tc.code, tc.stdout, tc.stderr, stdout, stderr)
 			}
@@ -133,7 +124,7 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestConfigHidesPasswords(t *testing.T) {
-	code, stdout, stderr := result(t, program(t, []string{"DUEHOOK_REDIS_URL=redis://u:hunter2@db:6379"}, "config"))
+	code, stdout, stderr := testenv.Result(t, program(t, []string{"DUEHOOK_REDIS_URL=redis://u:hunter2@db:6379"}, "config"))
 	if code != 0 || !strings.Contains(stdout, "redis://u:***@db:6379") || strings.Contains(stdout+stderr, "hunter2") {
 		t.Errorf("code %d:\n%s\n%s", code, stdout, stderr)
 	}
@@ -157,6 +148,35 @@ func TestHelpTellsCommandsAndSettings(t *testing.T) {
 		if !strings.HasSuffix(out.String(), config.Usage()) {
 			t.Errorf("the help of %s does not end with the settings", command)
 		}
+	}
+}
+
+// TestManPages writes the man pages, for deploy/dist-files to MAN_DIR. The binary cannot: what writes
+// them weighs 0.3 MB.
+func TestManPages(t *testing.T) {
+	dir := os.Getenv("MAN_DIR")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	date := time.Unix(1_800_000_000, 0)
+	if epoch, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
+		date = time.Unix(epoch, 0)
+	}
+	root := commands(nil, io.Discard, io.Discard)
+	root.DisableAutoGenTag = true
+	header := &doc.GenManHeader{Section: "1", Date: &date, Source: "duehook " + node.Version(version), Manual: "duehook"}
+	if err := doc.GenManTree(root, header, dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"duehook.1", "duehook-serve.1", "duehook-apikey-new.1", "duehook-send.1", "duehook-completion-zsh.1"} {
+		page, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || !strings.Contains(string(page), date.Format(`"Jan 2006"`)) {
+			t.Errorf("%s: %v, or another date: %.200s", name, err, page)
+		}
+	}
+	page, _ := os.ReadFile(filepath.Join(dir, "duehook-serve.1"))
+	if !strings.Contains(string(page), `\fB--retry-steps\fP`) || !strings.Contains(string(page), `\fB--api-keys\fP=none`) {
+		t.Error("the page of serve lacks settings")
 	}
 }
 
@@ -235,7 +255,7 @@ func TestServeStopsOnSIGTERMAndRemembers(t *testing.T) {
 			t.Errorf("after the restart, the job is answered %d", status)
 		}
 	}
-	if code, _, stderr := result(t, program(t, nil, "serve", "--addr=127.0.0.1:0", "--data-dir", dir)); code != 1 || !strings.Contains(stderr, "--data-dir") {
+	if code, _, stderr := testenv.Result(t, program(t, nil, "serve", "--addr=127.0.0.1:0", "--data-dir", dir)); code != 1 || !strings.Contains(stderr, "--data-dir") {
 		t.Errorf("a second duehook on the same data: code %d: %s", code, stderr)
 	}
 	if err := cmd.Process.Kill(); err != nil {
@@ -283,7 +303,7 @@ func TestSecondSignalAborts(t *testing.T) {
 // The demo as a newcomer runs it.
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	code, stdout, stderr := result(t, program(t, nil, "demo"))
+	code, stdout, stderr := testenv.Result(t, program(t, nil, "demo"))
 	for _, want := range []string{
 		"order-1001 is still not paid, it is closed", "order-1002 is paid; the shop withdraws its job: cancelled",
 		`payment-7002  attempt 3  merchant says 200 "please wait"`, "again in 1h, at 02:", "a dead letter",
@@ -309,7 +329,7 @@ func TestWhatChangesPrintsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := result(t, program(t, nil, "reshard", "--json", "--redis-url="+redis.URL(), "--shards=4"))
+	code, stdout, stderr := testenv.Result(t, program(t, nil, "reshard", "--json", "--redis-url="+redis.URL(), "--shards=4"))
 	none := `{"unfinished":0,"dead":0,"delivered":0,"cancelled":0,"expired":0}`
 	want := `{"namespace":"default","from":4,"to":4,"before":` + none + `,"after":` + none + `,"moved":0,"unreadable":0}` + "\n"
 	if code != 0 || stdout != want {
@@ -317,7 +337,7 @@ func TestWhatChangesPrintsJSON(t *testing.T) {
 	}
 	data, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	cmd, _, logs := serving(t, data)
-	code, stdout, stderr = result(t, program(t, nil, "backup", to, "--json", "--data-dir="+data))
+	code, stdout, stderr = testenv.Result(t, program(t, nil, "backup", to, "--json", "--data-dir="+data))
 	if want := `{"dir":"` + to + `","copied":["jobs","master.key","signing-secret"],"master_key_is_a_setting":false}` + "\n"; code != 0 || stdout != want {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}

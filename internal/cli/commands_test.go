@@ -1,28 +1,33 @@
-package main
+package cli_test
 
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/cobra/doc"
 
 	"github.com/duehook/duehook/client"
+	"github.com/duehook/duehook/e2e/rig"
 	"github.com/duehook/duehook/internal/cli"
 	"github.com/duehook/duehook/internal/node"
+	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/testing/must"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 // user runs commands against a server, as a person at a shell does.
@@ -46,29 +51,43 @@ func newUser(t *testing.T) *user {
 	}))
 	t.Cleanup(r.Close)
 	u.receiver = r.URL
-	cmd, base, logs := serving(t, t.TempDir(), "--allow-cidrs=127.0.0.0/8")
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		_, _ = io.Copy(io.Discard, logsReader{logs.Scan})
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-drained
-		_ = cmd.Wait()
-	})
+	c, err := config.Load([]string{"--addr=127.0.0.1:0", "--data-dir", t.TempDir(), "--workers=8", "--allow-cidrs=127.0.0.0/8"}, nil)
+	must.OK(t, err)
+	base, stop, err := node.Start(t.Context(), node.Options{Config: c, Logger: slog.New(slog.DiscardHandler), Version: node.Version("")})
+	must.OK(t, err)
+	t.Cleanup(func() { must.OK(t, stop()) })
 	u.environ = []string{"DUEHOOK_URL=" + base, "XDG_CONFIG_HOME=" + t.TempDir()}
 	return u
 }
 
-// logsReader reads until the logs end.
-type logsReader struct{ scan func() bool }
+// program is the binary.
+var program string
 
-func (l logsReader) Read([]byte) (int, error) {
-	if l.scan() {
-		return 0, nil
+func TestMain(m *testing.M) { os.Exit(withProgram(m.Run)) }
+
+// withProgram builds the binary: commands have exit codes, and signals interrupt them.
+func withProgram(run func() int) int {
+	dir, err := os.MkdirTemp("", "duehook-cli-")
+	if err == nil {
+		defer func() { _ = os.RemoveAll(dir) }()
+		program, err = rig.Build(dir, "duehook", "-ldflags=-w")
 	}
-	return 0, io.EOF
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return run()
+}
+
+// command is the command line "duehook args…" in a directory of its own.
+func command(t *testing.T, environ []string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append([]string{"HOME=" + cmd.Dir, "TMPDIR=" + cmd.Dir}, environ...)
+	return cmd
 }
 
 // run runs a command, and wants an exit code and parts of what it prints.
@@ -79,9 +98,9 @@ func (u *user) run(code int, args string, want ...string) string {
 
 func (u *user) runWith(code int, stdin string, args []string, want ...string) string {
 	u.t.Helper()
-	cmd := program(u.t, u.environ, args...)
+	cmd := command(u.t, u.environ, args...)
 	cmd.Stdin = strings.NewReader(stdin)
-	got, stdout, stderr := result(u.t, cmd)
+	got, stdout, stderr := testenv.Result(u.t, cmd)
 	if got != code {
 		u.t.Errorf("duehook %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), got, code, stdout, stderr)
 	}
@@ -161,7 +180,7 @@ func TestExitCodesOfCalls(t *testing.T) {
 	u.run(cli.ExitOK, "send http://a.example --in 1h --topic t --id live")
 	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil { // Linux has it
 		defer func() { _ = full.Close() }()
-		cmd := program(t, u.environ, "get", "t/live")
+		cmd := command(t, u.environ, "get", "t/live")
 		cmd.Stdout = full
 		if err := cmd.Run(); err == nil {
 			t.Error("exit code 0, although nothing was printed")
@@ -180,7 +199,7 @@ func TestExitCodesOfCalls(t *testing.T) {
 		{"doctor --redis-url redis://127.0.0.1:1", "unchecked", cli.ExitUnavailable},
 	} {
 		var problem struct{ Code, Detail string }
-		exit, _, stderr := result(t, program(t, u.environ, strings.Fields(tc.args+" --json")...))
+		exit, _, stderr := testenv.Result(t, command(t, u.environ, strings.Fields(tc.args+" --json")...))
 		if err := json.Unmarshal([]byte(stderr), &problem); err != nil || problem.Code != tc.code || problem.Detail == "" || exit != tc.exit {
 			t.Errorf("duehook %s --json: exit code %d, want %d; error %s", tc.args, exit, tc.exit, stderr)
 		}
@@ -341,9 +360,9 @@ func TestImportAndExport(t *testing.T) {
 	u.runWith(cli.ExitOK, exported, []string{"import"}, `"created":3`)
 	u.runWith(cli.ExitRefused, `{"topic":"t","id":"x"}`, []string{"import"}, `t/x: `, `"refused":1`)
 	u.runWith(cli.ExitRefused, `{"topic":"t","id":"x"}`, []string{"import", "--json"}, `{"code":"invalid_request","detail":"`, `"id":"x","topic":"t"}`)
-	many := program(t, u.environ, "import")
+	many := command(t, u.environ, "import")
 	many.Stdin = strings.NewReader(strings.Repeat(`{"topic":"t","id":"y"}`+"\n", 1_010))
-	if _, stdout, stderr := result(t, many); !strings.Contains(stdout, `"refused":1010`) || strings.Count(stderr, "t/y: ") != 1_000 {
+	if _, stdout, stderr := testenv.Result(t, many); !strings.Contains(stdout, `"refused":1010`) || strings.Count(stderr, "t/y: ") != 1_000 {
 		t.Errorf("of 1,010 refused jobs %d are printed; %s", strings.Count(stderr, "t/y: "), stdout)
 	}
 	u.runWith(cli.ExitUsage, lines.String()+"{", []string{"import"}, "line 4: not a registration", "--skip 3")
@@ -416,7 +435,7 @@ func TestInterruptedImport(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			environ := []string{"DUEHOOK_URL=" + server.URL, "DUEHOOK_SOURCE=" + server.URL, "DUEHOOK_SOURCE_TOKEN=x"}
-			cmd := program(t, environ, strings.Fields(args)...)
+			cmd := command(t, environ, strings.Fields(args)...)
 			cmd.Stdin = strings.NewReader(`{"topic":"t","id":"a"}`)
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
@@ -495,35 +514,6 @@ func TestVerifyADelivery(t *testing.T) {
 	u.runWith(cli.ExitUsage, "hello", []string{"verify", "--secret", secret}, "no HTTP request")
 }
 
-// TestManPages writes the man pages, for deploy/dist-files to MAN_DIR. The binary cannot: what writes
-// them weighs 0.3 MB.
-func TestManPages(t *testing.T) {
-	dir := os.Getenv("MAN_DIR")
-	if dir == "" {
-		dir = t.TempDir()
-	}
-	date := time.Unix(1_800_000_000, 0)
-	if epoch, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64); err == nil {
-		date = time.Unix(epoch, 0)
-	}
-	root := commands(nil, io.Discard, io.Discard)
-	root.DisableAutoGenTag = true
-	header := &doc.GenManHeader{Section: "1", Date: &date, Source: "duehook " + node.Version(version), Manual: "duehook"}
-	if err := doc.GenManTree(root, header, dir); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"duehook.1", "duehook-serve.1", "duehook-apikey-new.1", "duehook-send.1", "duehook-completion-zsh.1"} {
-		page, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil || !strings.Contains(string(page), date.Format(`"Jan 2006"`)) {
-			t.Errorf("%s: %v, or another date: %.200s", name, err, page)
-		}
-	}
-	page, _ := os.ReadFile(filepath.Join(dir, "duehook-serve.1"))
-	if !strings.Contains(string(page), `\fB--retry-steps\fP`) || !strings.Contains(string(page), `\fB--api-keys\fP=none`) {
-		t.Error("the page of serve lacks settings")
-	}
-}
-
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	u := &user{t: t}
@@ -552,7 +542,7 @@ func TestDoctor(t *testing.T) {
 // interrupts it and returns the exit code.
 func (u *user) start(args string) (lines *bufio.Scanner, stdin io.Writer, end func() int) {
 	u.t.Helper()
-	cmd := program(u.t, u.environ, strings.Fields(args)...)
+	cmd := command(u.t, u.environ, strings.Fields(args)...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		u.t.Fatal(err)
