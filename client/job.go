@@ -173,7 +173,7 @@ type JobDetails struct {
 // JobOccurrence is the occurrence of a schedule that made a job.
 type JobOccurrence struct {
 	Time time.Time `json:"time"`
-	Kind string    `json:"kind"` // timetable, misfire, backfill or manual
+	Kind string    `json:"kind"` // timetable, misfire or manual
 }
 
 // JobCallback is a callback that was registered for a job.

@@ -25,7 +25,6 @@ type Operation struct {
 	Filter       AppliedFilter    `json:"filter"`
 	RescheduleTo time.Time        `json:"reschedule_to"`
 	Set          []string         `json:"set"`
-	Span         *TimeSpan        `json:"span"`
 	Rate         int              `json:"rate"`
 	State        string           `json:"state"` // running, stopped, done or failed
 	Worker       string           `json:"worker"`
@@ -54,12 +53,6 @@ type OperationError struct {
 	Topic   string `json:"topic"`
 	ID      string `json:"id"`
 	Message string `json:"message"`
-}
-
-// TimeSpan is a span of time.
-type TimeSpan struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
 }
 
 // Counting is the result of a dry run.

@@ -241,23 +241,6 @@ func (c *Client) RunSchedule(ctx context.Context, name string, options ...CallOp
 	return do[RegisteredJob](ctx, c, newCall(http.MethodPost, true, path("v1", "schedules", name, "run"), nil, options))
 }
 
-// Backfill is a span of past occurrences to register.
-type Backfill struct {
-	From time.Time `json:"from"`
-	To   time.Time `json:"to"`
-	Rate int       `json:"rate,omitempty"` // most jobs per second; zero means 100
-}
-
-// BackfillSchedule starts an operation that registers past occurrences.
-func (c *Client) BackfillSchedule(ctx context.Context, name string, b Backfill) (Operation, error) {
-	return do[Operation](ctx, c, newCall(http.MethodPost, false, path("v1", "schedules", name, "backfill"), b, nil))
-}
-
-// CountBackfill counts the occurrences of a backfill.
-func (c *Client) CountBackfill(ctx context.Context, name string, b Backfill) (Counting, error) {
-	return do[Counting](ctx, c, newCall(http.MethodPost, true, path("v1", "schedules", name, "backfill"), b, []CallOption{DryRun()}))
-}
-
 // PreviewOf is the preview of the first n occurrences of a schedule from now on.
 func PreviewOf(d ScheduleDraft, n int) Preview {
 	return Preview{ScheduleDraft: d, Limit: n}

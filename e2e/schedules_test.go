@@ -39,7 +39,6 @@ type timetables struct {
 	end  time.Time
 	pick func() string // the address of a node, or empty
 	all  []*timetable
-	past []*pastTimetable
 }
 
 // timetable is one schedule, and the changes of it that were acknowledged.
@@ -56,12 +55,6 @@ type timetable struct {
 // span is a pause: occurrences after from, up to until, do not exist.
 type span struct{ from, until time.Time }
 
-// pastTimetable is a paused schedule with a backfill.
-type pastTimetable struct {
-	name, operation string
-	times           map[time.Time]string // of its occurrences; the uid that arrived, or empty
-}
-
 type scheduleView struct {
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -73,8 +66,6 @@ type scheduleView struct {
 		Missed  int `json:"missed"`
 		Skipped int `json:"skipped"`
 		Failed  int `json:"failed"`
-
-		Backfilled int `json:"backfilled"`
 	} `json:"counters"`
 }
 
@@ -83,9 +74,6 @@ type scheduleView struct {
 func startTimetables(t *testing.T, rnd *rand.Rand, url string, pick func() string) (tt *timetables, wait func()) {
 	t.Helper()
 	tt = &timetables{url: url, pick: pick, end: clock.Now().Add(scheduleRun).Truncate(time.Second)}
-	for i := range perScheduleKind {
-		tt.past = append(tt.past, startBackfill(t, fmt.Sprintf("past-%d", i), url, pick()))
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), scheduleRun+loadLimit)
 	var clients sync.WaitGroup
 	for kind := range kinds {
@@ -270,10 +258,6 @@ func (tt *timetables) audit(t *testing.T, r *receiver.Receiver, c *cuts, base st
 			a.overlaps()
 		}
 	}
-	for _, p := range tt.past {
-		p.audit(t, base, arrived[p.name])
-		delete(arrived, p.name)
-	}
 	for name := range arrived {
 		t.Errorf("deliveries of %q, which is no schedule", name)
 	}
@@ -304,12 +288,6 @@ func (tt *timetables) awaitEnd(t *testing.T, r *receiver.Receiver, base string) 
 func (tt *timetables) ended(t *testing.T, r *receiver.Receiver, base string) bool {
 	t.Helper()
 	fired := 0
-	for _, p := range tt.past {
-		if p.state(t, base).State != "done" {
-			return false
-		}
-		fired += len(p.times)
-	}
 	for _, s := range tt.all {
 		n := tt.get(t, s, base).Counters
 		if fired += n.Fired; n.Fired+n.Missed+n.Skipped+n.Failed < len(s.expected)-slack {
@@ -442,65 +420,6 @@ func (a *timetableAudit) overlaps() {
 
 // slack is how many outcomes the counters of a schedule may lack after the kills of a run.
 const slack = 8
-
-const backfilled = 120
-
-// startBackfill makes a paused schedule of each second, and registers past occurrences of
-// it while nodes are killed.
-func startBackfill(t *testing.T, name, url, base string) *pastTimetable {
-	t.Helper()
-	p := &pastTimetable{name: name, times: map[time.Time]string{}}
-	path := base + "/v1/schedules/" + name
-	must(t, http.StatusCreated, "PUT", path, map[string]any{"every": "1s", "paused": true, "job": map[string]any{"topic": "past", "url": url, "body": 0}})
-	from := clock.Now().Add(-time.Hour).Truncate(time.Second).UTC()
-	for i := range backfilled {
-		p.times[from.Add(time.Duration(i)*time.Second)] = ""
-	}
-	var operation struct {
-		ID string `json:"id"`
-	}
-	must(t, http.StatusAccepted, "POST", path+"/backfill", map[string]any{
-		"from": from, "to": from.Add(backfilled * time.Second), "rate": 20,
-	}).into(t, &operation)
-	p.operation = operation.ID
-	return p
-}
-
-type backfillState struct {
-	State   string `json:"state"`
-	Changed int    `json:"changed"`
-	Skipped int    `json:"skipped"`
-	Failed  int    `json:"failed"`
-}
-
-func (p *pastTimetable) state(t *testing.T, base string) (v backfillState) {
-	t.Helper()
-	must(t, http.StatusOK, "GET", base+"/v1/operations/"+p.operation, nil).into(t, &v)
-	return v
-}
-
-// audit judges a backfill: each occurrence arrived as one message.
-func (p *pastTimetable) audit(t *testing.T, base string, arrived []receiver.Delivery) {
-	t.Helper()
-	for _, d := range arrived {
-		at, err := time.Parse(p.name+"@"+idTime, d.ID)
-		uid, known := p.times[at]
-		if err != nil || !known || uid != "" && uid != d.UID {
-			t.Errorf("%s arrived as %s, before as %q", d.ID, d.UID, uid)
-		}
-		p.times[at] = d.UID
-	}
-	for at, uid := range p.times {
-		if uid == "" {
-			t.Errorf("%s@%s did not arrive", p.name, at.Format(idTime))
-		}
-	}
-	var v scheduleView
-	must(t, http.StatusOK, "GET", base+"/v1/schedules/"+p.name, nil).into(t, &v)
-	if o := p.state(t, base); o.Changed != backfilled || o.Skipped+o.Failed != 0 || v.Counters.Backfilled != backfilled {
-		t.Errorf("%s: %+v, and its schedule counts %d of %d", p.name, o, v.Counters.Backfilled, backfilled)
-	}
-}
 
 // sometimesLong accepts everything, sometimes only after the next occurrence.
 func sometimesLong(d receiver.Delivery) receiver.Answer {

@@ -40,7 +40,6 @@ type ctx = context.Context
 var (
 	aRegistration = client.Registration{Topic: "t", ID: "j", URL: "https://shop.example/hook", Delay: client.Duration(time.Hour), Body: map[string]int{"n": 1}}
 	aSchedule     = client.ScheduleDraft{Every: client.Duration(time.Hour), Job: client.Registration{URL: "https://shop.example/hook"}}
-	aSpan         = client.Backfill{From: time.Unix(1767225600, 0), To: time.Unix(1767229200, 0)}
 	aSecret       = "whsec_YW4gZXhhbXBsZTsgbmV2ZXIgdXNlIGl0IGluIGVhcm4="
 	someJobs      = client.OperationDraft{Action: "cancel", Filter: client.JobFilter{Topic: "t"}}
 )
@@ -112,8 +111,6 @@ var clientCalls = []clientCall{
 		return one(c.UnskipOccurrence(ctx, "s", time.Time{}))
 	}, nil, ""},
 	{"POST /v1/schedules/{schedule}/run", func(ctx ctx, c *client.Client) (any, error) { return one(c.RunSchedule(ctx, "s")) }, nil, ""},
-	{"POST /v1/schedules/{schedule}/backfill", func(ctx ctx, c *client.Client) (any, error) { return one(c.CountBackfill(ctx, "s", aSpan)) }, client.Backfill{}, "DryRun"},
-	{"POST /v1/schedules/{schedule}/backfill", func(ctx ctx, c *client.Client) (any, error) { return one(c.BackfillSchedule(ctx, "s", aSpan)) }, nil, "Operation"},
 	{"DELETE /v1/schedules/{schedule}", func(ctx ctx, c *client.Client) (any, error) { return one(c.DeleteSchedule(ctx, "s")) }, nil, ""},
 	{"PUT /v1/topics/{topic}", func(ctx ctx, c *client.Client) (any, error) {
 		return one(c.PutTopic(ctx, "t", client.TopicSettings{Rate: 2}))

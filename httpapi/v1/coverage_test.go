@@ -390,9 +390,6 @@ func coverRefusals(a *keyedAPI) {
 			if rt.method == "PATCH" {
 				sent = `{"delay":1}`
 			}
-			if strings.HasSuffix(path, "/backfill") {
-				sent = `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z"}`
-			}
 			want := httpapi.CodeJobNotFound
 			if strings.HasPrefix(path, schedulesPath) {
 				want = httpapi.CodeScheduleNotFound
@@ -457,12 +454,11 @@ func coverAlerts(a *keyedAPI) {
 // coverFaults makes every call that asks the store fail by it.
 func coverFaults(a *keyedAPI) {
 	valid := map[string]string{
-		"POST /v1/jobs":                      fmt.Sprintf(okJob, "fault"),
-		"POST " + schedulePath + "/backfill": `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z"}`,
-		"POST /v1/jobs/plan":                 fmt.Sprintf(okJob, "fault"),
-		"POST /v1/jobs/batch":                `{"jobs":[{"url":"https://shop.example/hook"}]}`,
-		"POST /v1/keys":                      `{"scope":"read"}`,
-		"PATCH /v1/jobs/{topic}/{id}":        `{"delay":1}`,
+		"POST /v1/jobs":               fmt.Sprintf(okJob, "fault"),
+		"POST /v1/jobs/plan":          fmt.Sprintf(okJob, "fault"),
+		"POST /v1/jobs/batch":         `{"jobs":[{"url":"https://shop.example/hook"}]}`,
+		"POST /v1/keys":               `{"scope":"read"}`,
+		"PATCH /v1/jobs/{topic}/{id}": `{"delay":1}`,
 
 		"POST /v1/operations":         `{"action":"run","all":true}`,
 		"PUT /v1/alerts/rules/{rule}": `{"metric":"open_circuits"}`,

@@ -130,7 +130,7 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 		t.Fatal(err)
 	}
 	o.Options.Nodes = nodes.New(nodes.Options{Facts: nodes.Facts{ID: "node", Host: "host", Version: "1", Store: "redis"}, Store: documents, Clock: clock})
-	a.operations, err = operations.New(operations.Options{Store: documents, Jobs: a.jobs, Schedules: a.schedules, ID: "node", Clock: clock})
+	a.operations, err = operations.New(operations.Options{Store: documents, Jobs: a.jobs, ID: "node", Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,6 @@ func coverNewer(a *keyedAPI) {
 		{"POST", "/v1/schedules/newer/resume", ""},
 		{"POST", "/v1/schedules/newer/skip", ""},
 		{"POST", "/v1/schedules/newer/unskip", ""},
-		{"POST", "/v1/schedules/newer/backfill", `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z"}`},
 		{"POST", "/v1/schedules/newer/run", ""},
 		{"GET", "/v1/operations/01KDWCJ2M0000000000000NEWR", ""},
 		{"POST", "/v1/operations/01KDWCJ2M0000000000000NEWR/stop", ""},

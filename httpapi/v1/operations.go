@@ -7,7 +7,6 @@ import (
 
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/app/operations"
-	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonout"
@@ -18,7 +17,6 @@ import (
 // *operations.Manager is one.
 type Operations interface {
 	Create(ctx context.Context, d operations.Draft) (operations.Operation, error)
-	Backfill(ctx context.Context, d operations.BackfillDraft) (operations.Operation, error)
 	Preview(ctx context.Context, d operations.Draft) (operations.Preview, error)
 	List(ctx context.Context, limit int, cursor string) (operations.Page, error)
 	Get(ctx context.Context, id string) (operations.Operation, error)
@@ -130,10 +128,6 @@ func writeOperation(w *jsonout.Writer, o *operations.Operation) {
 	} else {
 		w.Member("set", o.Set.Changes()) // the names of the fields: values may be secret
 	}
-	jsonout.Part(w, "span", o.Backfill, func(w *jsonout.Writer, b *schedules.Backfill) {
-		w.Moment("from", b.From.Time())
-		w.Moment("to", b.To.Time())
-	})
 	w.Integer("rate", o.Rate)
 	w.Text("state", string(o.State))
 	w.TextOrNull("by", o.By)

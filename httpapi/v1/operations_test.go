@@ -27,10 +27,6 @@ func (o operationsWith) Create(context.Context, operations.Draft) (operations.Op
 	return operations.Operation{}, o.err
 }
 
-func (o operationsWith) Backfill(context.Context, operations.BackfillDraft) (operations.Operation, error) {
-	return operations.Operation{}, o.err
-}
-
 func (o operationsWith) Stop(context.Context, string, ...documents.Allow) (operations.Operation, error) {
 	return operations.Operation{}, o.err
 }
@@ -53,7 +49,7 @@ func (a *api) work(id string) {
 	a.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	m, err := operations.New(operations.Options{Store: operationsStore{a.faults, a.mem, a.mem}, Jobs: a.jobs, Schedules: a.schedules, ID: "worker"})
+	m, err := operations.New(operations.Options{Store: operationsStore{a.faults, a.mem, a.mem}, Jobs: a.jobs, ID: "worker"})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -104,7 +100,7 @@ func TestOperation(t *testing.T) {
 	got := a.want(200, "GET", path, "")
 	const then = "2026-01-01T09:00:00.000Z"
 	want = map[string]any{
-		"id": id, "action": "cancel", "filter": filter, "reschedule_to": nil, "set": nil, "span": nil, "rate": 100.0, "by": nil, "state": "done", "worker": nil, "reason": nil,
+		"id": id, "action": "cancel", "filter": filter, "reschedule_to": nil, "set": nil, "rate": 100.0, "by": nil, "state": "done", "worker": nil, "reason": nil,
 		"estimate": nil, "matched": 3.0, "changed": 3.0, "skipped": 0.0, "failed": 0.0, "errors": []any{},
 		"created_at": then, "version": got["version"], "updated_at": got["updated_at"], "ended_at": got["updated_at"],
 	}

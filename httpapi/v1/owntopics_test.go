@@ -111,8 +111,6 @@ func bodiesOf(w *walk, op *operation) []string {
 		return []string{`{"every":"1h","job":{"topic":"own-orders","url":"https://shop.example/hook"}}`, `{"every":"1h","job":{"topic":"foreign","url":"https://shop.example/hook"}}`}
 	case "POST /v1/operations":
 		return []string{`{"action":"cancel","filter":{"topic":"foreign"}}`, `{"action":"replay","filter":{"topic":"foreign"}}`}
-	case "POST " + schedulePath + "/backfill":
-		return []string{`{"from":"2025-12-31T00:00:00Z","to":"2026-01-01T00:00:00Z"}`}
 	case "POST " + schedulePath + "/pause", "POST " + schedulePath + "/resume":
 		return []string{""}
 	}

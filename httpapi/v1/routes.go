@@ -93,7 +93,6 @@ var routes = []route{
 	{http.MethodPost, schedulePath + "/pause", access.Write, ownTopics, bodyOptionalJSON, nil, (*API).pauseSchedule},
 	{http.MethodPost, schedulePath + "/resume", access.Write, ownTopics, bodyEmptyJSON, nil, (*API).resumeSchedule},
 	{http.MethodPost, schedulePath + "/run", access.Write, ownTopics, bodyEmptyJSON, nil, (*API).runSchedule},
-	{http.MethodPost, schedulePath + "/backfill", access.Write, ownTopics, bodyJSON, dryRunQuery, (*API).backfillSchedule},
 	{http.MethodPost, previewPath, access.Read, ownTopics | safe, bodyJSON, nil, (*API).previewSchedule},
 	{http.MethodPost, schedulePath + "/skip", access.Write, ownTopics | obeys, bodyOptionalJSON, nil, skipping(Schedules.Skip)},
 	{http.MethodPost, schedulePath + "/unskip", access.Write, ownTopics | obeys, bodyOptionalJSON, nil, skipping(Schedules.Unskip)},

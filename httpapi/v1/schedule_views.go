@@ -58,7 +58,6 @@ func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 		w.Number("skipped", c.Skipped)
 		w.Number("failed", c.Failed)
 		w.Number("manual", c.Manual)
-		w.Number("backfilled", c.Backfilled)
 	})
 	jsonout.Part(w, "last_error", s.LastError, func(w *jsonout.Writer, e *schedules.LastError) {
 		w.Instant("at", e.At)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi/decode"
-	"github.com/duehook/duehook/internal/app/operations"
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/jobjson"
@@ -82,12 +81,7 @@ var (
 	skipFields = decode.NewFieldSet(map[string]func(*skipDraft, decode.Field){
 		"time": func(d *skipDraft, f decode.Field) { d.at = f.Moment() },
 	})
-	previewFields  = decode.NewFieldSet(previewSetters())
-	backfillFields = decode.NewFieldSet(map[string]func(*operations.BackfillDraft, decode.Field){
-		"from": func(d *operations.BackfillDraft, f decode.Field) { d.From = f.Moment() },
-		"to":   func(d *operations.BackfillDraft, f decode.Field) { d.To = f.Moment() },
-		"rate": func(d *operations.BackfillDraft, f decode.Field) { d.Rate = f.Integer() },
-	})
+	previewFields = decode.NewFieldSet(previewSetters())
 )
 
 // previewSetters are those of a schedule and of a preview.
@@ -205,24 +199,6 @@ func (s *API) runSchedule(r *request) (jsonout.View, error) {
 	}
 	r.created(run.Created)
 	return jsonout.Shown(s.writeRegistered, &store.Registered{Outcome: outcome, Job: run.Job}), nil
-}
-
-// backfillSchedule answers POST /v1/schedules/{schedule}/backfill.
-func (s *API) backfillSchedule(r *request) (jsonout.View, error) {
-	draft, err := readAll(r, maxSmall, backfillFields)
-	if err != nil {
-		return nil, err
-	}
-	draft.Schedule, draft.By, draft.DryRun = r.Param("schedule"), callerName(r), r.query.dryRun
-	o, err := s.Operations.Backfill(r.Context(), *draft)
-	if err != nil {
-		return nil, err
-	}
-	if draft.DryRun {
-		r.Target = "dry run"
-		return jsonout.Shown(writePreview, &operations.Preview{Operation: o, Matched: *o.Estimate, Complete: true}), nil
-	}
-	return accepted(r, &o), nil
 }
 
 // listOccurrences answers GET /v1/schedules/{schedule}/occurrences.

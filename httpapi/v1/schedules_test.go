@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/internal/app/operations"
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
@@ -60,12 +59,6 @@ func coverSchedules(a *keyedAPI) {
 	a.wantProblem(httpapi.CodeVersionChanged, "POST", path+"/skip", "", "If-Match", `"none"`)
 	a.wantProblem(httpapi.CodeVersionChanged, "POST", path+"/unskip", "", "If-Match", `"none"`)
 	a.want(200, "POST", "/v1/schedules/preview", `{"every":"1h"}`)
-	const span = `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z"}`
-	a.want(202, "POST", path+"/backfill", span)
-	a.want(200, "POST", path+"/backfill?dry_run=true", `{"from":"2025-12-01T00:00:00Z","to":"2025-12-02T00:00:00Z"}`)
-	a.withOperations(operationsWith{a.operations, operations.ErrTooMany}, func() {
-		a.wantProblem(httpapi.CodeTooManyOperations, "POST", path+"/backfill", span)
-	})
 	a.want(200, "PATCH", path, `{}`)
 	a.wantProblem(httpapi.CodeVersionChanged, "PATCH", path, `{}`, "If-Match", `"none"`)
 	a.wantProblem(httpapi.CodeDestinationBlocked, "PATCH", path, `{"job":{"url":"http://169.254.169.254/"}}`)
@@ -175,47 +168,17 @@ func TestRefusedSchedules(t *testing.T) {
 	a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/schedules/"+strings.Repeat("x", 97), `{"every":"1h","job":{"url":"https://shop.example/"}}`)
 }
 
-func TestBackfill(t *testing.T) {
+// Jobs of a schedule are found by its name.
+func TestOperationOfASchedule(t *testing.T) {
 	a := newAPI(t)
-	a.want(201, "PUT", "/v1/schedules/s", `{"every":"1h","start_at":"2025-12-31T00:00:00Z","job":{"topic":"t","url":"https://shop.example/hook"}}`)
-	const path, span = "/v1/schedules/s/backfill", `"from":"2025-12-01T00:00:00Z","to":"2025-12-01T03:00:00Z"`
-	dry := a.want(200, "POST", path+"?dry_run=true", `{`+span+`}`)
-	if dry["matched"] != 3.0 || dry["complete"] != true || dry["action"] != "backfill" || dry["rate"] != 100.0 {
-		t.Errorf("dry run: %v", dry)
-	}
-	o := a.want(202, "POST", path, `{`+span+`,"rate":1000}`)
-	if o["action"] != "backfill" || o["estimate"] != 3.0 || o["span"].(map[string]any)["to"] != "2025-12-01T03:00:00.000Z" {
-		t.Errorf("operation: %v", o)
-	}
-	a.work(o["id"].(string))
-	if o = a.want(200, "GET", "/v1/operations/"+o["id"].(string), ""); o["state"] != "done" || o["changed"] != 3.0 {
-		t.Errorf("operation: %v", o)
-	}
-	j := a.want(200, "GET", "/v1/jobs/t/s@20251201T020000Z", "")
-	if diff := cmp.Diff(map[string]any{"time": "2025-12-01T02:00:00.000Z", "kind": "backfill"}, j["occurrence"]); diff != "" || j["schedule"] != "s" {
-		t.Errorf("schedule of the job (-want +got):\n%s", diff)
-	}
-	if n := a.want(200, "GET", "/v1/schedules/s", "")["counters"].(map[string]any)["backfilled"]; n != 3.0 {
-		t.Errorf("%v backfilled", n)
+	a.want(201, "PUT", "/v1/schedules/s", `{"every":"1h","job":{"topic":"t","url":"https://shop.example/hook"}}`)
+	for range 3 {
+		a.want(201, "POST", "/v1/schedules/s/run", "")
 	}
 	cancel := a.want(200, "POST", "/v1/operations?dry_run=true", `{"action":"cancel","filter":{"schedule":"s"}}`)
 	if other := a.want(200, "POST", "/v1/operations?dry_run=true", `{"action":"cancel","filter":{"schedule":"o"}}`); cancel["matched"] != 3.0 || other["matched"] != 0.0 {
 		t.Errorf("by schedule: %v, %v", cancel, other)
 	}
-	// The bounds of a timetable are not those of a backfill; only intervals count from one.
-	a.want(201, "PUT", "/v1/schedules/c", `{"cron":"0 * * * *","start_at":"2025-12-31T00:00:00Z","end_at":"2026-12-31T00:00:00Z","job":{"topic":"t","url":"https://shop.example/hook"}}`)
-	if dry := a.want(200, "POST", "/v1/schedules/c/backfill?dry_run=true", `{`+span+`}`); dry["matched"] != 3.0 {
-		t.Errorf("dry run of a cron schedule: %v", dry)
-	}
-	a.refuses("POST", path, map[string]string{
-		`{}`: "/from /to",
-		`{"from":"yesterday","to":"2025-12-01T03:00:00Z"}`:            "/from",
-		`{"from":"2025-12-01T00:00:00Z","to":"2100-01-01T00:00:00Z"}`: "/to",
-		`{"from":"2025-12-01T00:00:00Z","to":"2025-12-01T00:00:00Z"}`: "/to",
-		`{"from":"2000-01-01T00:00:00Z","to":"2025-12-01T00:00:00Z"}`: "/from",
-		`{` + span + `,"rate":1001}`:                                  "/rate",
-	})
-	a.wantProblem(httpapi.CodeScheduleNotFound, "POST", "/v1/schedules/none/backfill", `{`+span+`}`)
 }
 
 // previewOf is the answer that a vector asks for.

@@ -8,8 +8,7 @@ type OccurrenceKind string
 // The kinds.
 const (
 	ByTimetable OccurrenceKind = "timetable"
-	ByMisfire   OccurrenceKind = "misfire"  // late, or in the place of late ones
-	ByBackfill  OccurrenceKind = "backfill" // a client asked for occurrences of the past
+	ByMisfire   OccurrenceKind = "misfire" // late, or in the place of late ones
 	ByHand      OccurrenceKind = "manual"
 )
 

@@ -70,12 +70,12 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	bulk, err := operations.New(operations.Options{
-		Store: n.store, Jobs: jobs, ID: n.id, Schedules: recurring, Bounds: jobBounds, Clock: n.clock, Time: n.time, Logger: n.Logger, Metrics: n.metrics,
+		Store: n.store, Jobs: jobs, ID: n.id, Bounds: jobBounds, Clock: n.clock, Time: n.time, Logger: n.Logger, Metrics: n.metrics,
 	})
 	if err != nil {
 		return nil, err
 	}
-	carry, err := n.newCarrier(func() bool { return recurring.MayPurge() && bulk.MayPurge() }, dispatch.ShowWaiting)
+	carry, err := n.newCarrier(recurring.MayPurge, dispatch.ShowWaiting)
 	if err != nil {
 		return nil, err
 	}

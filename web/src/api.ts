@@ -141,13 +141,6 @@ export interface BulkDraft {
   delay?: string;
 }
 
-/** Occurrences with from ≤ T < to. */
-export interface BackfillDraft {
-  from: string;
-  to: string;
-  rate?: number | string;
-}
-
 export type DryRun = Schemas['DryRun'];
 export type Operation = Schemas['Operation'];
 type OperationPage = Schemas['OperationPage'];
@@ -157,7 +150,7 @@ export type ListedSchedule = Schemas['SchedulePage']['data'][number];
 export type SchedulePage = Schemas['SchedulePage'];
 export type ScheduleState = Schedule['state'];
 export const scheduleStates = ['active', 'paused', 'completed'] as const satisfies readonly ScheduleState[];
-export const outcomes = ['fired', 'missed', 'skipped', 'failed', 'manual', 'backfilled'] as const satisfies readonly (keyof Schedule['counters'])[];
+export const outcomes = ['fired', 'missed', 'skipped', 'failed', 'manual'] as const satisfies readonly (keyof Schedule['counters'])[];
 type DST = Named<Schedule['dst']>;
 export const gapRules = ['shift', 'skip'] as const satisfies readonly DST['gap'][];
 export const repeatRules = ['first', 'last', 'both'] as const satisfies readonly DST['repeat'][];
@@ -412,9 +405,6 @@ export const api = {
   unskipOccurrence: (name: string, time: string) => json<Schedule>('POST', schedule(name, 'unskip'), { time }),
   resumeSchedule: (name: string) => json<Schedule>('POST', schedule(name, 'resume')),
   runSchedule: (name: string) => json<Job>('POST', schedule(name, 'run')),
-  countBackfill: (name: string, draft: BackfillDraft, abort: AbortSignal) =>
-    json<{ matched: number }>('POST', `${schedule(name, 'backfill')}?dry_run=true`, draft, abort),
-  backfill: (name: string, draft: BackfillDraft) => json<Operation>('POST', schedule(name, 'backfill'), draft),
   groups: (query: Query, abort: AbortSignal) => json<GroupPage>('GET', address(['v1', 'groups'], query), undefined, abort),
   group: (name: string, abort: AbortSignal) => json<Group>('GET', address(['v1', 'groups', name]), undefined, abort),
   members: (group: string, query: Query, abort: AbortSignal) =>

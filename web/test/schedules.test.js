@@ -110,21 +110,6 @@ test('dates that a schedule leaves out, and skipped occurrences', async () => {
   assert.match((await get('daily')).paused.until, /^2099-0[56]/);
 });
 
-test('backfill, after a count', async () => {
-  await put('filled', { every: '1h', job: { topic: 'filled', url: `${receiver.url}/ok` } });
-  await go('/schedules/filled');
-  await button('Backfill…').click();
-  const dialog = page.getByRole('dialog');
-  await within(dialog).field('From').fill('2026-01-01T00:00:00');
-  await within(dialog).field('To, not included').fill('2026-01-01T05:00:00');
-  await dialog.getByText('5 jobs').waitFor();
-  await accessible(page, 'a backfill');
-  await dialog.getByRole('button', { name: 'Backfill' }).click();
-  await says('The operation has started.');
-  await page.getByRole('heading', { name: 'Backfill a schedule' }).waitFor();
-  await delivered('filled', 5);
-});
-
 test('the preview names the effects of a change of the clock', async () => {
   await go('/schedules?new');
   await field('Cron expression').fill('30 2 * * *');

@@ -17,7 +17,6 @@ var notes = []note{fromSchedule, fromGroup, fromJob, spread, counted, callbacks}
 var madeBy = map[job.OccurrenceKind]string{
 	job.ByTimetable: "schedule_timetable",
 	job.ByMisfire:   "schedule_misfire",
-	job.ByBackfill:  "schedule_backfill",
 	job.ByHand:      "schedule_manual",
 }
 

@@ -27,7 +27,6 @@ func TestNotes(t *testing.T) {
 		{"a plain job", job.Job{}, nil},
 		{"of a timetable", job.Job{Spec: job.Spec{Occurrence: occurrence(job.ByTimetable)}}, []string{"The schedule nightly made it for the occurrence at 2026-01-01T08:00:00.000Z."}},
 		{"late", job.Job{Spec: job.Spec{Occurrence: occurrence(job.ByMisfire)}}, []string{"The schedule nightly made it late, by its misfire policy, for the occurrence at 2026-01-01T08:00:00.000Z."}},
-		{"of a backfill", job.Job{Spec: job.Spec{Occurrence: occurrence(job.ByBackfill)}}, []string{"A backfill of the schedule nightly made it for the occurrence at 2026-01-01T08:00:00.000Z."}},
 		{"run by hand", job.Job{Spec: job.Spec{Occurrence: occurrence(job.ByHand)}}, []string{"A client ran the schedule nightly at 2026-01-01T08:00:00.000Z."}},
 		{
 			"of a group",

@@ -130,7 +130,6 @@ var english = map[string]wording{
 
 	"schedule_timetable": {many: "The schedule {schedule} made it for the occurrence at {at}."},
 	"schedule_misfire":   {many: "The schedule {schedule} made it late, by its misfire policy, for the occurrence at {at}."},
-	"schedule_backfill":  {many: "A backfill of the schedule {schedule} made it for the occurrence at {at}."},
 	"schedule_manual":    {many: "A client ran the schedule {schedule} at {at}."},
 	"group_member": {
 		many: "It is for the member {member} of the group {group}. The registration {group_id} made {count} jobs.",

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
@@ -169,14 +168,10 @@ type updater interface {
 func (unchecked) CheckChange(job.Field, *job.Draft) error { return nil }
 
 // node starts a node.
-func (r *rig) node(id string, plans ...*schedules.Manager) *node {
+func (r *rig) node(id string) *node {
 	r.Helper()
 	c := &cut{rig: r}
-	o := Options{Store: c, Jobs: unchecked{c}, ID: id, Logger: r.log}
-	if len(plans) > 0 {
-		o.Schedules = plans[0]
-	}
-	m, err := New(o)
+	m, err := New(Options{Store: c, Jobs: unchecked{c}, ID: id, Logger: r.log})
 	if err != nil {
 		r.Fatal(err)
 	}

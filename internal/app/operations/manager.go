@@ -11,13 +11,11 @@ import (
 	mathrand "math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/outage"
@@ -56,8 +54,6 @@ type Options struct {
 	Store Store
 	Jobs  Jobs
 	ID    string // of the node, unique to the process
-	// Schedules registers the jobs of backfills; nil: this node executes none.
-	Schedules *schedules.Manager
 	// Bounds are those of changes of jobs; zero values are those of WithDefaults.
 	Bounds job.Bounds
 	// Clock paces the work and measures leases; nil is the machine's. The store's clock
@@ -73,7 +69,6 @@ type Options struct {
 type Manager struct {
 	store  Store
 	jobs   Jobs
-	plans  *schedules.Manager
 	docs   *documents.Collection[Operation]
 	id     string
 	clock  job.Clock
@@ -84,8 +79,6 @@ type Manager struct {
 	outage *outage.Outage
 
 	metrics *metrics
-	// mayPurge is false while an ended job may still be needed: see MayPurge.
-	mayPurge atomic.Bool
 
 	mu      sync.Mutex
 	working map[string]context.CancelFunc // by id of the operation
@@ -103,7 +96,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		time:  o.Time,
-		store: o.Store, jobs: o.Jobs, plans: o.Schedules, docs: collection(o.Store, o.Clock), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Bounds.WithDefaults(),
+		store: o.Store, jobs: o.Jobs, docs: collection(o.Store, o.Clock), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Bounds.WithDefaults(),
 		kick: signal.New(), working: map[string]context.CancelFunc{},
 		outage: outage.New("working on operations", o.Clock, o.Logger, mathrand.Float64),
 	}

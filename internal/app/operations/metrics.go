@@ -1,9 +1,6 @@
 package operations
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/internal/kit/metered"
@@ -35,8 +32,7 @@ func newMetrics(r prometheus.Registerer, working func() float64) (*metrics, erro
 			Name: "duehook_operation_working", Help: "Operations that run on this node.",
 		}, working),
 	}
-	actions := append(slices.Collect(maps.Keys(states)), Backfill)
-	for _, action := range actions {
+	for action := range states {
 		for _, result := range []string{resultChanged, resultSkipped, resultFailed} {
 			m.jobs.WithLabelValues(string(action), result)
 		}

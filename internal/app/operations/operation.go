@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/documents"
@@ -21,8 +20,6 @@ const (
 	Replay     Action = "replay"
 	Discard    Action = "discard"
 	Reschedule Action = "reschedule"
-	// Backfill registers occurrences of a schedule. It has a call of its own.
-	Backfill Action = "backfill"
 )
 
 // State is the state of an operation.
@@ -53,11 +50,9 @@ type Operation struct {
 	// To is the time to which jobs are rescheduled.
 	To job.Instant `json:"to,omitempty"`
 	// Set is what jobs are replayed with; nil: as they were.
-	Set *job.Draft `json:"set,omitempty"`
-	// Backfill is the plan of a backfill; nil for other actions.
-	Backfill *schedules.Backfill `json:"backfill,omitempty"`
-	Rate     int                 `json:"rate"`         // most jobs per second
-	By       string              `json:"by,omitempty"` // the name of the API key that began it
+	Set  *job.Draft `json:"set,omitempty"`
+	Rate int        `json:"rate"`         // most jobs per second
+	By   string     `json:"by,omitempty"` // the name of the API key that began it
 
 	State State  `json:"state"`
 	Why   string `json:"why,omitempty"` // it failed
@@ -74,7 +69,7 @@ type Operation struct {
 	UpdatedAt job.Instant `json:"updated_at"`
 	EndedAt   job.Instant `json:"ended_at,omitempty"`
 
-	Cursor string `json:"cursor,omitempty"` // of the page that is worked on; of a backfill the last T that is done
+	Cursor string `json:"cursor,omitempty"` // of the page that is worked on
 	Owner  string `json:"owner,omitempty"`  // the node that works on it
 }
 
@@ -86,10 +81,7 @@ type JobError struct {
 
 // Within reports whether the operation changes jobs of these topics only.
 func (o *Operation) Within(topics job.TopicSet) bool {
-	switch {
-	case o.Backfill != nil:
-		return topics.Has(o.Backfill.Def.Topic())
-	case o.Filter.Topic != "":
+	if o.Filter.Topic != "" {
 		return topics.Has(o.Filter.Topic)
 	}
 	return topics.Covers(o.Filter.Only)
@@ -226,7 +218,7 @@ func collection(s store.Documents, clock job.Clock) *documents.Collection[Operat
 		New:     func(id string) Operation { return Operation{ID: id} },
 		Version: func(d *stored) uint64 { return jobjson.VersionOf(d.Name, d.Version) },
 		Check: func(o *Operation) error {
-			if _, ok := states[o.Action]; !ok && (o.Action != Backfill || o.Backfill == nil) {
+			if _, ok := states[o.Action]; !ok {
 				return fmt.Errorf("unknown action %q", o.Action)
 			}
 			return nil

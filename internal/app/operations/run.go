@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/follow"
 	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/outage"
@@ -48,37 +47,17 @@ func (m *Manager) Run(ctx context.Context) error {
 			if m.take(ctx, docs, heartbeats.Expired(versions(docs)), &workers) == 0 {
 				pause = idleLook
 			}
-			due := m.clock.Now().Sub(forgot) >= forgetEvery
-			if due {
+			if m.clock.Now().Sub(forgot) >= forgetEvery {
 				forgot = m.clock.Now()
+				err = m.forget(ctx, docs)
 			}
-			err = m.age(ctx, docs, due)
 		}
 		if err != nil {
-			m.mayPurge.Store(false)
 			outage.Note(ctx, err)
 		} else {
 			outage.Worked()
 		}
 		m.kick.Wait(ctx, m.clock, pause)
-	}
-	return nil
-}
-
-// age does what the store's time decides: whether ended jobs may be purged and, if forget
-// is set, which operations are deleted.
-func (m *Manager) age(ctx context.Context, docs []stored, forget bool) error {
-	if len(docs) == 0 {
-		m.mayPurge.Store(true)
-		return nil
-	}
-	now, err := store.Now(ctx, m.store)
-	if err != nil {
-		return err
-	}
-	m.mayPurge.Store(mayPurge(docs, now))
-	if forget {
-		return m.forget(ctx, docs, now)
 	}
 	return nil
 }
@@ -100,9 +79,6 @@ func (m *Manager) take(ctx context.Context, docs []stored, expired map[string]bo
 			continue
 		}
 		running++
-		if d.Value.Backfill != nil && m.plans == nil {
-			continue
-		}
 		if !m.busyWith(d.Name) && (d.Value.Owner == "" || expired[d.Name]) {
 			m.begin(ctx, *d, workers)
 		}
@@ -143,7 +119,14 @@ func (m *Manager) begin(ctx context.Context, d stored, workers *sync.WaitGroup) 
 }
 
 // forget deletes the documents of operations that ended long ago.
-func (m *Manager) forget(ctx context.Context, docs []stored, now job.Instant) error {
+func (m *Manager) forget(ctx context.Context, docs []stored) error {
+	if len(docs) == 0 {
+		return nil
+	}
+	now, err := store.Now(ctx, m.store)
+	if err != nil {
+		return err
+	}
 	for i := range docs {
 		o := &docs[i].Value
 		if docs[i].Err != nil || o.State == Running || now.Sub(o.UpdatedAt) <= KeptFor {

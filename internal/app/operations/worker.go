@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
-	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/store"
@@ -62,15 +61,8 @@ func newWorker(m *Manager, d stored) *worker {
 // run works until the operation ends, another node takes it over, or ctx ends.
 func (w *worker) run(ctx context.Context) {
 	err := w.insist(ctx, w.m.time.Read)
-	step := w.page
-	if w.op.Backfill != nil {
-		step = w.backfill
-	}
 	for err == nil {
-		err = step(ctx)
-	}
-	if w.op.Backfill != nil {
-		w.noteBackfill(context.WithoutCancel(ctx))
+		err = w.page(ctx)
 	}
 	switch {
 	case errors.Is(err, errLost):
@@ -80,13 +72,8 @@ func (w *worker) run(ctx context.Context) {
 		w.finish(ctx, Done, "")
 	case errors.Is(err, store.ErrBadCursor):
 		w.finish(ctx, Failed, "The position in the list is no longer valid. Start another operation: no job is changed twice.")
-	case errors.Is(err, schedules.ErrNotFound):
-		w.finish(ctx, Failed, "The schedule was deleted.")
 	case ctx.Err() != nil:
 		w.leave(context.WithoutCancel(ctx))
-	case w.op.Backfill != nil:
-		w.m.log.Error("backfill failed: its occurrences cannot be registered", "operation", w.op.ID, "error", err)
-		w.finish(ctx, Failed, "The occurrences cannot be registered; see the log of the node.")
 	default:
 		w.m.log.Error("operation failed: its jobs cannot be listed", "operation", w.op.ID, "error", err)
 		w.finish(ctx, Failed, "The jobs cannot be listed; see the log of the node.")
@@ -171,7 +158,7 @@ func (w *worker) next(ctx context.Context, j *job.Job, changes *errgroup.Group) 
 	if err := w.saveIfDue(ctx); err != nil || !w.op.selects(j, w.now()) {
 		return err
 	}
-	if err := w.await(ctx, 1); err != nil {
+	if err := w.await(ctx); err != nil {
 		return err
 	}
 	key := j.Key
@@ -182,10 +169,10 @@ func (w *worker) next(ctx context.Context, j *job.Job, changes *errgroup.Group) 
 	return nil
 }
 
-// await waits until the rate allows the next jobs.
-func (w *worker) await(ctx context.Context, jobs int) error {
+// await waits until the rate allows the next job.
+func (w *worker) await(ctx context.Context) error {
 	now := w.m.clock.Now()
-	at := now.Add(w.pace.ReserveN(now, jobs).DelayFrom(now))
+	at := now.Add(w.pace.ReserveN(now, 1).DelayFrom(now))
 	for {
 		wait := at.Sub(w.m.clock.Now())
 		if wait <= 0 {
@@ -224,7 +211,7 @@ func (w *worker) change(ctx context.Context, key job.Key) error {
 
 // skipped reports that the job changed before the operation reached it.
 func skipped(err error) bool {
-	for _, known := range []error{errPassedOver, schedules.ErrNotEnded, store.ErrNotFound, job.ErrFinished, job.ErrInFlight, job.ErrNotEnded, job.ErrStripped, job.ErrNotDead} {
+	for _, known := range []error{errPassedOver, store.ErrNotFound, job.ErrFinished, job.ErrInFlight, job.ErrNotEnded, job.ErrStripped, job.ErrNotDead} {
 		if errors.Is(err, known) {
 			return true
 		}

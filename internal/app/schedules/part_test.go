@@ -25,11 +25,4 @@ func TestPartsOfTimetables(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.part, err, c.want)
 		}
 	}
-	var f job.Findings
-	if from, to := Span(&f, year(1970), year(2026)); from != 1 || to != job.InstantOf(*year(2026)) || f.Err() != nil {
-		t.Errorf("a span from %d to %d: %v", from, to, f.Err())
-	}
-	if Span(&f, nil, year(10_000)); f.Err() == nil || f.Err().Error() != "from: is required; to: must be in the years 1970 to 9999" {
-		t.Errorf("a wrong span: %v", f.Err())
-	}
 }

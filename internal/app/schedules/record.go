@@ -88,12 +88,11 @@ func topicOf(d *job.Draft) string {
 
 // Counters count the outcomes of occurrences.
 type Counters struct {
-	Fired      int64 `json:"fired,omitempty"`
-	Missed     int64 `json:"missed,omitempty"`
-	Skipped    int64 `json:"skipped,omitempty"`
-	Failed     int64 `json:"failed,omitempty"`
-	Manual     int64 `json:"manual,omitempty"`
-	Backfilled int64 `json:"backfilled,omitempty"`
+	Fired   int64 `json:"fired,omitempty"`
+	Missed  int64 `json:"missed,omitempty"`
+	Skipped int64 `json:"skipped,omitempty"`
+	Failed  int64 `json:"failed,omitempty"`
+	Manual  int64 `json:"manual,omitempty"`
 }
 
 // Last is the last decision on an occurrence, or the last manual run.
@@ -172,9 +171,7 @@ type record struct {
 	// Done: the occurrences up to this turn are decided.
 	Done     turn `json:"done"`
 	Counters `json:"counters"`
-	// Backfills are counted by operation, so that a count that is noted twice counts once.
-	Backfills map[string]int64 `json:"backfills,omitempty"`
-	Queued    *queued          `json:"queued,omitempty"`
+	Queued   *queued `json:"queued,omitempty"`
 	// Open are jobs that may not have ended, maxOpen at most. Overlap Allow needs none.
 	Open []job.Key `json:"open,omitempty"`
 	// Left are topics that the schedule had when an occurrence was due, maxLeft at most.

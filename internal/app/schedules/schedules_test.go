@@ -699,3 +699,5 @@ func TestChangesKnowRegisteredJobs(t *testing.T) {
 		})
 	}
 }
+
+func seconds(at int64) time.Time { return time.Unix(at, 0).UTC() }

@@ -58,7 +58,6 @@ func view(ctx context.Context, d *document, now job.Instant) (Schedule, error) {
 	if r.Pause == nil && r.ahead(now) {
 		s.LastError = &LastError{At: r.Done.At, Reason: ReasonClock, Message: "The clock of the store went back. The schedule waits for it; resume lets it go on from now."}
 	}
-	s.Backfilled = r.backfilled()
 	if rules.Max > 0 {
 		left := rules.Remaining(s.Fired)
 		s.Remaining = &left
@@ -208,7 +207,7 @@ func (p *Part) check(f *job.Findings) {
 	}
 }
 
-// checkYear refuses times that the preview of a timetable cannot begin or end at.
+// checkYear refuses times that the preview of a timetable cannot begin at.
 func checkYear(f *job.Findings, field job.Field, at *time.Time) {
 	if at == nil {
 		return

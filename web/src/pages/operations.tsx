@@ -54,7 +54,6 @@ function Card({ operation }: { operation: Operation }) {
         </a>
       </p>
       {operation.set && <p>{t('operation.set', { fields: operation.set.join(', ') })}</p>}
-      {operation.span && <p>{t('operation.span', operation.span)}</p>}
       {operation.reschedule_to && <p>{t('operation.to', { at: exact(operation.reschedule_to) })}</p>}
       <progress aria-label={t('operation.progress')} max={Math.max(1, estimate ?? matched)} value={progressOf(operation)} />
       <p class="muted">

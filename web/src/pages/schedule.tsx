@@ -2,7 +2,6 @@ import { Fragment } from 'preact';
 import { useState } from 'preact/hooks';
 import { address } from '../address';
 import { api, mayChange, outcomes, type Occurrence, type Run, type Schedule } from '../api';
-import { BackfillDialog } from '../components/backfill-dialog';
 import { Dialog } from '../components/dialog';
 import { Input, Moment } from '../components/form';
 import { Result } from '../components/job-table';
@@ -247,7 +246,7 @@ function Settings({ schedule }: { schedule: Schedule }) {
 }
 
 function Actions({ schedule: { name, state } }: { schedule: Schedule }) {
-  const [asking, ask] = useState<'pause' | 'backfill' | 'delete'>();
+  const [asking, ask] = useState<'pause' | 'delete'>();
   const remove = async () => {
     await api.deleteSchedule(name);
     navigate('/schedules');
@@ -257,7 +256,6 @@ function Actions({ schedule: { name, state } }: { schedule: Schedule }) {
       <button onClick={() => void act(() => api.runSchedule(name), 'schedule.wasRun')}>{t('action.run')}</button>
       {state === 'active' && <button onClick={() => ask('pause')}>{t('schedule.pause')}</button>}
       {state === 'paused' && <button onClick={() => void act(() => api.resumeSchedule(name), 'schedule.wasResumed')}>{t('schedule.resume')}</button>}
-      <button onClick={() => ask('backfill')}>{t('backfill.open')}</button>
       <a class="button" href={address(['schedules', name, 'edit'])} data-page>
         {t('action.edit')}
       </a>
@@ -265,7 +263,6 @@ function Actions({ schedule: { name, state } }: { schedule: Schedule }) {
         {t('action.delete')}
       </button>
       {asking === 'pause' && <Pause name={name} onClose={() => ask(undefined)} />}
-      {asking === 'backfill' && <BackfillDialog name={name} onClose={() => ask(undefined)} />}
       {asking === 'delete' && (
         <Dialog title={t('schedule.deleteOf', { schedule: name })} action={t('action.delete')} grave run={remove} done="schedule.deleted" onClose={() => ask(undefined)}>
           <p>{t('schedule.deleteExplain')}</p>
