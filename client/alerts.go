@@ -9,17 +9,13 @@ import (
 
 // RuleDraft is an alert rule to put.
 type RuleDraft struct {
-	Metric        string   `json:"metric"`
-	By            string   `json:"by,omitempty"`
-	Topic         string   `json:"topic,omitempty"`
-	Endpoint      string   `json:"endpoint,omitempty"`
-	Above         *float64 `json:"above,omitempty"`
-	Window        Duration `json:"window,omitzero"`
-	MinAttempts   int      `json:"min_attempts,omitempty"`
-	For           Duration `json:"for,omitzero"`
-	KeepFiringFor Duration `json:"keep_firing_for,omitzero"`
-	Repeat        Duration `json:"repeat,omitzero"`
-	URL           string   `json:"url,omitempty"`
+	Metric   string   `json:"metric"`
+	Topic    string   `json:"topic,omitempty"`
+	Endpoint string   `json:"endpoint,omitempty"`
+	Above    *float64 `json:"above,omitempty"`
+	Window   Duration `json:"window,omitzero"`
+	URL      string   `json:"url,omitempty"`
+	Format   string   `json:"format,omitempty"` // json, slack or teams
 }
 
 // Rule is an alert rule.
@@ -31,32 +27,21 @@ type Rule struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// Alert is a pending or firing alert.
+// Alert is a firing alert.
 type Alert struct {
-	ID      string `json:"id"`
-	Rule    string `json:"rule"`
-	Metric  string `json:"metric"`
-	Subject struct {
-		Topic    string `json:"topic"`
-		Endpoint string `json:"endpoint"`
-	} `json:"subject"`
-	State     string    `json:"state"` // pending or firing
-	Value     float64   `json:"value"`
+	ID        string    `json:"id"`
+	Rule      string    `json:"rule"`
+	Metric    string    `json:"metric"`
+	Topic     string    `json:"topic"`
+	Endpoint  string    `json:"endpoint"`
+	Node      string    `json:"node"`
+	Value     float64   `json:"value"` // when it fired
 	Threshold float64   `json:"threshold"`
-	Since     time.Time `json:"since"`
 	FiredAt   time.Time `json:"fired_at"`
-	ToldAt    time.Time `json:"told_at"`
-	Repeat    int       `json:"repeat"`
 }
 
-// AlertQuery selects alerts.
-type AlertQuery struct {
-	State []string `query:"state"` // pending, firing; both if there is none
-	Paging
-}
-
-// Alerts lists pending and firing alerts.
-func (c *Client) Alerts(ctx context.Context, q AlertQuery) iter.Seq2[Alert, error] {
+// Alerts lists firing alerts.
+func (c *Client) Alerts(ctx context.Context, q Paging) iter.Seq2[Alert, error] {
 	return all[Alert](ctx, c, q, "v1", "alerts")
 }
 

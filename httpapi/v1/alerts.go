@@ -2,7 +2,6 @@ package v1
 
 import (
 	"context"
-	"slices"
 
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/kit/documents"
@@ -20,29 +19,22 @@ type Alerts interface {
 }
 
 var ruleFields = decode.NewFieldSet(map[string]func(*alerts.Draft, decode.Field){
-	"metric":          func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.Metric, f) },
-	"by":              func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.By, f) },
-	"topic":           decode.OfText(func(d *alerts.Draft, e *decode.Errors, at, s string) { d.Topic = asName(e, at, s) }),
-	"endpoint":        decode.OfText(func(d *alerts.Draft, e *decode.Errors, at, s string) { d.Endpoint = asEndpoint(e, at, s) }),
-	"above":           func(d *alerts.Draft, f decode.Field) { d.Above = f.Number() },
-	"window":          func(d *alerts.Draft, f decode.Field) { d.Window = f.Duration() },
-	"min_attempts":    func(d *alerts.Draft, f decode.Field) { d.MinAttempts = f.Integer() },
-	"for":             func(d *alerts.Draft, f decode.Field) { d.For = f.Duration() },
-	"keep_firing_for": func(d *alerts.Draft, f decode.Field) { d.KeepFiring = f.Duration() },
-	"repeat":          func(d *alerts.Draft, f decode.Field) { d.Repeat = f.Duration() },
-	"url":             func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.URL, f) },
+	"metric":   func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.Metric, f) },
+	"topic":    decode.OfText(func(d *alerts.Draft, e *decode.Errors, at, s string) { d.Topic = asName(e, at, s) }),
+	"endpoint": decode.OfText(func(d *alerts.Draft, e *decode.Errors, at, s string) { d.Endpoint = asEndpoint(e, at, s) }),
+	"above":    func(d *alerts.Draft, f decode.Field) { d.Above = f.Number() },
+	"window":   func(d *alerts.Draft, f decode.Field) { d.Window = f.Duration() },
+	"url":      func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.URL, f) },
+	"format":   func(d *alerts.Draft, f decode.Field) { decode.SetText(&d.Format, f) },
 })
 
 // listAlerts answers GET /v1/alerts.
 func (s *API) listAlerts(r *request) (jsonout.View, error) {
-	alerting, err := s.Alerts.Alerts(r.Context())
+	firing, err := s.Alerts.Alerts(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	if len(r.query.alertStates) > 0 {
-		alerting = slices.DeleteFunc(alerting, func(a alerts.Alert) bool { return !slices.Contains(r.query.alertStates, a.State()) })
-	}
-	return pageOfAll(r, alerting, orderOfAlert, writeAlert)
+	return pageOfAll(r, firing, orderOfAlert, writeAlert)
 }
 
 // listRules answers GET /v1/alerts/rules.
@@ -95,33 +87,23 @@ func writeRule(w *jsonout.Writer, r *alerts.Rule) {
 
 // writeRuleDraft writes what PUT takes.
 func writeRuleDraft(w *jsonout.Writer, r *alerts.Rule) {
-	w.Text("metric", string(r.Metric))
-	w.Text("by", string(r.By))
+	w.Text("metric", r.Metric)
 	w.TextOrNull("topic", r.Topic)
 	w.TextOrNull("endpoint", r.Endpoint)
-	w.Float("above", r.Above)
+	jsonout.Nullable(w, "above", r.Threshold(), w.Float)
 	jsonout.Nullable(w, "window", orNull(&r.Window), w.Duration)
-	jsonout.Nullable(w, "min_attempts", orNull(&r.MinAttempts), w.Integer)
-	w.Duration("for", r.For)
-	w.Duration("keep_firing_for", r.KeepFiring)
-	w.Duration("repeat", r.Repeat)
 	w.TextOrNull("url", r.URL)
+	w.Text("format", r.Format)
 }
 
-// writeAlert writes an alert. Until it fires, it has no id.
 func writeAlert(w *jsonout.Writer, a *alerts.Alert) {
-	w.TextOrNull("id", a.ID)
+	w.Text("id", a.ID)
 	w.Text("rule", a.Rule)
-	w.Text("metric", string(a.Metric))
-	w.In("subject", func() {
-		w.TextOrNull("topic", a.Topic)
-		w.TextOrNull("endpoint", a.Endpoint)
-	})
-	w.Text("state", string(a.State()))
+	w.Text("metric", a.Metric)
+	w.TextOrNull("topic", a.Topic)
+	w.TextOrNull("endpoint", a.Endpoint)
+	w.TextOrNull("node", a.Node)
 	w.Float("value", a.Value)
 	w.Float("threshold", a.Above)
-	w.Instant("since", a.Since)
 	w.Instant("fired_at", a.FiredAt)
-	w.Instant("told_at", a.ToldAt)
-	w.Integer("repeat", a.Repeats)
 }

@@ -28,13 +28,12 @@ func (a alertsWith) Put(context.Context, string, alerts.Draft, ...documents.Allo
 func TestAlertRules(t *testing.T) {
 	a := newAPI(t)
 	const path = "/v1/alerts/rules/failing"
-	a.want(201, "PUT", path, `{"metric":"failure_rate","by":"topic","endpoint":"https://shop.example/x","above":0.25,
-		"window":120,"min_attempts":5,"for":"90s","keep_firing_for":0,"repeat":"1d","url":"https://ops.example/alerts"}`)
+	a.want(201, "PUT", path, `{"metric":"failures","endpoint":"https://shop.example/x","above":0.25,
+		"window":120,"url":"https://ops.example/alerts","format":"slack"}`)
 	a.clock.Advance(time.Minute)
-	got := a.want(200, "PUT", path, `{"metric":"failure_rate","above":5e-1,"topic":"orders","by":null,"url":null}`)
+	got := a.want(200, "PUT", path, `{"metric":"failures","above":5e1,"topic":"orders","url":null,"format":null}`)
 	want := map[string]any{
-		"name": "failing", "metric": "failure_rate", "by": "total", "topic": "orders", "endpoint": nil, "above": 0.5,
-		"window": "5m", "min_attempts": 10.0, "for": "1m", "keep_firing_for": "1m", "repeat": "4h", "url": nil,
+		"name": "failing", "metric": "failures", "topic": "orders", "endpoint": nil, "above": 50.0, "window": "5m", "url": nil, "format": "json",
 		"created_at": "2026-01-01T09:00:00.000Z", "updated_at": "2026-01-01T09:01:00.000Z", "version": 1767258060000.0,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -43,7 +42,9 @@ func TestAlertRules(t *testing.T) {
 	if diff := cmp.Diff(got, a.want(200, "GET", path, "")); diff != "" {
 		t.Error(diff)
 	}
-	a.want(201, "PUT", "/v1/alerts/rules/down", `{"metric":"open_circuits"}`)
+	if down := a.want(201, "PUT", "/v1/alerts/rules/down", `{"metric":"open_circuits"}`); down["above"] != nil || down["window"] != nil {
+		t.Errorf("a rule without a threshold: %v", down)
+	}
 	list := a.want(200, "GET", "/v1/alerts/rules", "")["data"].([]any)
 	if len(list) != 2 || list[0].(map[string]any)["name"] != "down" {
 		t.Errorf("%v", list)
@@ -63,55 +64,43 @@ func TestBadAlertRules(t *testing.T) {
 		`{"metric":"backlog","above":"many"}`: "/above",
 		`{"metric":"backlog","above":1e999}`:  "/above",
 		`{"metric":"backlog","above":-1}`:     "/above",
-		`{"metric":"open_circuits","for":"soon","repeat":true}`:                  "/for /repeat",
-		`{"metric":"open_circuits","by":"topic"}`:                                "/by",
-		`{"metric":"open_circuits","url":"shop.example"}`:                        "/url",
-		`{"metric":"open_circuits","endpoint":"shop.example"}`:                   "/endpoint",
-		`{"metric":"backlog","above":1,"topic":"a b"}`:                           "/topic",
-		`{"metric":"backlog","above":1,"topic":"duehook-alerts"}`:                "/topic",
-		`{"metric":"failure_rate","above":0.5,"min_attempts":1.5}`:               "/min_attempts",
-		`{"metric":"open_circuits","severity":"page","above":0,"window":"many"}`: "/severity /window",
+		`{"metric":"open_circuits","by":"topic","for":"1m"}`:                "/by /for",
+		`{"metric":"open_circuits","topic":"t","format":"xml"}`:             "/format /topic",
+		`{"metric":"silent_nodes","above":1}`:                               "/above",
+		`{"metric":"open_circuits","url":"shop.example"}`:                   "/url",
+		`{"metric":"open_circuits","endpoint":"shop.example"}`:              "/endpoint",
+		`{"metric":"backlog","above":1,"topic":"a b"}`:                      "/topic",
+		`{"metric":"backlog","above":1,"topic":"duehook-alerts"}`:           "/topic",
+		`{"metric":"failures","severity":"page","above":0,"window":"many"}`: "/severity /window",
 	})
 	for _, name := range []string{"a%20b", strings.Repeat("a", 65)} {
 		a.wantProblem(httpapi.CodeInvalidRequest, "PUT", "/v1/alerts/rules/"+name, `{"metric":"open_circuits"}`)
 	}
 }
 
-// What fires and what is pending are told with all that there is to tell.
+// What fires is told with all that there is to tell.
 func TestAlertsAreListed(t *testing.T) {
 	a := newAPI(t)
 	then := job.InstantOf(a.clock.Now())
 	a.v1.Alerts = fixedAlerts{a.alerts, []alerts.Alert{
-		{
-			Rule: "down", Subject: alerts.Subject{Endpoint: "https://shop.example:443"}, Metric: alerts.OpenCircuits,
-			Value: 1, Since: then, FiredAt: then.Add(time.Minute), ToldAt: then.Add(time.Hour), ID: "01KDWCJ2M00000000000000009", Repeats: 2,
-		},
-		{Rule: "t:oldest_due", Subject: alerts.Subject{Topic: "t"}, Metric: alerts.OldestDue, Value: 61.5, Above: 60, Since: then},
+		{Rule: "down", Subject: alerts.Subject{Endpoint: "https://shop.example:443"}, Metric: alerts.OpenCircuits, Value: 1, FiredAt: then, ID: "01KDWCJ2M00000000000000009"},
+		{Rule: "late", Subject: alerts.Subject{Topic: "t"}, Metric: alerts.OldestDue, Value: 61.5, Above: 60, FiredAt: then.Add(time.Minute), ID: "01KDWCJ2M0000000000000000A"},
+		{Rule: "nodes", Subject: alerts.Subject{Node: "host n"}, Metric: alerts.SilentNodes, Value: 1, FiredAt: then, ID: "01KDWCJ2M0000000000000000B"},
 	}}
+	alert := func(id, rule, metric string, topic, endpoint, node any, value, threshold float64, at string) any {
+		return map[string]any{
+			"id": id, "rule": rule, "metric": metric, "topic": topic, "endpoint": endpoint, "node": node, "value": value, "threshold": threshold, "fired_at": at,
+		}
+	}
 	want := []any{
-		map[string]any{
-			"id": "01KDWCJ2M00000000000000009", "rule": "down", "metric": "open_circuits",
-			"subject": map[string]any{"topic": nil, "endpoint": "https://shop.example:443"}, "state": "firing",
-			"value": 1.0, "threshold": 0.0, "since": "2026-01-01T09:00:00.000Z", "fired_at": "2026-01-01T09:01:00.000Z",
-			"told_at": "2026-01-01T10:00:00.000Z", "repeat": 2.0,
-		},
-		map[string]any{
-			"id": nil, "rule": "t:oldest_due", "metric": "oldest_due", "subject": map[string]any{"topic": "t", "endpoint": nil},
-			"state": "pending", "value": 61.5, "threshold": 60.0, "since": "2026-01-01T09:00:00.000Z",
-			"fired_at": nil, "told_at": nil, "repeat": 0.0,
-		},
+		alert("01KDWCJ2M00000000000000009", "down", "open_circuits", nil, "https://shop.example:443", nil, 1, 0, "2026-01-01T09:00:00.000Z"),
+		alert("01KDWCJ2M0000000000000000A", "late", "oldest_due", "t", nil, nil, 61.5, 60, "2026-01-01T09:01:00.000Z"),
+		alert("01KDWCJ2M0000000000000000B", "nodes", "silent_nodes", nil, nil, "host n", 1, 0, "2026-01-01T09:00:00.000Z"),
 	}
 	if diff := cmp.Diff(want, a.want(200, "GET", "/v1/alerts", "")["data"]); diff != "" {
 		t.Error(diff)
 	}
-	for query, want := range map[string][]any{"state=firing": want[:1], "state=pending": want[1:], "state=pending,firing": want} {
-		if diff := cmp.Diff(want, a.want(200, "GET", "/v1/alerts?"+query, "")["data"]); diff != "" {
-			t.Errorf("%s: %s", query, diff)
-		}
-	}
-	if p := a.wantProblem(httpapi.CodeInvalidRequest, "GET", "/v1/alerts?state=quiet", ""); p.Errors[0].Message != "must be one of firing, pending" {
-		t.Errorf("%v", p.Errors)
-	}
+	a.wantProblem(httpapi.CodeInvalidRequest, "GET", "/v1/alerts?state=firing", "")
 }
 
 // fixedAlerts are alerts of which some fire.

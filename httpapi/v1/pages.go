@@ -58,7 +58,9 @@ func orderOfRun(r *schedules.Run) string {
 
 func orderOfRule(r *alerts.Rule) string { return r.Name }
 
-func orderOfAlert(a *alerts.Alert) string { return a.Rule + "\x00" + a.Topic + "\x00" + a.Endpoint }
+func orderOfAlert(a *alerts.Alert) string {
+	return a.Rule + "\x00" + a.Topic + "\x00" + a.Endpoint + "\x00" + a.Node
+}
 
 func orderOfMember(m *groups.Member) string { return m.Name }
 

@@ -79,9 +79,9 @@ func TestPatchOfResources(t *testing.T) {
 		t.Errorf("a schedule without a job: %+v", p.Errors)
 	}
 
-	a.want(201, "PUT", "/v1/alerts/rules/r", `{"metric":"failure_rate","above":0.5,"min_attempts":50,"url":"https://ops.example/a"}`)
-	r := a.want(200, "PATCH", "/v1/alerts/rules/r", `{"above":0.25,"min_attempts":null}`)
-	if r["above"] != 0.25 || r["min_attempts"] != 10.0 || r["url"] != "https://ops.example/a" {
+	a.want(201, "PUT", "/v1/alerts/rules/r", `{"metric":"failures","above":5,"window":"10m","url":"https://ops.example/a"}`)
+	r := a.want(200, "PATCH", "/v1/alerts/rules/r", `{"above":2.5,"window":null}`)
+	if r["above"] != 2.5 || r["window"] != "5m" || r["url"] != "https://ops.example/a" {
 		t.Errorf("the rule: %v", r)
 	}
 	for _, wrong := range []string{`[]`, `{"abov":1}`, `{"above":1,"above":2}`, `{"metric":null}`} {

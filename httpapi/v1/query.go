@@ -13,7 +13,6 @@ import (
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/store"
 )
@@ -29,7 +28,6 @@ type params struct {
 	window   int // of recent.Windows
 
 	scheduleStates []schedules.State
-	alertStates    []alerts.State
 	timetable      schedules.Part
 }
 
@@ -143,10 +141,6 @@ var (
 	scheduleQuery = []parameter{
 		stateParam(schedules.States, func(q *params) *[]schedules.State { return &q.scheduleStates }),
 		topicParam, endpointParam, limitParam, cursorParam,
-	}
-	alertQuery = []parameter{
-		stateParam(alerts.States, func(q *params) *[]alerts.State { return &q.alertStates }),
-		limitParam, cursorParam,
 	}
 	memberQuery = []parameter{
 		single("q", func(q *params, e *decode.Errors, at, v string) {

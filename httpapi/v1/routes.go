@@ -132,7 +132,7 @@ var routes = []route{
 	{http.MethodGet, "/v1/signing", access.Admin, 0, bodyRefused, nil, signed((*API).getSecret)},
 	{http.MethodPut, "/v1/signing", access.Admin, obeys, bodyJSON, nil, signed((*API).putSecret)},
 	{http.MethodPost, "/v1/signing/rotate", access.Admin, obeys, bodyOptionalJSON, nil, signed((*API).rotateSecret)},
-	{http.MethodGet, "/v1/alerts", access.Read, 0, bodyRefused, alertQuery, (*API).listAlerts},
+	{http.MethodGet, "/v1/alerts", access.Read, 0, bodyRefused, pageQuery, (*API).listAlerts},
 	{http.MethodGet, "/v1/alerts/rules", access.Read, 0, bodyRefused, pageQuery, (*API).listRules},
 	{http.MethodGet, "/v1/alerts/rules/{rule}", access.Read, 0, bodyRefused, nil, (*API).getRule},
 	{http.MethodPut, "/v1/alerts/rules/{rule}", access.Write, obeys, bodyJSON, nil, (*API).putRule},

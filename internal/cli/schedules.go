@@ -273,29 +273,31 @@ func (a *app) groupLines(g client.Group, err error) error {
 }
 
 func (a *app) alert() *cobra.Command {
-	q, limit := client.AlertQuery{}, 100
+	limit := 100
 	list := &cobra.Command{
-		Use: "ls", Short: "List pending and firing alerts", Args: cobra.NoArgs,
+		Use: "ls", Short: "List firing alerts", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, _ []string) error {
-			return table(a, a.client.Alerts(ctx, q), limit, "RULE STATE VALUE THRESHOLD SUBJECT SINCE", func(x client.Alert) []string {
+			return table(a, a.client.Alerts(ctx, client.Paging{}), limit, "RULE METRIC VALUE SUBJECT FIRED", func(x client.Alert) []string {
 				return []string{
-					x.Rule, x.State, strconv.FormatFloat(x.Value, 'g', 4, 64), strconv.FormatFloat(x.Threshold, 'g', 4, 64),
-					dash(firstOf(x.Subject.Topic, x.Subject.Endpoint)), a.when(x.Since),
+					x.Rule, x.Metric, strconv.FormatFloat(x.Value, 'f', -1, 64), dash(firstOf(x.Topic, x.Endpoint, x.Node)), a.when(x.FiredAt),
 				}
 			})
 		}),
 	}
-	list.Flags().StringSliceVar(&q.State, "state", nil, "only those that are firing, or pending")
 	numberFlag(list, &limit, "limit", 1, "the most alerts to list")
 	rules := &cobra.Command{
 		Use: "rules", Short: "List alert rules", Args: cobra.NoArgs,
 		RunE: a.connected(func(ctx context.Context, _ []string) error {
-			return table(a, a.client.Rules(ctx, client.Paging{}), limit, "RULE METRIC BY ABOVE FOR URL", func(r client.Rule) []string {
+			return table(a, a.client.Rules(ctx, client.Paging{}), limit, "RULE METRIC ABOVE WINDOW URL", func(r client.Rule) []string {
 				above := "-"
 				if r.Above != nil {
-					above = strconv.FormatFloat(*r.Above, 'g', 4, 64)
+					above = strconv.FormatFloat(*r.Above, 'f', -1, 64)
 				}
-				return []string{r.Name, r.Metric, r.By, above, r.For.String(), dash(r.URL)}
+				window := "-"
+				if r.Window != 0 {
+					window = r.Window.String()
+				}
+				return []string{r.Name, r.Metric, above, window, dash(r.URL)}
 			})
 		}),
 	}

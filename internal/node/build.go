@@ -31,6 +31,7 @@ import (
 	"github.com/duehook/duehook/internal/node/dev"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/internal/services/nodes"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/store"
 )
@@ -86,7 +87,8 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		}
 		n.Dev.Attach(parts)
 	}
-	watch, err := n.newAlerts(jobs)
+	registry := n.newRegistry()
+	watch, err := n.newAlerts(jobs, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +98,6 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	registry := n.newRegistry()
 	calls := v1.Options{App: jobs, Nodes: registry, Operations: bulk, Schedules: recurring, Groups: members, Pulls: fetch, Alerts: watch, Events: n.events}
 	if secrets == nil {
 		close(n.signs)
@@ -248,10 +249,10 @@ func (n *node) newSchedules(jobs *app.App) (*schedules.Manager, error) {
 	})
 }
 
-func (n *node) newAlerts(jobs *app.App) (*alerts.Manager, error) {
+func (n *node) newAlerts(jobs *app.App, registry *nodes.Registry) (*alerts.Manager, error) {
 	return alerts.New(alerts.Options{
 		Store: n.store, Jobs: jobs, Counts: n.counts, ID: n.id, Alone: n.Config.Embedded(),
-		Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Every: alerts.DefaultEvery,
+		Silent: registry.Silent, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics,
 	})
 }
 

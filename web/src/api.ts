@@ -71,12 +71,11 @@ export type TopicDraft = Record<string, unknown>;
 export type Signing = Schemas['SigningSecrets'] & { secret?: string };
 
 export type AlertMetric = Schemas['AlertMetric'];
-export const alertMetrics = ['failures', 'failure_rate', 'dead_letters', 'oldest_due', 'backlog', 'open_circuits'] as const satisfies readonly AlertMetric[];
+export const alertMetrics = ['failures', 'dead_letters', 'backlog', 'oldest_due', 'open_circuits', 'silent_nodes'] as const satisfies readonly AlertMetric[];
 export type AlertRule = Schemas['AlertRule'];
-export type AlertBy = AlertRule['by'];
+export const alertFormats = ['json', 'slack', 'teams'] as const satisfies readonly Schemas['AlertFormat'][];
 export type Alert = Schemas['Alert'];
 export type AlertPage = Schemas['AlertPage'];
-export type AlertState = Alert['state'];
 
 export type Overview = Schemas['Overview'];
 export type Activity = Schemas['Activity'];

@@ -22,7 +22,7 @@ before(async () => {
   await node.call('POST', '/v1/pull/nack', { receipts: [{ receipt: leased.receipt, error: 'no paper', dead: true }] });
   await node.call('PUT', '/v1/alerts/rules/down', { metric: 'open_circuits', url: `${receiver.url}/ok` });
   await node.call('PUT', '/v1/topics/payment-notify', { rate: 50 });
-  await node.call('PUT', '/v1/alerts/rules/lost', { metric: 'dead_letters', topic: 'payment-notify', above: 0, for: 0, url: `${receiver.url}/ok` });
+  await node.call('PUT', '/v1/alerts/rules/lost', { metric: 'dead_letters', topic: 'payment-notify', above: 0, url: `${receiver.url}/ok` });
   await node.call('POST', '/v1/operations', { action: 'reschedule', delay: '2h', filter: { topic: 'order-timeout' } });
   const job = { topic: 'reports', url: 'https://shop.example/hooks/report' };
   await node.call('PUT', '/v1/schedules/nightly', { cron: '30 2 * * *', timezone: 'America/New_York', jitter: '10m', job });

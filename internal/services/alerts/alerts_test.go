@@ -2,8 +2,10 @@ package alerts
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,7 +20,6 @@ import (
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/listing"
 )
 
 func same(t testing.TB, what string, got, want []string) {
@@ -28,7 +29,7 @@ func same(t testing.TB, what string, got, want []string) {
 	}
 }
 
-const round = DefaultEvery + time.Second
+const round = evaluateEvery + time.Second
 
 // hold holds an endpoint as a breaker does.
 func (r *rig) hold(endpoint string, d time.Duration) {
@@ -50,16 +51,18 @@ func (r *rig) release(endpoint string) {
 func TestHeldEndpointIsToldOnce(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, _ := r.node("a"), r.node("b")
-		a.rule("down", Draft{Metric: "open_circuits"})
+		a.rule("down", Draft{Metric: OpenCircuits})
 		pass(round)
 		same(t, "before", r.told(), nil)
 		for range 10 {
 			r.hold(shop, 10*time.Second)
 			pass(20 * time.Second) // held for ten seconds, probed for as long
+			r.release(shop)
+			pass(quietFor - 2*round)
 		}
-		r.release(shop)
-		pass(time.Minute)
-		same(t, "webhooks", r.told(), []string{"down firing " + shop + " 1", "down resolved " + shop + " 0"})
+		same(t, "while it goes down and up", r.told(), []string{"down firing " + shop})
+		pass(quietFor)
+		same(t, "webhooks", r.told(), []string{"down firing " + shop, "down resolved " + shop})
 		same(t, "alerts", a.alerts(), nil)
 	})
 }
@@ -68,74 +71,52 @@ func TestHeldEndpointIsToldOnce(t *testing.T) {
 func TestWebhook(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("late", Draft{Metric: "oldest_due", By: "topic", Above: ptr(60.0), Repeat: ptr(time.Hour)})
+		a.rule("late", Draft{Metric: OldestDue, Above: ptr(60.0)})
 		r.add("orders", shop, 1)
-		pass(90*time.Minute + round)
+		pass(time.Minute + round)
 		r.work(a, job.OutcomeDelivered)
-		pass(round)
-		var statuses, ids []string
-		jobs := r.webhooks()
-		for i := range jobs {
-			j := &jobs[i]
-			p := r.payload(j)
-			statuses = append(statuses, fmt.Sprintf("%s %d", p.Status, p.Repeat))
-			ids = append(ids, strings.TrimPrefix(j.ID, p.Alert))
-			want := []job.Label{{Key: "rule", Value: "late"}, {Key: "status", Value: string(p.Status)}}
-			if j.Spec.BizKey != p.Alert || j.Spec.Destination != opsURL || !slices.Equal(j.Spec.Labels, want) || len(j.UID) != 26 {
+		pass(quietFor + 2*round)
+		same(t, "webhooks", r.told(), []string{"late firing orders", "late resolved orders"})
+		for _, j := range r.webhooks() {
+			p := r.payload(&j)
+			want := []job.Label{{Key: "rule", Value: "late"}, {Key: "status", Value: p.Status}}
+			if j.ID != p.Alert+"."+p.Status || j.Spec.BizKey != p.Alert || j.Spec.Destination != opsURL || !slices.Equal(j.Spec.Labels, want) || len(j.UID) != 26 {
 				t.Errorf("the job is %+v", j)
 			}
-			if p.Rule != "late" || p.Metric != OldestDue || *p.Subject.Topic != "orders" || p.Subject.Endpoint != nil || p.Threshold != 60 {
+			if p.Metric != OldestDue || p.Endpoint != nil || p.Node != nil || p.Value != 65 || p.Threshold != 60 || (p.ResolvedAt != nil) != (p.Status == resolved) {
 				t.Errorf("the payload is %+v", p)
 			}
-			if (p.ResolvedAt != nil) != (p.Status == Resolved) || p.Since == "" || p.FiredAt < p.Since {
-				t.Errorf("its times are %s, %s, %v", p.Since, p.FiredAt, p.ResolvedAt)
+			if text := "[" + strings.ToUpper(p.Status) + "] late: seconds of delay of topic orders: 65, above 60"; p.Text != text {
+				t.Errorf("text %q, want %q", p.Text, text)
 			}
-		}
-		same(t, "statuses", statuses, []string{"firing 0", "firing 1", "resolved 1"})
-		same(t, "ids", ids, []string{".firing", ".firing.1", ".resolved"})
-		if text := r.payload(&jobs[0]).Text; text != "[FIRING] late: oldest_due of topic orders is 65, threshold 60" {
-			t.Errorf("text %q", text)
 		}
 	})
 }
 
-// A value that is above for a moment, or below for one, is not told.
-func TestFlapping(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		a := r.node("a")
-		a.rule("down", Draft{Metric: "open_circuits", For: ptr(time.Minute), KeepFiring: ptr(2 * time.Minute)})
-		for range 5 {
-			r.hold(shop, time.Hour)
-			pass(40 * time.Second)
-			same(t, "alerts", a.alerts(), []string{"down pending " + shop + " 1"})
-			r.release(shop)
-			pass(30 * time.Second)
-			same(t, "alerts", a.alerts(), nil)
+// Slack and Teams are sent the text as they take it.
+func TestFormats(t *testing.T) {
+	alert := Alert{Subject: Subject{Endpoint: shop}, Metric: OpenCircuits, Value: 1, FiredAt: 1_767_258_060_000}
+	const line = `"[FIRING] down: open circuit of endpoint https://shop.example:443"`
+	for format, want := range map[string]string{
+		Slack: `{"text":` + line + `}`,
+		Teams: `{"attachments":[{"content":{"body":[{"text":` + line + `,"type":"TextBlock","wrap":true}],"type":"AdaptiveCard","version":"1.4"},` +
+			`"contentType":"application/vnd.microsoft.card.adaptive"}],"type":"message"}`,
+	} {
+		r := Rule{Name: "down", Metric: OpenCircuits, URL: opsURL, Format: format}
+		if got := string(r.webhook(&alert, firing).Spec.Body); got != want {
+			t.Errorf("%s: %s, want %s", format, got, want)
 		}
-		same(t, "webhooks of short holds", r.told(), nil)
-		r.hold(shop, time.Hour)
-		pass(70 * time.Second)
-		for range 5 {
-			r.release(shop)
-			pass(100 * time.Second)
-			r.hold(shop, time.Hour)
-			pass(10 * time.Second)
-		}
-		same(t, "webhooks of one long hold", r.told(), []string{"down firing " + shop + " 1"})
-		r.release(shop)
-		pass(2*time.Minute + round)
-		same(t, "webhooks", r.told(), []string{"down firing " + shop + " 1", "down resolved " + shop + " 0"})
-	})
+	}
 }
 
 // A node that dies between any two steps makes no webhook come twice or not at
 // all: the next one goes on from what is written.
 func TestNodesThatDie(t *testing.T) {
-	for _, at := range []string{"PutDocuments " + bookKind, "Register", "second PutDocuments " + bookKind} {
+	for _, at := range []string{"PutDocuments alert-rule", "Register", "second PutDocuments alert-rule"} {
 		t.Run(at, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				a := r.node("a")
-				a.rule("down", Draft{Metric: "open_circuits"})
+				a.rule("down", Draft{Metric: OpenCircuits})
 				pass(round)
 				call, second := strings.CutPrefix(at, "second ")
 				seen := 0
@@ -154,52 +135,44 @@ func TestNodesThatDie(t *testing.T) {
 				b := r.node("b")
 				pass(4 * round)
 				r.release(shop)
-				pass(round)
-				same(t, "webhooks", r.told(), []string{"down firing " + shop + " 1", "down resolved " + shop + " 0"})
+				pass(quietFor + 2*round)
+				same(t, "webhooks", r.told(), []string{"down firing " + shop, "down resolved " + shop})
 				same(t, "alerts", b.alerts(), nil)
 			})
 		})
 	}
 }
 
-// All nodes start anew while an alert fires: it goes on.
+// All nodes start anew while alerts fire: they go on, until a whole window is known.
 func TestRestart(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "open_circuits"})
-		a.rule("failing", Draft{Metric: "failures", By: "endpoint", Above: ptr(4.0), Window: ptr(time.Minute)})
+		a.rule("down", Draft{Metric: OpenCircuits})
+		a.rule("failing", Draft{Metric: Failures, Endpoint: shop, Above: ptr(4.0), Window: ptr(3 * time.Minute)})
 		pass(round)
 		r.hold(bank, time.Hour)
 		r.add("t", shop, 5)
 		r.work(a, job.OutcomeFailed)
-		pass(2 * round)
-		want := []string{"down firing " + bank + " 1", "failing firing " + shop + " 5"}
+		pass(3 * round)
+		want := []string{"down " + bank + " 1", "failing " + shop + " 5"}
 		same(t, "alerts", a.alerts(), want)
 		a.stop()
 		b := r.node("b")
-		pass(30 * time.Second)
+		pass(2*time.Minute + 50*time.Second)
 		same(t, "alerts while less is known than the window is long", b.alerts(), want)
-		pass(time.Minute)
+		pass(quietFor + 20*time.Second)
 		same(t, "alerts", b.alerts(), want[:1])
-		r.release(bank)
-		pass(round)
-		told := r.told()
-		slices.Sort(told)
-		same(t, "webhooks", told, []string{
-			"down firing " + bank + " 1", "down resolved " + bank + " 0",
-			"failing firing " + shop + " 5", "failing resolved " + shop + " 0",
-		})
 	})
 }
 
 // A node that leaves lets another one go on at once; one that dies, when its
 // lease ends.
 func TestTakeover(t *testing.T) {
-	for name, limit := range map[string]time.Duration{"stop": round, "kill": (leaseRounds + 1) * round} {
+	for name, limit := range map[string]time.Duration{"stop": round, "kill": leaseTime + round} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				a := r.node("a")
-				a.rule("down", Draft{Metric: "open_circuits"})
+				a.rule("down", Draft{Metric: OpenCircuits})
 				pass(round)
 				b := r.node("b")
 				pass(round)
@@ -210,7 +183,7 @@ func TestTakeover(t *testing.T) {
 				}
 				r.hold(shop, time.Hour)
 				pass(limit)
-				same(t, "alerts", b.alerts(), []string{"down firing " + shop + " 1"})
+				same(t, "alerts", b.alerts(), []string{"down " + shop + " 1"})
 			})
 		})
 	}
@@ -220,13 +193,11 @@ func TestTakeover(t *testing.T) {
 func TestFailures(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a, b := r.node("a"), r.node("b")
-		for by, above := range map[string]float64{"total": 11, "topic": 5, "endpoint": 8} {
-			a.rule("by-"+by, Draft{Metric: "failures", By: by, Above: &above, Window: ptr(time.Minute)})
-		}
-		a.rule("rate", Draft{Metric: "failure_rate", By: "topic", Above: ptr(0.5), Window: ptr(time.Minute)})
-		a.rule("few", Draft{Metric: "failure_rate", Above: ptr(0.1), Window: ptr(time.Minute), MinAttempts: ptr(1000)})
-		a.rule("narrow", Draft{Metric: "failures", Topic: "u", Endpoint: bank, Above: ptr(3.0), Window: ptr(time.Minute)})
-		a.rule("dead", Draft{Metric: "dead_letters", Topic: "t", Above: ptr(0.0), Window: ptr(time.Minute)})
+		minute := ptr(time.Minute)
+		a.rule("topics", Draft{Metric: Failures, Above: ptr(5.0), Window: minute})
+		a.rule("bank", Draft{Metric: Failures, Endpoint: bank, Above: ptr(4.0), Window: minute})
+		a.rule("narrow", Draft{Metric: Failures, Topic: "u", Endpoint: bank, Above: ptr(3.0), Window: minute})
+		a.rule("dead", Draft{Metric: DeadLetters, Topic: "t", Above: ptr(0.0), Window: minute})
 		pass(2 * round)
 		for _, batch := range []struct {
 			n               *node
@@ -248,13 +219,26 @@ func TestFailures(t *testing.T) {
 			r.work(batch.n, batch.kind)
 		}
 		pass(2 * round)
-		same(t, "alerts", a.alerts(), []string{
-			"by-topic firing t 9", "by-total firing 13", "dead firing t 1",
-			"narrow firing u " + bank + " 4", "rate firing t 0.643",
-		})
-		pass(90 * time.Second)
+		want := []string{"bank " + bank + " 5", "dead t 1", "narrow u " + bank + " 4", "topics t 9"}
+		same(t, "alerts", a.alerts(), want)
+		pass(40 * time.Second)
+		same(t, "alerts within the window", a.alerts(), want)
+		pass(slotLength + quietFor + 3*round)
 		same(t, "alerts after the window", a.alerts(), nil)
 	})
+}
+
+// Many failing lanes take bounded memory and messages of bounded size.
+func TestManyFailures(t *testing.T) {
+	c := NewCounts(nil, nil, nil)
+	long := strings.Repeat("x", job.MaxName-5)
+	for i := range 10 * maxLanes {
+		c.pending.add(count{Topic: fmt.Sprintf("%s%05d", long, i), Endpoint: "https://" + strings.Repeat("y", 253) + ":65535", Failed: 1, Dead: 1})
+	}
+	message, err := json.Marshal(slices.Collect(maps.Values(c.pending)))
+	if err != nil || len(c.pending) != maxLanes || len(message) > store.MaxMessage {
+		t.Errorf("%d lanes, %d bytes, error %v", len(c.pending), len(message), err)
+	}
 }
 
 // Dead letters are those that are kept, until they are replayed.
@@ -274,60 +258,46 @@ func TestRest(t *testing.T) {
 		pass(minute)
 		lists.Store(0)
 		pass(minute)
-		if n, most := lists.Load(), int64(2*2*(12/idleRounds+1)); n == 0 || n > most {
+		if n, most := lists.Load(), int64(2*(12/idleRounds+1)); n == 0 || n > most {
 			t.Errorf("two nodes listed documents %d times in a minute, want 1 to %d", n, most)
 		}
-		a.rule("failures", Draft{Metric: "failures", Above: ptr(0.0), Window: ptr(time.Minute)})
+		a.rule("failures", Draft{Metric: Failures, Above: ptr(0.0), Window: ptr(time.Minute)})
 		pass(2 * round)
 		r.add("t", shop, 1)
 		r.work(b, job.OutcomeFailed)
 		pass(2 * round)
-		same(t, "alerts", a.alerts(), []string{"failures firing 1"})
+		same(t, "alerts", a.alerts(), []string{"failures t 1"})
 	})
 }
 
-func TestDeadLetters(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		a := r.node("a")
-		a.rule("dead", Draft{Metric: "dead_letters", By: "endpoint", Above: ptr(2.0)})
-		a.rule("all", Draft{Metric: "dead_letters", Above: ptr(5.0)})
-		r.add("t", shop, 2)
-		r.add("u", shop, 1)
-		r.add("t", bank, 2)
-		r.add(Topic, shop, 9)
-		r.work(a, job.OutcomeRefused)
-		pass(round)
-		same(t, "alerts", a.alerts(), []string{"dead firing " + shop + " 3"})
-		page, err := listing.List(t.Context(), r, store.Query{Topic: "u", Limit: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Update(t.Context(), page.Jobs[0].Key, func(j *job.Job, now job.Instant) error { return j.Replay(now) }); err != nil {
-			t.Fatal(err)
-		}
-		pass(round)
-		same(t, "alerts after a replay", a.alerts(), nil)
-	})
-}
-
-// Jobs that are due and wait, of each topic and together; those of alerts do
-// not count.
+// Jobs that are due and wait, of each topic; those of alerts do not count.
 func TestBacklog(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("jobs", Draft{Metric: "backlog", By: "topic", Above: ptr(2.0)})
-		a.rule("all", Draft{Metric: "backlog", Above: ptr(4.0)})
-		a.rule("late", Draft{Metric: "oldest_due", Above: ptr(10.0)})
-		a.rule("late-u", Draft{Metric: "oldest_due", Topic: "u", Above: ptr(10.0)})
+		a.rule("jobs", Draft{Metric: Backlog, Above: ptr(2.0)})
+		a.rule("late-u", Draft{Metric: OldestDue, Topic: "u", Above: ptr(10.0)})
 		r.add(Topic, shop, 9)
 		pass(20 * time.Second)
 		r.add("t", shop, 2)
 		r.add("t", bank, 1)
 		r.add("u", shop, 2)
 		pass(round)
-		same(t, "alerts", a.alerts(), []string{"all firing 5", "jobs firing t 3"})
+		same(t, "alerts", a.alerts(), []string{"jobs t 3"})
 		pass(2 * round)
-		same(t, "alerts", a.alerts(), []string{"all firing 5", "jobs firing t 3", "late firing 15", "late-u firing u 15"})
+		same(t, "alerts", a.alerts(), []string{"jobs t 3", "late-u u 15"})
+	})
+}
+
+// A node without heartbeats is an alert until it is back, or forgotten.
+func TestSilentNodes(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		a := r.node("a")
+		a.rule("nodes", Draft{Metric: SilentNodes})
+		r.silence("host n7")
+		pass(round)
+		r.silence()
+		pass(quietFor + 2*round)
+		same(t, "webhooks", r.told(), []string{"nodes firing host n7", "nodes resolved host n7"})
 	})
 }
 
@@ -336,8 +306,8 @@ func TestBacklog(t *testing.T) {
 func TestAlertsDoNotLoop(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "open_circuits"})
-		a.rule("quiet", Draft{Metric: "open_circuits", By: "total", Above: ptr(1.0), URL: shop + "/x"})
+		a.rule("down", Draft{Metric: OpenCircuits})
+		a.rule("quiet", Draft{Metric: OpenCircuits, Endpoint: bank, URL: shop + "/x"})
 		r.hold("https://ops.example:443", time.Hour)
 		r.hold(shop, time.Hour)
 		pass(10 * round)
@@ -349,23 +319,29 @@ func TestAlertsDoNotLoop(t *testing.T) {
 func TestDeletedRule(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "open_circuits"})
-		a.rule("wait", Draft{Metric: "open_circuits", For: ptr(time.Hour)})
+		a.rule("down", Draft{Metric: OpenCircuits})
+		a.rule("calm", Draft{Metric: Backlog, Above: ptr(100.0)})
 		r.hold(shop, time.Hour)
 		pass(round)
-		for _, name := range []string{"down", "wait"} {
+		for _, name := range []string{"down", "calm"} {
 			if err := a.Delete(t.Context(), name); err != nil {
 				t.Fatal(err)
 			}
+			if err := a.Delete(t.Context(), name); !errors.Is(err, ErrNotFound) {
+				t.Errorf("deleted twice: %v", err)
+			}
+			if _, err := a.Rule(t.Context(), name); !errors.Is(err, ErrNotFound) {
+				t.Errorf("read after that: %v", err)
+			}
+		}
+		if rules, err := a.Rules(t.Context()); err != nil || len(rules) > 0 {
+			t.Errorf("listed after that: %+v, %v", rules, err)
 		}
 		pass(round)
-		same(t, "webhooks", r.told(), []string{"down firing " + shop + " 1", "down resolved " + shop + " 1"})
-		docs, err := r.Store.ListDocuments(t.Context(), store.DocumentQuery{Kind: bookKind})
+		same(t, "webhooks", r.told(), []string{"down firing " + shop, "down resolved " + shop})
+		docs, err := r.Store.ListDocuments(t.Context(), store.DocumentQuery{Kind: "alert-rule"})
 		if err != nil || len(docs) > 0 {
 			t.Errorf("%d documents are left, error %v", len(docs), err)
-		}
-		if err := a.Delete(t.Context(), "down"); !errors.Is(err, ErrNotFound) {
-			t.Errorf("deleted twice: %v", err)
 		}
 	})
 }
@@ -375,40 +351,37 @@ func TestDeletedRule(t *testing.T) {
 func TestReplacedRule(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("jobs", Draft{Metric: "backlog", By: "topic", Above: ptr(2.0)})
+		a.rule("jobs", Draft{Metric: Backlog, Above: ptr(2.0)})
 		r.add("t", shop, 5)
 		pass(round)
-		a.rule("jobs", Draft{Metric: "backlog", By: "topic", Above: ptr(4.0)})
-		pass(round)
-		a.rule("jobs", Draft{Metric: "oldest_due", By: "topic", Above: ptr(1.0)})
-		pass(2 * round)
-		same(t, "webhooks", r.told(), []string{"jobs firing t 5", "jobs resolved t 0", "jobs firing t 20"})
+		a.rule("jobs", Draft{Metric: Backlog, Above: ptr(4.0)})
+		pass(quietFor + 2*round)
+		same(t, "webhooks", r.told(), []string{"jobs firing t"})
+		a.rule("jobs", Draft{Metric: DeadLetters, Above: ptr(0.0)})
+		pass(quietFor + 2*round)
+		same(t, "webhooks", r.told(), []string{"jobs firing t", "jobs resolved t"})
 	})
 }
 
-// An alert without a URL notifies nobody, and does not say that it did.
+// An alert without a URL notifies nobody, until the rule has one.
 func TestAlertWithoutURL(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		d := Draft{Metric: "backlog", By: "topic", Above: ptr(2.0), Repeat: ptr(time.Minute)}
-		d.URL = ""
-		if _, _, err := a.Put(context.Background(), "jobs", d); err != nil {
-			t.Fatal(err)
+		d := Draft{Metric: Backlog, Above: ptr(2.0)}
+		put := func() {
+			if _, _, err := a.Put(context.Background(), "jobs", d); err != nil {
+				t.Fatal(err)
+			}
+			pass(2 * round)
 		}
+		put()
 		r.add("t", shop, 5)
-		pass(3 * time.Minute)
-		all, err := a.Alerts(context.Background())
-		if err != nil || len(all) != 1 || !all[0].Firing() || all[0].ToldAt != 0 || all[0].Repeats != 0 {
-			t.Errorf("got %+v, %v; want one that fires and was told to nobody", all, err)
-		}
+		pass(3 * round)
+		same(t, "alerts", a.alerts(), []string{"jobs t 5"})
+		same(t, "webhooks", r.told(), nil)
 		d.URL = opsURL
-		if _, _, err := a.Put(context.Background(), "jobs", d); err != nil {
-			t.Fatal(err)
-		}
-		pass(2 * round)
-		if all, err = a.Alerts(context.Background()); err != nil || len(all) != 1 || all[0].ToldAt == 0 || all[0].Repeats != 1 {
-			t.Errorf("got %+v, %v; want one that was told once", all, err)
-		}
+		put()
+		same(t, "webhooks", r.told(), []string{"jobs firing t"})
 	})
 }
 
@@ -416,7 +389,7 @@ func TestAlertWithoutURL(t *testing.T) {
 func TestOutage(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "open_circuits"})
+		a.rule("down", Draft{Metric: OpenCircuits})
 		r.hold(shop, time.Hour)
 		pass(round)
 		for _, call := range []string{"Endpoints", "ListDocuments", "PutDocuments " + leader.Kind} {
@@ -429,7 +402,7 @@ func TestOutage(t *testing.T) {
 			pass(time.Minute)
 			r.failWith(nil)
 			pass(round)
-			same(t, "webhooks after an outage of "+call, r.told(), []string{"down firing " + shop + " 1"})
+			same(t, "webhooks after an outage of "+call, r.told(), []string{"down firing " + shop})
 		}
 	})
 }
@@ -438,7 +411,7 @@ func TestOutage(t *testing.T) {
 func TestRefusedWebhooks(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("down", Draft{Metric: "open_circuits"})
+		a.rule("down", Draft{Metric: OpenCircuits})
 		pass(round)
 		r.failWith(func(call string) error {
 			if call == "Register" {
@@ -451,26 +424,15 @@ func TestRefusedWebhooks(t *testing.T) {
 		same(t, "webhooks", r.told(), nil)
 		r.failWith(nil)
 		pass(round)
-		same(t, "webhooks", r.told(), []string{"down firing " + shop + " 1"})
+		same(t, "webhooks", r.told(), []string{"down firing " + shop})
 	})
-}
-
-// What waits for the store is bounded: the latest is kept.
-func TestNoticesAreBounded(t *testing.T) {
-	b := &book{Rule: "r"}
-	for i := range maxNotices + 3 {
-		b.tell(&Alert{Rule: "r", URL: opsURL, ID: fmt.Sprint(i)}, Firing, 1)
-	}
-	if len(b.Notices) != maxNotices || b.Notices[0].Alert != "3" {
-		t.Errorf("%d notices from %s", len(b.Notices), b.Notices[0].Alert)
-	}
 }
 
 // A rule has a bounded number of alerts: the worst.
 func TestManySubjects(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
-		a.rule("jobs", Draft{Metric: "backlog", By: "topic", Above: ptr(0.0)})
+		a.rule("jobs", Draft{Metric: Backlog, Above: ptr(0.0)})
 		for i := range MaxSubjects + 20 {
 			r.add(fmt.Sprintf("t%03d", i), shop, 1+i%2)
 		}
@@ -479,7 +441,7 @@ func TestManySubjects(t *testing.T) {
 			t.Errorf("%d alerts", n)
 		}
 		worst := 0
-		for _, line := range r.told() {
+		for _, line := range a.alerts() {
 			if strings.HasSuffix(line, " 2") {
 				worst++
 			}
@@ -490,28 +452,24 @@ func TestManySubjects(t *testing.T) {
 	})
 }
 
-// The metric tells of every rule, on nodes that do not evaluate, too.
+// The metric tells of every rule, on the node that evaluates.
 func TestMetric(t *testing.T) {
 	inBubble(t, func(r *rig) {
-		a := r.node("a")
-		a.rule("down", Draft{Metric: "open_circuits"})
-		a.rule("late", Draft{Metric: "oldest_due", Above: ptr(1.0)})
+		registry := prometheus.NewPedanticRegistry()
+		l := &link{rig: r}
+		a := r.start(l, Options{ID: "a", Store: l, Jobs: own{l}, Silent: l.silent, Metrics: registry})
+		a.rule("down", Draft{Metric: OpenCircuits})
+		a.rule("late", Draft{Metric: OldestDue, Above: ptr(1.0)})
+		a.rule("gone", Draft{Metric: OldestDue, Above: ptr(1.0)})
 		r.hold(shop, time.Hour)
 		r.hold(bank, time.Hour)
 		pass(2 * round)
-		registry := prometheus.NewPedanticRegistry()
-		m, err := New(Options{Store: r.Store, Jobs: own{r.Store}, Counts: NewCounts(r.Store, nil, nil), ID: "c", Metrics: registry})
-		if err != nil {
+		if err := a.Delete(t.Context(), "gone"); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := testutil.GatherAndCount(registry); n != 0 || err != nil {
-			t.Errorf("before the first round: %d series, error %v", n, err)
-		}
-		if err := m.round(r.Context()); err != nil {
-			t.Fatal(err)
-		}
+		pass(2 * round)
 		const want = `
-# HELP duehook_alert_firing Alerts that fire, by rule; the same on every node.
+# HELP duehook_alert_firing Alerts that fire, by rule; on the node that evaluates them.
 # TYPE duehook_alert_firing gauge
 duehook_alert_firing{rule="down"} 2
 duehook_alert_firing{rule="late"} 0
@@ -526,10 +484,10 @@ func TestTooManyRules(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		a := r.node("a")
 		for i := range MaxRules {
-			a.rule(fmt.Sprint("r", i), Draft{Metric: "open_circuits"})
+			a.rule(fmt.Sprint("r", i), Draft{Metric: OpenCircuits})
 		}
-		a.rule("r7", Draft{Metric: "open_circuits"})
-		if _, _, err := a.Put(t.Context(), "more", Draft{Metric: "open_circuits"}); !errors.Is(err, ErrTooMany) {
+		a.rule("r7", Draft{Metric: OpenCircuits})
+		if _, _, err := a.Put(t.Context(), "more", Draft{Metric: OpenCircuits}); !errors.Is(err, ErrTooMany) {
 			t.Errorf("one more: %v", err)
 		}
 		if _, err := a.Rule(t.Context(), "more"); !errors.Is(err, ErrNotFound) {

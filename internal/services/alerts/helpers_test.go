@@ -38,6 +38,7 @@ type rig struct {
 	mu   sync.Mutex
 	fail func(call string) error
 	next int
+	gone []string // silent nodes
 }
 
 func inBubble(t *testing.T, body func(r *rig)) {
@@ -60,6 +61,19 @@ func (r *rig) failWith(fail func(call string) error) {
 
 // errRefused makes Register refuse what it is given.
 var errRefused = errors.New("refused")
+
+// silence makes nodes silent, and only them.
+func (r *rig) silence(names ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone = names
+}
+
+func (l *link) silent(context.Context) ([]string, error) {
+	l.rig.mu.Lock()
+	defer l.rig.mu.Unlock()
+	return l.gone, nil
+}
 
 // link is a node's way to the store.
 type link struct {
@@ -129,7 +143,7 @@ type node struct {
 func (r *rig) node(id string) *node {
 	r.Helper()
 	l := &link{rig: r}
-	return r.start(l, Options{ID: id, Store: l, Jobs: own{l}})
+	return r.start(l, Options{ID: id, Store: l, Jobs: own{l}, Silent: l.silent})
 }
 
 func (r *rig) start(l *link, o Options) *node {
@@ -164,11 +178,10 @@ func (n *node) kill() {
 
 func ptr[T any](v T) *T { return &v }
 
-// rule makes a rule. Unless d says otherwise, its alerts fire and are resolved at once.
+// rule makes a rule.
 func (n *node) rule(name string, d Draft) {
 	n.link.Helper()
-	none := time.Duration(0)
-	d.For, d.KeepFiring, d.URL = cmp.Or(d.For, &none), cmp.Or(d.KeepFiring, &none), cmp.Or(d.URL, opsURL)
+	d.URL = cmp.Or(d.URL, opsURL)
 	if _, _, err := n.Put(context.Background(), name, d); err != nil {
 		n.link.Fatal(err)
 	}
@@ -185,21 +198,30 @@ func (r *rig) webhooks() []job.Job {
 	return page.Jobs
 }
 
-// told are the webhooks in short: rule, status, subject, value.
+// told are the webhooks in short: rule, status, subject.
 func (r *rig) told() []string {
 	r.Helper()
 	var all []string
 	for _, j := range r.webhooks() {
 		p := r.payload(&j)
-		var of []string
-		for _, part := range []*string{p.Subject.Topic, p.Subject.Endpoint} {
+		short := []string{p.Rule, p.Status}
+		for _, part := range []*string{p.Topic, p.Endpoint, p.Node} {
 			if part != nil {
-				of = append(of, *part)
+				short = append(short, *part)
 			}
 		}
-		all = append(all, fmt.Sprintf("%s %s %s %s", p.Rule, p.Status, strings.Join(of, " "), number(p.Value)))
+		all = append(all, strings.Join(short, " "))
 	}
 	return all
+}
+
+// payload is the body of a webhook.
+type payload struct {
+	Version, Alert, Status, Rule, Metric, Text string
+	Topic, Endpoint, Node                      *string
+	Value, Threshold                           float64
+	FiredAt                                    string  `json:"fired_at"`
+	ResolvedAt                                 *string `json:"resolved_at"`
 }
 
 func (r *rig) payload(j *job.Job) payload {
@@ -256,7 +278,7 @@ func (r *rig) work(n *node, kind job.OutcomeKind) {
 	}
 }
 
-// alerts is what fires or is pending, in short.
+// alerts is what fires, in short.
 func (n *node) alerts() []string {
 	n.link.Helper()
 	all, err := n.Alerts(context.Background())
@@ -265,12 +287,8 @@ func (n *node) alerts() []string {
 	}
 	var short []string
 	for i := range all {
-		status := "pending"
-		if all[i].Firing() {
-			status = "firing"
-		}
-		short = append(short, strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s",
-			all[i].Rule, status, all[i].Topic, all[i].Endpoint, number(all[i].Value))), " "))
+		a := &all[i]
+		short = append(short, strings.Join(strings.Fields(fmt.Sprintf("%s %s %s %s %s", a.Rule, a.Topic, a.Endpoint, a.Node, number(a.Value))), " "))
 	}
 	return short
 }
@@ -287,16 +305,3 @@ func (o own) RegisterOwn(ctx context.Context, regs []store.Registration) ([]stor
 }
 
 func (own) CheckDestination(job.Field, job.Destination) error { return nil }
-
-func pointersOf(t *testing.T, err error) (pointers []string) {
-	t.Helper()
-	var wrong *job.ValidationError
-	if !errors.As(err, &wrong) {
-		t.Fatalf("error %v", err)
-	}
-	for _, f := range wrong.Fields {
-		pointers = append(pointers, string(f.Field))
-	}
-	slices.Sort(pointers)
-	return pointers
-}

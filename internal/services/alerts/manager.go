@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
-	"sort"
-	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -35,100 +33,96 @@ type Jobs interface {
 	CheckDestination(field job.Field, d job.Destination) error
 }
 
-// DefaultEvery is how often rules are evaluated.
-const DefaultEvery = 5 * time.Second
-
-// Options are the settings of a Manager. Store, Jobs, Counts and ID are required.
+// Options are the settings of a Manager. Store, Jobs, Counts, Silent and ID are required.
 type Options struct {
 	Store  Store
 	Jobs   Jobs
 	Counts *Counts
 	ID     string // of the node, unique to the process
+	// Silent returns the names of nodes without heartbeats.
+	Silent func(ctx context.Context) ([]string, error)
 	// Alone: no other node shares the store.
 	Alone bool
 	// Clock paces evaluation and leases; nil: the machine's. Alerts use the store's time.
 	Clock   job.Clock
 	Logger  *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // nil: the metric is not registered
-	// Every is how often rules are evaluated; zero: DefaultEvery.
-	Every time.Duration
 }
 
 // Manager stores rules, evaluates them, and notifies of alerts. Its methods are safe for
 // concurrent use.
 type Manager struct {
-	o        Options
-	rules    *documents.Collection[Rule]
-	bookDocs *documents.Collection[book]
-	firing   atomic.Pointer[map[string]int] // alerts by rule, as of the last read
-
-	leader *leader.Leader // evaluates; used by Run only
-	idle   int            // rounds left without a look for rules; used by Run only
+	o      Options
+	rules  *documents.Collection[Rule]
+	firing *prometheus.GaugeVec // alerts by rule
+	leader *leader.Leader       // used by Run only
+	idle   int                  // rounds left without a look for rules; used by Run only
 }
+
+type stored = documents.Document[Rule]
 
 // New returns a Manager.
 func New(o Options) (*Manager, error) {
-	if o.Store == nil || o.Jobs == nil || o.Counts == nil || o.ID == "" {
-		return nil, errors.New("alerts: Options.Store, Options.Jobs, Options.Counts or Options.ID is missing")
+	if o.Store == nil || o.Jobs == nil || o.Counts == nil || o.Silent == nil || o.ID == "" {
+		return nil, errors.New("alerts: a required option is missing")
 	}
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.Every = cmp.Or(o.Every, DefaultEvery)
-	m := &Manager{o: o, rules: ruleDocuments(o.Store, o.Clock), bookDocs: bookDocuments(o.Store)}
+	m := &Manager{o: o, rules: ruleDocuments(o.Store, o.Clock)}
 	if !o.Alone {
-		m.leader = leader.New(leader.Options{Store: o.Store, Task: "alerts", Node: o.ID, Clock: o.Clock, Lease: leaseRounds * o.Every})
+		m.leader = leader.New(leader.Options{Store: o.Store, Task: "alerts", Node: o.ID, Clock: o.Clock, Lease: leaseTime})
 	}
-	return m, metered.Register(o.Metrics, "alerts", firingGauge{m})
+	m.firing = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "duehook_alert_firing", Help: "Alerts that fire, by rule; on the node that evaluates them.",
+	}, []string{"rule"})
+	return m, metered.Register(o.Metrics, "alerts", m.firing)
 }
 
-// Rules lists all rules by name. The error is the store's.
+// Rules lists the readable rules by name, with their alerts. The error is the store's.
 func (m *Manager) Rules(ctx context.Context) ([]Rule, error) {
-	rules, err := m.stored(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rules = slices.DeleteFunc(rules, func(r Rule) bool { return r.Newer })
-	for i := range rules {
-		rules[i].show(ctx)
-	}
-	sort.Slice(rules, func(i, j int) bool { return rules[i].Name < rules[j].Name })
-	return rules, nil
-}
-
-// stored lists the rules that are documents, including unreadable ones.
-func (m *Manager) stored(ctx context.Context) ([]Rule, error) {
 	docs, err := m.rules.All(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rules := make([]Rule, len(docs))
+	rules := make([]Rule, 0, len(docs))
 	for i := range docs {
-		d := &docs[i]
-		rules[i] = d.Value
-		if d.Err != nil {
-			m.o.Logger.ErrorContext(ctx, "an alert rule cannot be read; its alerts do not change", "error", d.Err)
-			rules[i] = Rule{Name: d.Name, Newer: true}
+		if r := docs[i].Value; docs[i].Err == nil && !r.Deleted {
+			rules = append(rules, r.shown(ctx))
 		}
 	}
-	return rules, nil
+	return rules, err
+}
+
+// Alerts lists firing alerts, by rule and subject. The error is the store's.
+func (m *Manager) Alerts(ctx context.Context) (all []Alert, err error) {
+	rules, err := m.Rules(ctx)
+	for i := range rules {
+		alerts := slices.DeleteFunc(rules[i].Alerts, func(a Alert) bool { return a.ResolvedAt != 0 })
+		slices.SortFunc(alerts, func(a, b Alert) int { return a.compare(b.Subject) })
+		for _, a := range alerts {
+			a.Rule = rules[i].Name
+			all = append(all, a)
+		}
+	}
+	return all, err
 }
 
 // Rule returns one rule. Errors: ErrNotFound, a *job.ValidationError, or the store's.
 func (m *Manager) Rule(ctx context.Context, name string) (Rule, error) {
-	if err := checkLength(name); err != nil {
+	if err := checkName(name); err != nil {
 		return Rule{}, err
 	}
 	d, err := m.rules.Get(ctx, name)
-	d.Value.show(ctx)
-	return d.Value, err
+	if err == nil && d.Value.Deleted {
+		err = ErrNotFound
+	}
+	return d.Value.shown(ctx), err
 }
 
-// show leaves what the caller may see of a rule.
-func (r *Rule) show(ctx context.Context) {
+// shown is what the caller may see of a rule.
+func (r Rule) shown(ctx context.Context) Rule {
 	r.URL = string(access.SightOf(ctx).URL(job.Destination(r.URL)))
+	return r
 }
 
-// Put creates or replaces a rule. Errors: a *job.ValidationError, ErrTooMany, those of
+// Put creates or replaces a rule, and keeps its alerts. Errors: a *job.ValidationError, ErrTooMany, those of
 // Jobs.CheckDestination and allow, or the store's, such as store.ErrNewer: Put does not
 // overwrite an unreadable rule.
 func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...documents.Allow) (_ Rule, created bool, _ error) {
@@ -141,51 +135,49 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...docume
 			return Rule{}, false, err
 		}
 	}
-	if r, created, err = m.rules.Set(ctx, name, r, allow...); err == nil {
-		m.o.Counts.announce(ctx)
+	put, err := m.rules.Update(ctx, name, func(d *stored) error {
+		created, r.Alerts = d.Version == 0 || d.Value.Deleted, d.Value.Alerts
+		d.Value = r
+		return nil
+	}, allow...)
+	if err != nil {
+		return Rule{}, false, err
 	}
-	return r, created, err
+	m.o.Counts.publish(ctx, nil)
+	return put.Value, created, nil
 }
 
-// Delete deletes a rule, which resolves its alerts. Errors: ErrNotFound, a
+// Delete deletes a rule, whose alerts are resolved then. Errors: ErrNotFound, a
 // *job.ValidationError, those of allow, or the store's.
 func (m *Manager) Delete(ctx context.Context, name string, allow ...documents.Allow) error {
-	if err := checkLength(name); err != nil {
+	if err := checkName(name); err != nil {
 		return err
 	}
-	return m.rules.Remove(ctx, name, allow...)
+	_, err := m.rules.Change(ctx, name, func(d *stored) error {
+		d.Value.Deleted = true
+		return nil
+	}, allow...)
+	return err
 }
 
-// Alerts lists firing and pending alerts, by rule and subject. The error is the store's.
-func (m *Manager) Alerts(ctx context.Context) ([]Alert, error) {
-	books, err := m.books(ctx)
+// tell registers webhooks. After an error, it is called with them again.
+func (m *Manager) tell(ctx context.Context, regs []store.Registration) error {
+	if len(regs) == 0 {
+		return nil
+	}
+	registered, err := m.o.Jobs.RegisterOwn(ctx, regs)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("register webhooks of alerts: %w", err)
 	}
-	var all []Alert
-	for _, b := range books {
-		all = append(all, b.Value.Alerts...)
-	}
-	sort.Slice(all, func(i, j int) bool {
-		a, b := &all[i], &all[j]
-		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Endpoint, b.Endpoint)) < 0
-	})
-	return all, nil
-}
-
-// books reads the states of all rules.
-func (m *Manager) books(ctx context.Context) (map[string]*storedBook, error) {
-	docs, err := m.bookDocs.All(ctx)
-	if err != nil {
-		return nil, err
-	}
-	books := make(map[string]*storedBook, len(docs))
-	for i := range docs {
-		if err := docs[i].Err; err != nil {
-			m.o.Logger.ErrorContext(ctx, "alerts cannot be read", "error", err)
-			continue
+	for i := range registered {
+		switch registered[i].Outcome {
+		case store.Created, store.Same, store.Kept, store.DeadLetter:
+			m.o.Logger.WarnContext(ctx, "alert", "webhook", regs[i].Key.ID, "labels", regs[i].Spec.Labels)
+		case store.StoreFull:
+			return fmt.Errorf("register webhooks of alerts: %w", store.ErrFull)
+		default:
+			return fmt.Errorf("the topic %s accepts no webhook", Topic)
 		}
-		books[docs[i].Name] = &docs[i]
 	}
-	return books, nil
+	return nil
 }

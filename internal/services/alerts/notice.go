@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
@@ -14,105 +13,69 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Status is the status of an alert in a webhook.
-type Status string
-
-// The statuses.
+// The statuses of an alert in webhooks.
 const (
-	Firing   Status = "firing"
-	Resolved Status = "resolved"
+	firing   = "firing"
+	resolved = "resolved"
 )
 
-// Notice is a webhook to register. It is fixed when the alert fires or is resolved, so that
-// registering it twice has no further effect.
-type Notice struct {
-	ID     string          `json:"id"` // of the job
-	UID    string          `json:"uid"`
-	URL    string          `json:"url"`
-	Rule   string          `json:"rule"`
-	Alert  string          `json:"alert"`
-	Status Status          `json:"status"`
-	Body   json.RawMessage `json:"body"`
-}
-
-// payload is the body of a webhook.
-type payload struct {
-	Version    string        `json:"version"`
-	Alert      string        `json:"alert"`
-	Status     Status        `json:"status"`
-	Rule       string        `json:"rule"`
-	Metric     Metric        `json:"metric"`
-	Subject    subjectInBody `json:"subject"`
-	Value      float64       `json:"value"`
-	Threshold  float64       `json:"threshold"`
-	Since      string        `json:"since"`
-	FiredAt    string        `json:"fired_at"`
-	ResolvedAt *string       `json:"resolved_at"`
-	Repeat     int           `json:"repeat"`
-	Text       string        `json:"text"`
-}
-
-type subjectInBody struct {
-	Topic    *string `json:"topic"`
-	Endpoint *string `json:"endpoint"`
-}
-
-// payloadVersion changes with incompatible changes of the payload.
-const payloadVersion = "1"
-
-// tell adds a webhook if the rule has a URL.
-func (b *book) tell(s *Alert, status Status, now job.Instant) {
-	if s.URL == "" {
-		return
-	}
-	s.ToldAt = now
-	p := payload{
-		Version: payloadVersion, Alert: s.ID, Status: status, Rule: s.Rule, Metric: s.Metric,
-		Subject: subjectInBody{orNull(s.Topic), orNull(s.Endpoint)}, Value: s.Value, Threshold: s.Above,
-		Since: s.Since.RFC3339(), FiredAt: s.FiredAt.RFC3339(), Repeat: s.Repeats,
-	}
-	id := s.ID + "." + string(status)
-	switch {
-	case status == Resolved:
-		at := now.RFC3339()
-		p.ResolvedAt = &at
-	case s.Repeats > 0:
-		id += "." + strconv.Itoa(s.Repeats)
-	}
-	p.Text = p.text()
-	body, err := json.Marshal(p)
-	if err != nil { // a value that is no number, which none is
-		return
-	}
-	b.Notices = append(b.Notices, Notice{
-		ID: id, UID: identifier(now, id), URL: s.URL, Rule: s.Rule, Alert: s.ID, Status: status, Body: body,
-	})
-	if more := len(b.Notices) - maxNotices; more > 0 {
-		b.Notices = b.Notices[more:]
+// webhook returns the job that tells of an alert. Its ids follow from the alert, so registering it twice has no
+// further effect.
+func (r *Rule) webhook(a *Alert, status string) store.Registration {
+	key := job.Key{Topic: Topic, ID: a.ID + "." + status}
+	return store.Registration{
+		Key: key, UID: store.BindUID(identifier(a.FiredAt, key.ID), key), OnConflict: job.ConflictIgnore,
+		Spec: job.Spec{
+			Destination: job.Destination(r.URL), BizKey: a.ID, Body: r.body(a, status), BodyForm: job.BodyJSON, ContentType: job.BodyJSON.ContentType(),
+			Labels: []job.Label{{Key: "rule", Value: r.Name}, {Key: "status", Value: status}},
+		},
 	}
 }
 
-// maxNotices bounds the webhooks to register. The latest are kept.
-const maxNotices = 500
+// object is a JSON object.
+type object map[string]any
+
+// body returns the body of a webhook, in the rule's format.
+func (r *Rule) body(a *Alert, status string) []byte {
+	line := r.text(a, status)
+	content := object{"text": line}
+	switch r.Format {
+	case Slack:
+	case Teams:
+		card := object{"type": "AdaptiveCard", "version": "1.4", "body": []object{{"type": "TextBlock", "text": line, "wrap": true}}}
+		content = object{"type": "message", "attachments": []object{{"contentType": "application/vnd.microsoft.card.adaptive", "content": card}}}
+	default:
+		content = object{
+			"version": "1", // changes with incompatible changes
+			"alert":   a.ID, "status": status, "rule": r.Name, "metric": a.Metric, "value": a.Value, "threshold": a.Above, "text": line,
+			"topic": orNull(a.Topic), "endpoint": orNull(a.Endpoint), "node": orNull(a.Node),
+			"fired_at": a.FiredAt.RFC3339(), "resolved_at": nil,
+		}
+		if status == resolved {
+			content["resolved_at"] = a.ResolvedAt.RFC3339()
+		}
+	}
+	data, _ := json.Marshal(content) // its numbers are finite
+	return data
+}
 
 // text is one line for people.
-func (p *payload) text() string {
-	var of []string
-	if p.Subject.Topic != nil {
-		of = append(of, "topic "+*p.Subject.Topic)
+func (r *Rule) text(a *Alert, status string) string {
+	k := kinds[a.Metric]
+	line := fmt.Sprintf("[%s] %s: %s", strings.ToUpper(status), r.Name, k.words)
+	for _, of := range []struct{ what, name string }{{"topic", a.Topic}, {"endpoint", a.Endpoint}, {"node", a.Node}} {
+		if of.name != "" {
+			line += " of " + of.what + " " + of.name
+		}
 	}
-	if p.Subject.Endpoint != nil {
-		of = append(of, "endpoint "+*p.Subject.Endpoint)
+	if k.above {
+		line += ": " + number(a.Value) + ", above " + number(a.Above)
 	}
-	text := fmt.Sprintf("[%s] %s: %s", strings.ToUpper(string(p.Status)), p.Rule, p.Metric)
-	if len(of) > 0 {
-		text += " of " + strings.Join(of, ", ")
-	}
-	return text + fmt.Sprintf(" is %s, threshold %s", number(p.Value), number(p.Threshold))
+	return line
 }
 
-// number writes a value with three decimals at most.
-func number(v float64) string { return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64) }
+// number writes a number without an exponent.
+func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // identifier returns a ULID that derives from its arguments.
 func identifier(at job.Instant, parts ...string) string {
@@ -121,18 +84,6 @@ func identifier(at job.Instant, parts ...string) string {
 	_ = id.SetTime(uint64(at)) // fails from the year 10889 on
 	_ = id.SetEntropy(sum[:10])
 	return id.String()
-}
-
-// registration returns the job of the webhook.
-func (n *Notice) registration() store.Registration {
-	key := job.Key{Topic: Topic, ID: n.ID}
-	return store.Registration{
-		Key: key, UID: store.BindUID(n.UID, key), OnConflict: job.ConflictIgnore,
-		Spec: job.Spec{
-			Destination: job.Destination(n.URL), BizKey: n.Alert, Body: n.Body, BodyForm: job.BodyJSON, ContentType: job.BodyJSON.ContentType(),
-			Labels: []job.Label{{Key: "rule", Value: n.Rule}, {Key: "status", Value: string(n.Status)}},
-		},
-	}
 }
 
 func orNull(s string) *string {

@@ -18,22 +18,14 @@ func TestRuleDefaults(t *testing.T) {
 		draft Draft
 		want  Rule
 	}{
+		{Draft{Metric: OpenCircuits}, Rule{Metric: OpenCircuits, Format: JSON}},
 		{
-			Draft{Metric: "open_circuits"},
-			Rule{Metric: OpenCircuits, By: ByEndpoint, For: time.Minute, KeepFiring: time.Minute, Repeat: 4 * time.Hour},
+			Draft{Metric: Failures, Endpoint: shop, Above: ptr(2.5), URL: opsURL, Format: Slack},
+			Rule{Metric: Failures, Endpoint: shop, Above: 2.5, Window: DefaultWindow, URL: opsURL, Format: Slack},
 		},
 		{
-			Draft{Metric: "failure_rate", By: "topic", Above: ptr(0.25), URL: opsURL, Repeat: ptr(time.Duration(0)), For: ptr(time.Duration(0))},
-			Rule{
-				Metric: FailureRate, By: ByTopic, Above: 0.25, Window: 5 * time.Minute, MinAttempts: 10, KeepFiring: time.Minute, URL: opsURL,
-			},
-		},
-		{
-			Draft{Metric: "dead_letters", Above: ptr(0.0), Topic: "t", Endpoint: shop, Window: ptr(time.Hour)},
-			Rule{
-				Metric: DeadLetters, By: ByTotal, Window: time.Hour, Topic: "t", Endpoint: shop,
-				For: time.Minute, KeepFiring: time.Minute, Repeat: 4 * time.Hour,
-			},
+			Draft{Metric: DeadLetters, Above: ptr(0.0), Topic: "t", Endpoint: shop, Window: ptr(time.Hour)},
+			Rule{Metric: DeadLetters, Topic: "t", Endpoint: shop, Window: time.Hour, Format: JSON},
 		},
 	} {
 		got, err := c.draft.rule("r")
@@ -45,28 +37,22 @@ func TestRuleDefaults(t *testing.T) {
 }
 
 func TestBadRules(t *testing.T) {
-	minute := ptr(time.Minute)
+	one := ptr(1.0)
 	for _, c := range []struct {
 		draft Draft
 		want  string
 	}{
 		{Draft{}, "metric"},
-		{Draft{Metric: "weather", URL: "ftp://x"}, "url metric"},
-		{Draft{Metric: "failures"}, "above"},
-		{Draft{Metric: "failures", Above: ptr(-1.0)}, "above"},
-		{Draft{Metric: "failures", Above: ptr(1e12)}, "above"},
-		{Draft{Metric: "failure_rate", Above: ptr(1.0)}, "above"},
-		{Draft{Metric: "failure_rate", Above: ptr(0.5), MinAttempts: ptr(0)}, "min_attempts"},
-		{Draft{Metric: "failures", Above: ptr(1.0), MinAttempts: ptr(1)}, "min_attempts"},
-		{Draft{Metric: "failures", Above: ptr(1.0), Window: ptr(time.Second)}, "window"},
-		{Draft{Metric: "failures", Above: ptr(1.0), Window: ptr(2 * time.Hour)}, "window"},
-		{Draft{Metric: "failures", Above: ptr(1.0), By: "label"}, "by"},
-		{Draft{Metric: "failures", Above: ptr(1.0), Topic: Topic}, "topic"},
-		{Draft{Metric: "backlog", Above: ptr(1.0), By: "endpoint", Endpoint: shop, Window: minute}, "by endpoint window"},
-		{Draft{Metric: "open_circuits", By: "topic", Topic: "t"}, "by topic"},
-		{Draft{Metric: "open_circuits", For: ptr(25 * time.Hour), KeepFiring: ptr(25 * time.Hour)}, "for keep_firing_for"},
-		{Draft{Metric: "open_circuits", Repeat: ptr(time.Second)}, "repeat"},
-		{Draft{Metric: "open_circuits", Repeat: ptr(8 * 24 * time.Hour)}, "repeat"},
+		{Draft{Metric: "weather", URL: "ftp://x", Format: "xml"}, "url format metric"},
+		{Draft{Metric: Failures}, "above"},
+		{Draft{Metric: Failures, Above: ptr(-1.0)}, "above"},
+		{Draft{Metric: Failures, Above: ptr(1e12)}, "above"},
+		{Draft{Metric: Failures, Above: one, Window: ptr(time.Second)}, "window"},
+		{Draft{Metric: Failures, Above: one, Window: ptr(2 * time.Hour)}, "window"},
+		{Draft{Metric: Failures, Above: one, Topic: Topic}, "topic"},
+		{Draft{Metric: Backlog, Above: one, Endpoint: shop, Window: ptr(time.Minute)}, "endpoint window"},
+		{Draft{Metric: OpenCircuits, Topic: "t", Above: one}, "topic above"},
+		{Draft{Metric: SilentNodes, Topic: "t", Endpoint: shop}, "topic endpoint"},
 	} {
 		err := c.draft.Check("down")
 		var wrong *job.ValidationError
@@ -92,17 +78,13 @@ func TestDocumentedWebhook(t *testing.T) {
 	}
 	_, after, _ := strings.Cut(string(text), "```json\n")
 	example, _, _ := strings.Cut(after, "```")
-	b := &book{Rule: "endpoint-down"}
-	s := Alert{
-		Rule: "endpoint-down", Subject: Subject{Endpoint: shop}, Metric: OpenCircuits, URL: opsURL,
-		Value: 1, Since: 1_767_258_000_000, FiredAt: 1_767_258_060_000, ID: "01KDWCJ2M0ZV9M3C0F7GQ8T1XA",
-	}
-	b.tell(&s, Firing, s.FiredAt)
+	rule := Rule{Name: "endpoint-down", Metric: OpenCircuits, URL: opsURL, Format: JSON}
+	alert := Alert{Subject: Subject{Endpoint: shop}, Metric: OpenCircuits, Value: 1, FiredAt: 1_767_258_060_000, ID: "01KDWCJ2M0ZV9M3C0F7GQ8T1XA"}
 	var want, got any
 	if err := json.Unmarshal([]byte(example), &want); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(b.Notices[0].Body, &got); err != nil {
+	if err := json.Unmarshal(rule.webhook(&alert, firing).Spec.Body, &got); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -159,44 +141,30 @@ func TestNamesOfRules(t *testing.T) {
 
 // After the store's clock went back, nothing waits until it has caught up.
 func TestAlertsAfterTheClockWentBack(t *testing.T) {
-	rule := &Rule{Name: "r", Metric: OpenCircuits, For: time.Minute, KeepFiring: 2 * time.Minute, Repeat: 10 * time.Minute}
+	r := &Rule{Name: "r", Metric: OpenCircuits, URL: opsURL}
 	at := func(d time.Duration) job.Instant { return job.Instant(1_790_000_000_000).Add(d) }
-	for name, test := range map[string]struct {
-		before, after func(step func(value float64, at job.Instant))
-		told          int
-	}{
-		"pending": {
-			func(step func(float64, job.Instant)) { step(1, at(0)) },
-			func(step func(float64, job.Instant)) { step(1, at(-time.Hour)); step(1, at(time.Minute-time.Hour)) }, 1,
-		},
-		"firing, to be repeated": {
-			func(step func(float64, job.Instant)) { step(1, at(0)); step(1, at(time.Minute)) },
-			func(step func(float64, job.Instant)) { step(1, at(-time.Hour)); step(1, at(10*time.Minute-time.Hour)) }, 2,
-		},
-		"about to be resolved": {
-			func(step func(float64, job.Instant)) {
-				step(1, at(0))
-				step(1, at(time.Minute))
-				step(0, at(2*time.Minute))
-			},
-			func(step func(float64, job.Instant)) { step(0, at(-time.Hour)); step(0, at(2*time.Minute-time.Hour)) }, 2,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := &book{Rule: "r"}
-			rule.URL = "https://chat.example/hook"
-			step := func(value float64, now job.Instant) {
-				v := values{}
-				if value > 0 {
-					v[Subject{Endpoint: "https://shop.example:443"}] = value
-				}
-				b.step(rule, v, true, now)
-			}
-			test.before(step)
-			test.after(step)
-			if len(b.Notices) != test.told {
-				t.Errorf("%d webhooks, not %d", len(b.Notices), test.told)
-			}
-		})
+	r.step(values{{Endpoint: shop}: 1}, true, at(0))
+	r.step(values{}, true, at(time.Minute))
+	r.step(values{}, true, at(-time.Hour))
+	if n := len(r.webhooks()); n != 1 {
+		t.Errorf("%d webhooks at once", n)
+	}
+	r.step(values{}, true, at(quietFor-time.Hour))
+	if n := len(r.webhooks()); n != 2 {
+		t.Errorf("%d webhooks after the time", n)
+	}
+}
+
+// Incomplete values resolve nothing, and cause alerts.
+func TestIncompleteValues(t *testing.T) {
+	r := &Rule{Name: "r", Metric: OpenCircuits, URL: opsURL}
+	at := job.Instant(1_790_000_000_000)
+	r.step(values{{Endpoint: shop}: 1}, false, at)
+	for range 10 {
+		at = at.Add(quietFor)
+		r.step(values{}, false, at)
+	}
+	if n := len(r.webhooks()); n != 1 {
+		t.Errorf("%d webhooks", n)
 	}
 }

@@ -118,6 +118,17 @@ func (r *Registry) List(ctx context.Context) ([]Node, error) {
 	return all, err
 }
 
+// Silent returns the hosts and ids of silent nodes.
+func (r *Registry) Silent(ctx context.Context) (names []string, err error) {
+	all, err := r.List(ctx)
+	for i := range all {
+		if n := &all[i]; n.Silent {
+			names = append(names, n.Host+" "+n.ID)
+		}
+	}
+	return names, err
+}
+
 // Run announces this node until ctx ends.
 func (r *Registry) Run(ctx context.Context) error {
 	if r.o.Alone {

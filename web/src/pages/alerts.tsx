@@ -1,13 +1,13 @@
 import { useState } from 'preact/hooks';
 import { address, type Query } from '../address';
-import { api, mayChange, unfinished, type Alert, type AlertMetric, type AlertRule, type AlertState, type TestResult } from '../api';
+import { api, mayChange, unfinished, type Alert, type AlertMetric, type AlertRule, type TestResult } from '../api';
 import { Dialog } from '../components/dialog';
-import { Empty, EndpointLink, Mark, Target, When } from '../components/marks';
+import { EndpointLink, Target, When } from '../components/marks';
 import { Paged } from '../components/page';
 import { SendTest, TestCard } from '../components/send-test';
-import { now, useBeat } from '../live';
+import { useBeat } from '../live';
 import { dueBy } from '../search';
-import { count, percent, span, t } from '../text';
+import { count, span, t } from '../text';
 
 /** The topic of alert webhooks. */
 const webhooks = 'duehook-alerts';
@@ -20,8 +20,12 @@ export function AlertsPage() {
   return (
     <>
       <h1>{t('nav.alerts')}</h1>
-      <Standing state="firing" title={t('alert.now')} none={t('alert.quiet')} />
-      <Standing state="pending" title={t('alert.pendingTitle')} />
+      <section>
+        <h2>{t('alert.now')}</h2>
+        <Paged name="alerts" load={api.alerts} none={t('alert.quiet')}>
+          {(alerts) => <Firing alerts={alerts} />}
+        </Paged>
+      </section>
       <section>
         <div class="toolbar">
           <h2>{t('alert.rules')}</h2>
@@ -40,34 +44,14 @@ export function AlertsPage() {
 }
 
 /** A value in words. */
-function figureOf(metric: AlertMetric, value: number): string {
-  if (metric === 'failure_rate') return percent(value);
-  return metric === 'oldest_due' ? span(value * 1000) : count(value);
-}
+const figureOf = (metric: AlertMetric, value: number): string => (metric === 'oldest_due' ? span(value * 1000) : count(value));
 
-/** The alerts in one state. */
-function Standing({ state, title, none }: { state: AlertState; title: string; none?: string }) {
-  return (
-    <Paged name={`alerts ${state}`} load={(query, abort) => api.alerts([['state', state], ...query], abort)}>
-      {(alerts) =>
-        (alerts.length > 0 || none) && (
-          <section>
-            <h2>{title}</h2>
-            {alerts.length > 0 ? <Table alerts={alerts} /> : <Empty text={none ?? ''} />}
-          </section>
-        )
-      }
-    </Paged>
-  );
-}
-
-function Table({ alerts }: { alerts: Alert[] }) {
+function Firing({ alerts }: { alerts: Alert[] }) {
   return (
     <table class="alerts">
       <thead>
         <tr>
           <th>{t('alert.rule')}</th>
-          <th>{t('job.state')}</th>
           <th>{t('alert.subject')}</th>
           <th class="number">{t('alert.value')}</th>
           <th>{t('alert.since')}</th>
@@ -76,15 +60,12 @@ function Table({ alerts }: { alerts: Alert[] }) {
       </thead>
       <tbody>
         {alerts.map((alert) => (
-          <tr key={`${alert.rule} ${alert.subject.topic ?? ''} ${alert.subject.endpoint ?? ''}`}>
+          <tr key={alert.id}>
             <td class="name">
               <a href={address(['alerts', alert.rule])} data-page>
                 {alert.rule}
               </a>
               <span class="muted">{t(`metric.${alert.metric}`)}</span>
-            </td>
-            <td data-label={t('job.state')}>
-              <Mark kind={`alert-${alert.state}`}>{t(`alert.${alert.state}`)}</Mark>
             </td>
             <td data-label={t('alert.subject')}>
               <Subject alert={alert} />
@@ -98,16 +79,12 @@ function Table({ alerts }: { alerts: Alert[] }) {
               </span>
             </td>
             <td data-label={t('alert.since')}>
-              <When at={alert.since} />
+              <When at={alert.fired_at} />
             </td>
-            <td data-label={t('alert.told')} class={alert.told_at ? undefined : 'none'}>
-              {alert.told_at && alert.id ? (
-                <a href={address(['jobs'], [['topic', webhooks], ['biz_key', alert.id]])} data-page>
-                  <When at={alert.told_at} />
-                </a>
-              ) : (
-                <span class="muted">–</span>
-              )}
+            <td data-label={t('alert.told')}>
+              <a href={address(['jobs'], [['topic', webhooks], ['biz_key', alert.id]])} data-page>
+                {t('alert.webhooks')}
+              </a>
             </td>
           </tr>
         ))}
@@ -119,7 +96,7 @@ function Table({ alerts }: { alerts: Alert[] }) {
 const inStates = (...states: readonly string[]): Query => states.map((state) => ['state', state] as const);
 
 /** The address of what the value counts. */
-function causeOf({ metric, subject: { topic, endpoint } }: Alert): string {
+function causeOf({ metric, topic, endpoint }: Alert): string {
   const of: Query = [...(topic ? [['topic', topic] as const] : []), ...(endpoint ? [['endpoint', endpoint] as const] : [])];
   switch (metric) {
     case 'open_circuits':
@@ -127,21 +104,22 @@ function causeOf({ metric, subject: { topic, endpoint } }: Alert): string {
     case 'dead_letters':
       return address(['dead'], of);
     case 'failures':
-    case 'failure_rate':
       return address(['jobs'], [...of, ...inStates('retrying', 'dead')]);
     case 'oldest_due':
       return address(['jobs'], [...of, ...dueBy('now')]);
     case 'backlog':
       return address(['jobs'], [...of, ...inStates(...unfinished)]);
+    case 'silent_nodes':
+      return '/nodes';
   }
 }
 
-function Subject({ alert: { subject } }: { alert: Alert }) {
-  if (subject.endpoint) return <EndpointLink url={subject.endpoint} />;
-  if (!subject.topic) return <span class="muted">{t('alert.everything')}</span>;
+function Subject({ alert: { topic, endpoint, node } }: { alert: Alert }) {
+  if (endpoint) return <EndpointLink url={endpoint} />;
+  if (!topic) return <span>{node}</span>;
   return (
-    <a href={address(['topics', subject.topic])} data-page>
-      {subject.topic}
+    <a href={address(['topics', topic])} data-page>
+      {topic}
     </a>
   );
 }
@@ -159,7 +137,6 @@ function Rules({ rules }: { rules: AlertRule[] }) {
             <th>{t('alert.rule')}</th>
             <th>{t('alert.watches')}</th>
             <th>{t('alert.above')}</th>
-            <th>{t('alert.for')}</th>
             <th>{t('alert.url')}</th>
             {mayChange.value && <th>{t('endpoint.actions')}</th>}
           </tr>
@@ -210,17 +187,15 @@ function Row({ rule, onTest, onDelete }: RowProps) {
       <td data-label={t('alert.watches')}>
         <span>
           {t(`metric.${rule.metric}`)}
-          <span class="muted">{scope(rule)}</span>
+          <span class="muted">{[rule.topic, rule.endpoint?.replace(/^https?:\/\//, '')].filter(Boolean).map((one) => ` · ${one}`)}</span>
         </span>
       </td>
       <td data-label={t('alert.above')}>
         <span>
-          &gt;{'\u202f'}
-          {figureOf(rule.metric, rule.above)}
+          {rule.above !== null && `>\u202f${figureOf(rule.metric, rule.above)}`}
           {rule.window && <span class="muted"> / {rule.window}</span>}
         </span>
       </td>
-      <td data-label={t('alert.for')}>{rule.for}</td>
       <td data-label={t('alert.url')}>{rule.url ? <Target url={rule.url} /> : <span class="muted">{t('alert.metricOnly')}</span>}</td>
       {mayChange.value && (
         <td>
@@ -240,29 +215,10 @@ function Row({ rule, onTest, onDelete }: RowProps) {
   );
 }
 
-/** The subject of a rule, and how its values are grouped. */
-function scope({ topic, endpoint, by, metric }: AlertRule): string {
-  const narrowed = [topic, endpoint?.replace(/^https?:\/\//, '')].filter(Boolean).map((one) => ` · ${one}`);
-  const usual = metric === 'open_circuits' ? 'endpoint' : 'total';
-  return narrowed.join('') + (by === usual ? '' : ` · ${t(`alert.by_${by}`)}`);
-}
-
 /** An example webhook of the rule. */
-function sample({ name, metric, topic, endpoint, above }: AlertRule) {
-  const at = new Date(now.peek()).toISOString();
-  return {
-    version: '1',
-    alert: 'test',
-    status: 'firing',
-    rule: name,
-    metric,
-    subject: { topic, endpoint },
-    value: above,
-    threshold: above,
-    since: at,
-    fired_at: at,
-    resolved_at: null,
-    repeat: 0,
-    text: `[TEST] ${name}`,
-  };
+function sample({ name, format }: AlertRule) {
+  const text = `[TEST] ${name}`;
+  if (format !== 'teams') return { text };
+  const content = { type: 'AdaptiveCard', version: '1.4', body: [{ type: 'TextBlock', text, wrap: true }] };
+  return { type: 'message', attachments: [{ contentType: 'application/vnd.microsoft.card.adaptive', content }] };
 }

@@ -12,7 +12,7 @@ import { count, percent, span, t, type Key } from '../text';
 
 export function OverviewPage() {
   const overview = useResource('overview', api.overview);
-  const firing = useResource('firing', (abort) => api.alerts([['state', 'firing'], ['limit', '100']], abort)).data;
+  const firing = useResource('firing', (abort) => api.alerts([['limit', '100']], abort)).data;
   return (
     <>
       <h1>{t('nav.overview')}</h1>
