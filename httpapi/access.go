@@ -12,7 +12,7 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 )
 
-// Access checks API keys. *access.Keyring implements it.
+// Access checks API keys. *access.Keys implements it.
 type Access interface {
 	Authenticate(authorization string) (access.Principal, error)
 	Take(p access.Principal) access.Quota

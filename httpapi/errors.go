@@ -111,7 +111,7 @@ var known = []struct {
 	{store.ErrNewer, CodeNewerVersion, "A newer version of duehook wrote this entry, and this version can neither show nor change it. The entry stays in force, for example a topic's pause and limits. Send the request to a node of the newer version."},
 
 	{access.ErrMissing, CodeUnauthorized, "The request has no API key. Send one as Authorization: Bearer and the key's token."},
-	{access.ErrUnread, CodeStoreUnavailable, "This server has just started and has not read the stored API keys yet. Try again."},
+	{documents.ErrUnread, CodeStoreUnavailable, "This server has just started and has not read the stored API keys yet. Try again."},
 	{access.ErrUnknown, CodeUnauthorized, "The API key is unknown: it was revoked or belongs to other servers."},
 	{access.ErrExpired, CodeUnauthorized, "The API key has expired. Create a new one."},
 	{access.ErrNoKey, CodeKeyNotFound, "No API key has this id, or it was revoked before."},

@@ -49,7 +49,7 @@ func (a *keyedAPI) newKey(d access.Draft, namespace ...string) (string, access.K
 }
 
 // keyring has the keys in its settings.
-func (a *keyedAPI) keyring(keys ...access.Key) *access.Keyring {
+func (a *keyedAPI) keyring(keys ...access.Key) *access.Keys {
 	a.t.Helper()
 	ring, err := access.New(access.Options{
 		Namespace: "default", Keys: keys, Clock: a.clock, Store: faultyDocuments{a.mem, a.faults},
@@ -67,16 +67,16 @@ func (a *keyedAPI) accept(keys ...access.Key) {
 	if _, err := ring.List(a.t.Context()); err != nil {
 		a.t.Fatal(err)
 	}
-	a.keys.Keyring = ring
+	a.keys.Keys = ring
 }
 
 // withAccess does something with other keys.
-func (a *keyedAPI) withAccess(other *access.Keyring, do func()) {
+func (a *keyedAPI) withAccess(other *access.Keys, do func()) {
 	a.t.Helper()
-	mine := a.keys.Keyring
-	a.keys.Keyring = other
+	mine := a.keys.Keys
+	a.keys.Keys = other
 	do()
-	a.keys.Keyring = mine
+	a.keys.Keys = mine
 }
 
 // faultyDocuments fails with the jobs' store.
@@ -377,7 +377,7 @@ func TestOpenServersManageNoKeys(t *testing.T) {
 func TestRateLimits(t *testing.T) {
 	a := newKeyedAPI(t)
 	token, key := a.newKey(access.Draft{Scope: "read", Rate: "2/10s"})
-	a.keys.Keyring = a.keyring(a.admin, key)
+	a.keys.Keys = a.keyring(a.admin, key)
 	call := func(method, path string) http.Header {
 		return a.call(method, path, "", "Authorization", "Bearer "+token).Header()
 	}
@@ -414,7 +414,7 @@ func TestChangesLeaveAuditLines(t *testing.T) {
 	var log bytes.Buffer
 	a := newKeyedAPI(t, func(o *testOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
 	read, readKey := a.newKey(access.Draft{Scope: "read", Name: "viewer"})
-	a.keys.Keyring = a.keyring(a.admin, readKey)
+	a.keys.Keys = a.keyring(a.admin, readKey)
 	const registration = `{"url":"https://shop.example/hook?secret=1","topic":"t","id":"a","delay":60,"body":"secret"}`
 	id, name := a.admin.ID, "ops"
 	for _, tc := range []struct {

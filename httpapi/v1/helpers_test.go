@@ -151,7 +151,7 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 }
 
 // switchedAccess are keys that a test can replace.
-type switchedAccess struct{ *access.Keyring }
+type switchedAccess struct{ *access.Keys }
 
 // allRoutes are the calls of v1, and those of every server.
 var allRoutes = append(slices.Clone(routes),

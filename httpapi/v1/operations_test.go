@@ -194,7 +194,7 @@ func TestOperationsNeedTheirScope(t *testing.T) {
 	a := newKeyedAPI(t)
 	read, readKey := a.newKey(access.Draft{Scope: "read"})
 	write, writeKey := a.newKey(access.Draft{Scope: "write"})
-	a.keys.Keyring = a.keyring(readKey, writeKey)
+	a.keys.Keys = a.keyring(readKey, writeKey)
 	const request = `{"action":"run","all":true`
 	bearer := []string{"Authorization", "Bearer " + read}
 	a.want(200, "POST", "/v1/operations?dry_run=true", request+`}`, bearer...)

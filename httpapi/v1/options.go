@@ -14,7 +14,7 @@ import (
 	"github.com/duehook/duehook/internal/services/nodes"
 )
 
-// Access manages the API keys. An *access.Keyring does.
+// Access manages the API keys. An *access.Keys does.
 type Access interface {
 	Create(ctx context.Context, d access.Draft) (access.Token, access.Key, error)
 	List(ctx context.Context) ([]access.Key, error)

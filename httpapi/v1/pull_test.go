@@ -183,7 +183,7 @@ func TestConsumeScope(t *testing.T) {
 	a := newKeyedAPI(t)
 	token, key := a.newKey(access.Draft{Scope: "consume", Topics: []string{"mine"}})
 	reader, other := a.newKey(access.Draft{Scope: "read"})
-	a.keys.Keyring = a.keyring(a.admin, key, other)
+	a.keys.Keys = a.keyring(a.admin, key, other)
 	for _, topic := range []string{"mine", "theirs"} {
 		a.want(201, "POST", "/v1/jobs", `{"topic":"`+topic+`","id":"a","pull":true,"body_text":"secret","callbacks":{"delivered":{"url":"https://shop.example/?token=secret"}}}`)
 	}

@@ -338,7 +338,7 @@ func (n *node) secure(o *httpapi.Options, calls *v1.Options, ln net.Listener) ([
 }
 
 // readyWith is the readiness of a server with keys: before it knows the stored ones, it refuses their holders.
-func readyWith(keys *access.Keyring, store func(context.Context) error) func(context.Context) error {
+func readyWith(keys *access.Keys, store func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := keys.Ready(); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store/diskstore"
@@ -19,7 +20,7 @@ func TestReadyWithKeys(t *testing.T) {
 	down := errors.New("down")
 	var store error
 	ready := readyWith(keys, func(context.Context) error { return store })
-	if err := ready(t.Context()); !errors.Is(err, access.ErrUnread) {
+	if err := ready(t.Context()); !errors.Is(err, documents.ErrUnread) {
 		t.Errorf("before the keys are read: %v", err)
 	}
 	if _, err := keys.List(t.Context()); err != nil {

@@ -22,6 +22,9 @@ const (
 	changeTimeout = 5 * time.Second
 )
 
+// ErrUnread is the error of a Keyring before all documents have been read once.
+var ErrUnread = fmt.Errorf("%w: not read yet", store.ErrUnavailable)
+
 // Keyring is documents that a node needs at each request or delivery, such as API keys and
 // signing secrets. It answers from a copy, without I/O: during an outage of the store, the known
 // documents stay in use. For each document it has a V. Its methods are safe for concurrent use.
@@ -88,12 +91,12 @@ func (k *Keyring[T, V]) Run(ctx context.Context) error {
 	})
 }
 
-// Ready returns an error that wraps store.ErrUnavailable before all documents have been read once.
+// Ready returns an error that wraps ErrUnread before all documents have been read once.
 func (k *Keyring[T, V]) Ready() error {
 	if k.known.Complete() {
 		return nil
 	}
-	return fmt.Errorf("%w: the %s have not been read yet", store.ErrUnavailable, k.what)
+	return fmt.Errorf("the %s: %w", k.what, ErrUnread)
 }
 
 // All returns the known documents by name. Callers must not change the map.

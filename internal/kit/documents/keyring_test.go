@@ -123,7 +123,7 @@ func TestKeyringsAreReadyOnceTheyWereRead(t *testing.T) {
 	if err := k.Load(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("in an outage: %v", err)
 	}
-	if err := k.Ready(); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "the notes have not been read yet") {
+	if err := k.Ready(); !errors.Is(err, ErrUnread) || !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "notes") {
 		t.Errorf("before a read: %v", err)
 	}
 	docs.Hook(nil)

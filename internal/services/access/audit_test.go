@@ -24,7 +24,7 @@ func auditLine(t *testing.T, c Change) map[string]any {
 
 func TestAuditLines(t *testing.T) {
 	token, key := issue(t)
-	who := mustAuthenticate(t, newKeyring(t, Options{Keys: []Key{key}}), token)
+	who := mustAuthenticate(t, newKeys(t, Options{Keys: []Key{key}}), token)
 	got := auditLine(t, Change{
 		Who: who, What: "POST /v1/jobs/{topic}/{id}/run", Target: "order-timeout/order-8812", Result: "job_finished",
 		Client: "192.0.2.7", RequestID: "r-1",

@@ -17,7 +17,7 @@ import (
 // cursors seals the cursors of lists for callers who are restricted to topics: a cursor names the
 // entry where its page ended, which may be one of others. All nodes have one key, in a document.
 type cursors struct {
-	docs *documents.Collection[cursorKey] // nil: the key is this process's own
+	docs *documents.Collection[cursorKey]
 	aead atomic.Pointer[cipher.AEAD]
 }
 
@@ -29,11 +29,7 @@ type cursorKey struct {
 const cursorBytes = 32
 
 func newCursors(s store.Documents, clock job.Clock) *cursors {
-	c := &cursors{}
-	if s != nil {
-		c.docs = documents.New(documents.Options[cursorKey]{Store: s, Kind: "cursor-key", Clock: clock})
-	}
-	return c
+	return &cursors{docs: documents.New(documents.Options[cursorKey]{Store: s, Kind: "cursor-key", Clock: clock})}
 }
 
 // sealer is the cipher of the nodes. The first use makes its key.
@@ -41,22 +37,15 @@ func (c *cursors) sealer(ctx context.Context) (cipher.AEAD, error) {
 	if known := c.aead.Load(); known != nil {
 		return *known, nil
 	}
-	key := cursorKey{make([]byte, cursorBytes)}
-	_, _ = rand.Read(key.Key) // it never fails
-	if c.docs != nil {
-		d, err := c.docs.Update(ctx, "key", func(d *documents.Document[cursorKey]) error {
-			if d.Version != 0 {
-				return documents.ErrKept
-			}
-			d.Value = key
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read the key of cursors: %w", err)
-		}
-		key = d.Value
+	d, err := c.docs.Ensure(ctx, "key", func() (cursorKey, error) {
+		key := make([]byte, cursorBytes)
+		_, _ = rand.Read(key) // it never fails
+		return cursorKey{key}, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the key of cursors: %w", err)
 	}
-	block, err := aes.NewCipher(key.Key)
+	block, err := aes.NewCipher(d.Value.Key)
 	if err != nil {
 		return nil, fmt.Errorf("the key of cursors: %w", err)
 	}

@@ -38,7 +38,7 @@ func TestDraftMakesKeys(t *testing.T) {
 		if strings.Contains(made.Line(), secretOf(token.Reveal())[:8]) {
 			t.Error("the line shows the secret")
 		}
-		k := newKeyring(t, Options{Keys: keys, Namespace: "shop", Clock: clock})
+		k := newKeys(t, Options{Keys: keys, Namespace: "shop", Clock: clock})
 		if p := mustAuthenticate(t, k, token.Reveal()); p.Allows(made.Scope) != nil {
 			t.Errorf("%+v: the key does not work", c.draft)
 		}

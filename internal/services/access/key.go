@@ -143,7 +143,7 @@ func addTopic(k *Key, pattern string) error {
 }
 
 func setID(k *Key, value string) error {
-	if len(value) != idLength || !isTokenText(value) {
+	if !isID(value) {
 		return fmt.Errorf("must be the %d characters of a token between its underscores", idLength)
 	}
 	k.ID = value

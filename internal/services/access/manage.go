@@ -16,9 +16,6 @@ import (
 // documentKind is the kind of documents that are keys; their names are ids.
 const documentKind = "apikey"
 
-// errNoStore reports a bug of the caller.
-var errNoStore = errors.New("access: this keyring has no store")
-
 // Draft is a requested key, with texts in the form of ParseKeys.
 type Draft struct {
 	Name      string // optional
@@ -70,12 +67,9 @@ func (d Draft) readTopics(k *Key, f *job.Findings) {
 }
 
 // Create creates a key of this node's namespace and stores it. It is valid on this node at
-// once, on the others within Freshness. Nothing stores the token. Errors: a
+// once, on the others within documents.Freshness. Nothing stores the token. Errors: a
 // *job.ValidationError, ErrTooManyKeys, or the store's.
-func (k *Keyring) Create(ctx context.Context, d Draft) (Token, Key, error) {
-	if k.opts.Store == nil {
-		return Token{}, Key{}, errNoStore
-	}
+func (k *Keys) Create(ctx context.Context, d Draft) (Token, Key, error) {
 	token, key, err := d.Key(k.opts.Namespace, k.opts.Now())
 	if err != nil {
 		return Token{}, Key{}, err
@@ -84,30 +78,30 @@ func (k *Keyring) Create(ctx context.Context, d Draft) (Token, Key, error) {
 	if len(k.fixed) >= MaxKeys {
 		return Token{}, Key{}, ErrTooManyKeys
 	}
-	stored, err := k.docs.Create(ctx, key.ID, key)
+	made, err := k.stored.Create(ctx, key.ID, key)
 	if err != nil {
 		return Token{}, Key{}, err
 	}
-	if k.stored.Keep(&stored); !k.stored.Complete() {
-		_ = k.refresh(ctx) // else Run makes the key valid here
-	}
-	return token, stored.Value, nil
+	return token, made.Value, nil
 }
 
 // Key reads a key. Errors: ErrNoKey, or the store's.
-func (k *Keyring) Key(ctx context.Context, id string) (Key, error) {
+func (k *Keys) Key(ctx context.Context, id string) (Key, error) {
 	if fixed := k.fixed[id]; fixed != nil {
 		return fixed.key, nil
 	}
-	if !k.canStore(id) {
+	if !isID(id) {
 		return Key{}, ErrNoKey
 	}
-	d, err := k.docs.Get(ctx, id)
-	if errors.Is(err, store.ErrNewer) { // an unreadable key has an id only, as in lists
-		return Key{ID: id, Stored: true}, nil
+	d, err := k.stored.Get(ctx, id)
+	if errors.Is(err, store.ErrNewer) {
+		return unreadable(id), nil
 	}
 	return d.Value, err
 }
+
+// unreadable is a key whose content cannot be read.
+func unreadable(id string) Key { return Key{ID: id, Stored: true} }
 
 // State is whether a key is accepted.
 type State string
@@ -120,7 +114,7 @@ const (
 )
 
 // State returns the state of a key at this moment.
-func (k *Keyring) State(key *Key) State {
+func (k *Keys) State(key *Key) State {
 	switch {
 	case key.Scope == Nobody:
 		return Unreadable
@@ -130,26 +124,23 @@ func (k *Keyring) State(key *Key) State {
 	return Active
 }
 
-// canStore reports whether a key with the id can be in the store.
-func (k *Keyring) canStore(id string) bool {
-	return k.opts.Store != nil && len(id) == idLength && isTokenText(id)
-}
-
 // List reads all keys: the ones of this node's settings first, each group by name and id.
 // The error is the store's.
-func (k *Keyring) List(ctx context.Context) ([]Key, error) {
-	if k.opts.Store != nil {
-		if err := k.refresh(ctx); err != nil {
-			return nil, fmt.Errorf("read the stored API keys: %w", err)
-		}
+func (k *Keys) List(ctx context.Context) ([]Key, error) {
+	if err := k.stored.Load(ctx); err != nil {
+		return nil, err
 	}
 	var keys []Key
 	for _, e := range k.fixed {
 		keys = append(keys, e.key)
 	}
-	for id, e := range k.stored.All() {
-		if k.fixed[id] == nil {
-			keys = append(keys, e.key)
+	for id, known := range k.stored.All() {
+		switch {
+		case k.fixed[id] != nil:
+		case known.Err != nil:
+			keys = append(keys, unreadable(id))
+		default:
+			keys = append(keys, known.Value.key)
 		}
 	}
 	sort.Slice(keys, func(i, j int) bool {
@@ -163,28 +154,25 @@ func (k *Keyring) List(ctx context.Context) ([]Key, error) {
 }
 
 // Revoke deletes a stored key that all of allow accept. It is invalid on this node at once, on the
-// others within Freshness. Errors: ErrNoKey, ErrFixedKey, those of allow, or the store's.
-func (k *Keyring) Revoke(ctx context.Context, id string, allow ...documents.Allow) error {
+// others within documents.Freshness. Errors: ErrNoKey, ErrFixedKey, those of allow, or the store's.
+func (k *Keys) Revoke(ctx context.Context, id string, allow ...documents.Allow) error {
 	switch {
 	case k.fixed[id] != nil:
 		return ErrFixedKey
-	case !k.canStore(id):
+	case !isID(id):
 		return ErrNoKey
 	}
-	err := k.docs.Remove(ctx, id, allow...)
-	if err == nil || errors.Is(err, ErrNoKey) {
-		k.stored.Keep(&documents.Document[Key]{Head: documents.Head{Name: id}})
-	}
-	return err
+	return k.stored.Remove(ctx, id, allow...)
 }
 
-// collection returns the documents of keys. An older duehook must not grant more with a
-// key than a newer one meant: an unknown field makes it unreadable.
-func collection(s store.Documents, clock job.Clock, fixed int) *documents.Collection[Key] {
-	return documents.New(documents.Options[Key]{
+// stored describes the documents of keys. They are not sealed: a digest reveals no token, and keys work without a
+// master key. An older duehook must not grant more with a key than a newer one meant: an unknown field makes it
+// unreadable.
+func stored(s store.Documents, clock job.Clock, fixed int) documents.Options[Key] {
+	return documents.Options[Key]{
 		Store: s, Kind: documentKind, Strict: true, Max: MaxKeys - fixed, Full: ErrTooManyKeys, Missing: ErrNoKey, Clock: clock,
 		Stamp: func(k *Key) *documents.Stamp { return &k.Stamp },
-		New:   func(id string) Key { return Key{ID: id, Stored: true} },
+		New:   unreadable,
 		Check: func(k *Key) error {
 			if k.Scope == Nobody || k.Digest == (Digest{}) {
 				return errors.New("scope or sha256 is missing")
@@ -196,5 +184,5 @@ func collection(s store.Documents, clock job.Clock, fixed int) *documents.Collec
 			}
 			return setID(k, k.ID)
 		},
-	})
+	}
 }

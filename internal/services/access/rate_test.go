@@ -62,7 +62,7 @@ func FuzzParseRate(f *testing.F) {
 func TestQuota(t *testing.T) {
 	clock := newTestClock()
 	token, key := issue(t, func(k *Key) { k.Rate = Rate{3, 6 * time.Second} }) // one in 2 s
-	k := newKeyring(t, Options{Keys: []Key{key}, Clock: clock, Rate: Rate{1000, time.Second}})
+	k := newKeys(t, Options{Keys: []Key{key}, Clock: clock, Rate: Rate{1000, time.Second}})
 	p := mustAuthenticate(t, k, token)
 	for _, c := range []struct {
 		after                                  time.Duration
@@ -98,11 +98,11 @@ func TestQuota(t *testing.T) {
 
 func TestServersRateIsForKeysWithoutTheirOwn(t *testing.T) {
 	token, key := issue(t)
-	k := newKeyring(t, Options{Keys: []Key{key}, Rate: Rate{5, time.Minute}})
+	k := newKeys(t, Options{Keys: []Key{key}, Rate: Rate{5, time.Minute}})
 	if q := k.Take(mustAuthenticate(t, k, token)); q.Rate != (Rate{5, time.Minute}) || q.Remaining != 4 {
 		t.Errorf("got %+v", q)
 	}
-	unlimited := newKeyring(t, Options{Keys: []Key{key}})
+	unlimited := newKeys(t, Options{Keys: []Key{key}})
 	q := unlimited.Take(mustAuthenticate(t, unlimited, token))
 	h := http.Header{}
 	if q.SetHeaders(h); !q.Allowed || len(h) > 0 {
@@ -154,7 +154,7 @@ func TestLimiterAgainstItsPromise(t *testing.T) {
 func TestLimitHoldsForConcurrentCallers(t *testing.T) {
 	clock := newTestClock()
 	token, key := issue(t, func(k *Key) { k.Rate = Rate{100, time.Hour} })
-	k := newKeyring(t, Options{Keys: []Key{key}, Clock: clock})
+	k := newKeys(t, Options{Keys: []Key{key}, Clock: clock})
 	var allowed atomic.Int64
 	var wg sync.WaitGroup
 	for range 8 {

@@ -25,7 +25,7 @@ type Sight struct {
 type sightKey struct{}
 
 // See returns a context whose calls hand out what a caller may see.
-func (k *Keyring) See(ctx context.Context, p Principal) context.Context {
+func (k *Keys) See(ctx context.Context, p Principal) context.Context {
 	s := Sight{masks: !p.Scope.includes(Write)}
 	if len(p.Topics) > 0 {
 		s.cursors = k.cursors

@@ -75,6 +75,9 @@ func parseToken(s string) (Token, error) {
 	return Token{s}, nil
 }
 
+// isID reports whether s has the form of the id of a token's key.
+func isID(s string) bool { return len(s) == idLength && isTokenText(s) }
+
 func isTokenText(s string) bool { return strings.Trim(s, tokenLetters) == "" }
 
 // Digest is the SHA-256 of a token. A slow hash such as bcrypt protects secrets that

@@ -2,6 +2,7 @@ package access
 
 import (
 	"cmp"
+	"context"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -13,41 +14,39 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// Options of a Keyring. Only Namespace has no default.
+// Options of Keys. Namespace and Store have no default.
 type Options struct {
 	Namespace string             // of this node
 	Keys      []Key              // of the settings
-	Store     store.Documents    // of stored keys; nil: there are none
+	Store     store.Documents    // of stored keys
 	Clock     job.Clock          // nil: the machine's
 	Now       func() job.Instant // the store's time, by which keys expire; nil: the clock's
 	Logger    *slog.Logger       // nil: none
 	Rate      Rate               // of keys without their own; zero: no limit
 }
 
-// Keyring knows the API keys. Its methods are safe for concurrent use.
-type Keyring struct {
+// Keys are the API keys. Their methods are safe for concurrent use.
+type Keys struct {
 	opts   Options
-	docs   *documents.Collection[Key]
 	fixed  map[string]*entry // of the settings, which take precedence
-	stored *documents.Mirror[Key, *entry]
+	stored *documents.Keyring[Key, *entry]
 
 	cursors *cursors
 	// equal compares digests. A test replaces it to count comparisons.
 	equal func(x, y []byte) int
 }
 
-// entry is a key in use.
+// entry is a key in use. An unchanged key keeps its limiter.
 type entry struct {
-	key      Key
-	limiter  *limiter
-	unusable bool // its document has no valid key
+	key     Key
+	limiter *limiter
 }
 
 // nobody is the entry of unknown ids.
-var nobody = &entry{unusable: true}
+var nobody = &entry{}
 
-// New returns a Keyring with the keys of the settings. Run adds the stored ones.
-func New(o Options) (*Keyring, error) {
+// New returns Keys with those of the settings. Run adds the stored ones.
+func New(o Options) (*Keys, error) {
 	if o.Namespace == "" {
 		return nil, errors.New("access: Options.Namespace is missing")
 	}
@@ -56,54 +55,63 @@ func New(o Options) (*Keyring, error) {
 	if o.Now == nil {
 		o.Now = func() job.Instant { return job.InstantOf(o.Clock.Now()) }
 	}
-	k := &Keyring{opts: o, docs: collection(o.Store, o.Clock, len(o.Keys)), fixed: map[string]*entry{}, cursors: newCursors(o.Store, o.Clock), equal: subtle.ConstantTimeCompare}
-	for _, key := range o.Keys {
-		if k.fixed[key.ID] != nil {
-			return nil, fmt.Errorf("access: Options.Keys holds the id %s twice", key.ID)
+	k := &Keys{opts: o, fixed: map[string]*entry{}, cursors: newCursors(o.Store, o.Clock), equal: subtle.ConstantTimeCompare}
+	for i := range o.Keys {
+		id := o.Keys[i].ID
+		if k.fixed[id] != nil {
+			return nil, fmt.Errorf("access: Options.Keys holds the id %s twice", id)
 		}
-		k.fixed[key.ID] = k.newEntry(key)
+		k.fixed[id] = k.newEntry(&o.Keys[i])
 	}
-	k.stored = documents.NewMirror(k.docs, k.know)
+	k.stored = documents.NewKeyring(documents.KeyringOptions[Key, *entry]{
+		Options: stored(o.Store, o.Clock, len(o.Keys)), What: "API keys", Of: k.newEntry, Logger: o.Logger,
+	})
 	return k, nil
 }
 
-func (k *Keyring) newEntry(key Key) *entry {
+func (k *Keys) newEntry(key *Key) *entry {
 	limit := key.Rate
 	if limit == (Rate{}) {
 		limit = k.opts.Rate
 	}
-	return &entry{key: key, limiter: newLimiter(limit)}
+	return &entry{key: *key, limiter: newLimiter(limit)}
 }
 
-// ErrUnread is the error before the first read of the stored keys.
-var ErrUnread = fmt.Errorf("%w: the stored API keys have not been read yet", store.ErrUnavailable)
+// Run keeps the stored keys up to date until ctx ends.
+func (k *Keys) Run(ctx context.Context) error { return k.stored.Run(ctx) }
 
-// Ready returns an error that wraps store.ErrUnavailable while stored keys may be unknown.
-func (k *Keyring) Ready() error {
-	if k.opts.Store == nil || k.stored.Complete() {
-		return nil
+// Ready returns an error that wraps documents.ErrUnread while stored keys may be unknown.
+func (k *Keys) Ready() error { return k.stored.Ready() }
+
+// entry returns the key of an id. A stored one that cannot be read is none: it may permit less than before.
+func (k *Keys) entry(id string) *entry {
+	if fixed := k.fixed[id]; fixed != nil {
+		return fixed
 	}
-	return ErrUnread
+	if known, ok := k.stored.All()[id]; ok && known.Err == nil {
+		return known.Value
+	}
+	return nobody
 }
 
 // Authenticate returns the caller by the Authorization header of a request (the values of
 // several, joined by commas). Errors: ErrMissing, ErrMalformed, ErrUnknown, ErrExpired, and
-// store.ErrUnavailable before the first read of the stored keys. Principal.Allows decides
+// documents.ErrUnread before the first read of the stored keys. Principal.Allows decides
 // what the caller may do.
-func (k *Keyring) Authenticate(authorization string) (Principal, error) {
+func (k *Keys) Authenticate(authorization string) (Principal, error) {
 	token, err := bearerToken(authorization)
 	if err != nil {
 		return Principal{}, err
 	}
 	unread := k.Ready()
-	e := cmp.Or(k.fixed[token.id()], k.stored.All()[token.id()], nobody)
+	e := k.entry(token.id())
 	// An unknown id takes the same time as a wrong secret: a digest and a comparison.
 	digest := token.digest()
 	same := k.equal(digest[:], e.key.Digest[:]) == 1
 	switch {
 	case e == nobody && unread != nil:
 		return Principal{}, unread
-	case !same || e.unusable:
+	case !same || e == nobody:
 		return Principal{}, ErrUnknown
 	case e.key.Expired(k.opts.Now()):
 		return Principal{}, ErrExpired // only the holder of the secret learns this
@@ -115,7 +123,7 @@ func (k *Keyring) Authenticate(authorization string) (Principal, error) {
 }
 
 // Take counts a request against the caller's rate limit. Each process counts separately.
-func (k *Keyring) Take(p Principal) Quota { return p.limiter.take(k.opts.Clock.Now()) }
+func (k *Keys) Take(p Principal) Quota { return p.limiter.take(k.opts.Clock.Now()) }
 
 // bearerToken reads an Authorization header (RFC 6750, 2.1).
 func bearerToken(header string) (Token, error) {

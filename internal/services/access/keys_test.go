@@ -4,13 +4,14 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/testing/must"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
 )
 
@@ -18,7 +19,7 @@ func TestAuthenticate(t *testing.T) {
 	clock := newTestClock()
 	token, key := issue(t)
 	expired, old := issue(t, func(k *Key) { k.ExpiresAt = job.InstantOf(clock.Now()) })
-	k := newKeyring(t, Options{Keys: []Key{key, old}, Clock: clock})
+	k := newKeys(t, Options{Keys: []Key{key, old}, Clock: clock})
 	impostor := impostorOf(token)
 	stranger := newToken().Reveal()
 
@@ -71,7 +72,7 @@ func impostorOf(token string) string {
 func TestKeysExpireByTheClock(t *testing.T) {
 	clock := newTestClock()
 	token, key := issue(t, func(k *Key) { k.ExpiresAt = job.InstantOf(clock.Now().Add(time.Minute)) })
-	k := newKeyring(t, Options{Keys: []Key{key}, Clock: clock})
+	k := newKeys(t, Options{Keys: []Key{key}, Clock: clock})
 	clock.Advance(time.Minute - time.Millisecond)
 	mustAuthenticate(t, k, token)
 	clock.Advance(time.Millisecond)
@@ -87,13 +88,10 @@ func TestEveryAnswerCostsOneComparison(t *testing.T) {
 	token, key := issue(t)
 	expired, old := issue(t, func(k *Key) { k.ExpiresAt = 1 })
 	foreign, other := issue(t, func(k *Key) { k.Namespace = "elsewhere" })
-	docs := newDocuments()
+	docs := testenv.NewDocuments(t)
 	broken := newToken()
-	docs.put(broken.id(), "{}")
-	k := newKeyring(t, Options{Keys: []Key{key, old, other}, Clock: clock, Store: docs})
-	if err := k.refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	docs.Overwrite(documentKind, broken.id(), "{}")
+	k := newKeys(t, Options{Keys: []Key{key, old, other}, Clock: clock, Store: docs})
 	compared := 0
 	k.equal = func(x, y []byte) int {
 		compared++
@@ -116,7 +114,7 @@ func TestEveryAnswerCostsOneComparison(t *testing.T) {
 
 // An unknown id must not be let in by whatever the stand-in's digest is.
 func TestNobodyIsNoKey(t *testing.T) {
-	k := newKeyring(t, Options{})
+	k := newKeys(t, Options{})
 	k.equal = func(_, _ []byte) int { return 1 }
 	if _, err := k.Authenticate(bearer(newToken().Reveal())); !errors.Is(err, ErrUnknown) {
 		t.Fatalf("got %v", err)
@@ -134,8 +132,8 @@ func TestScopesAndNamespaces(t *testing.T) {
 		{Admin, []Scope{Public, Read, Write, Admin}},
 	} {
 		token, key := issue(t, func(k *Key) { k.Scope = c.have })
-		p := mustAuthenticate(t, newKeyring(t, Options{Keys: []Key{key}}), token)
-		foreign := mustAuthenticate(t, newKeyring(t, Options{Keys: []Key{key}, Namespace: "other"}), token)
+		p := mustAuthenticate(t, newKeys(t, Options{Keys: []Key{key}}), token)
+		foreign := mustAuthenticate(t, newKeys(t, Options{Keys: []Key{key}, Namespace: "other"}), token)
 		for _, need := range needs {
 			err := p.Allows(need)
 			var scope *ScopeError
@@ -172,22 +170,92 @@ func TestScopeNames(t *testing.T) {
 	}
 }
 
+// A server is not ready before it knows the stored keys: until then it refuses their holders, and no others.
 func TestUnreadStoreIsNoReasonToRefuse(t *testing.T) {
 	token, key := issue(t)
-	docs := newDocuments()
-	k := newKeyring(t, Options{Keys: []Key{key}, Store: docs})
-	if _, err := k.Authenticate(bearer(newToken().Reveal())); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("an id that may be in the store gives %v", err)
+	docs := testenv.NewDocuments(t)
+	stored, _, err := newKeys(t, Options{Store: docs}).Create(t.Context(), Draft{Scope: "read"})
+	must.OK(t, err)
+	k, err := New(Options{Namespace: "shop", Keys: []Key{key}, Store: docs})
+	must.OK(t, err)
+	_, errStored := k.Authenticate(bearer(stored.Reveal()))
+	for what, err := range map[string]error{"readiness": k.Ready(), "a stored key": errStored} {
+		if !errors.Is(err, documents.ErrUnread) || !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 	if _, err := k.Authenticate(bearer(impostorOf(token))); !errors.Is(err, ErrUnknown) {
 		t.Errorf("a wrong secret of a key in the settings gives %v", err)
 	}
 	mustAuthenticate(t, k, token)
-	if err := k.refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, k.stored.Load(t.Context()))
+	must.OK(t, k.Ready())
+	mustAuthenticate(t, k, stored.Reveal())
 	if _, err := k.Authenticate(bearer(newToken().Reveal())); !errors.Is(err, ErrUnknown) {
 		t.Errorf("once the store is read, an unknown id gives %v", err)
+	}
+}
+
+func TestLimitsOutliveARefresh(t *testing.T) {
+	clock := newTestClock()
+	k := newKeys(t, Options{Clock: clock})
+	token, _, err := k.Create(t.Context(), Draft{Scope: "read", Rate: "3/1h"})
+	must.OK(t, err)
+	for want := 2; want >= 0; want-- {
+		must.OK(t, k.stored.Load(t.Context()))
+		if q := k.Take(mustAuthenticate(t, k, token.Reveal())); !q.Allowed || q.Remaining != want {
+			t.Fatalf("%+v, want %d remaining", q, want)
+		}
+	}
+	if q := k.Take(mustAuthenticate(t, k, token.Reveal())); q.Allowed {
+		t.Errorf("a refresh filled the bucket: %+v", q)
+	}
+}
+
+// A key that this version cannot read is none, also where it was one before: it may permit less now.
+func TestUnreadableDocumentsAreNoKeys(t *testing.T) {
+	docs, log := testenv.NewDocuments(t), &lockedBuffer{}
+	token := newToken()
+	good := string(encodeKey(&Key{Scope: Read, Namespace: "shop", Digest: token.digest(), Stamp: documents.Stamp{CreatedAt: 1}}).Data)
+	for name, data := range map[string]string{
+		"aaaaaaa2":  `not JSON`,
+		"aaaaaaa3":  `{"scope":"read","namespace":"shop","created_at":1,"only_from":"10.0.0.0/8","sha256":"` + someDigest + `"}`,
+		"aaaaaaa4":  `{"scope":"auditor","namespace":"shop","created_at":1,"sha256":"` + someDigest + `"}`,
+		"aaaaaaa5":  `{"scope":"read","namespace":"shop","created_at":1,"sha256":"9f86"}`,
+		"aaaaaaa6":  `{"scope":"read","namespace":"shop","created_at":1,"rate":"x","sha256":"` + someDigest + `"}`,
+		"not-an-id": good,
+		token.id():  good,
+	} {
+		docs.Overwrite(documentKind, name, data)
+	}
+	k := newKeys(t, Options{Store: docs, Logger: log.logger()})
+	mustAuthenticate(t, k, token.Reveal())
+	docs.Overwrite(documentKind, token.id(), `{}`)
+	keys, err := k.List(t.Context())
+	if err != nil || len(keys) != 7 || keys[0].Scope != Nobody || !keys[0].Stored || k.State(&keys[0]) != Unreadable {
+		t.Errorf("listed: %+v, %v", keys, err)
+	}
+	if _, err := k.Authenticate(bearer(token.Reveal())); !errors.Is(err, ErrUnknown) {
+		t.Errorf("a key without a digest gives %v", err)
+	}
+	if got := log.lines("level=ERROR"); got != 7 || log.lines(someDigest) > 0 {
+		t.Errorf("%d complaints about 7 documents", got)
+	}
+	if got, err := k.Key(t.Context(), "aaaaaaa3"); err != nil || got.ID != "aaaaaaa3" || k.State(&got) != Unreadable {
+		t.Errorf("read: %+v, %v", got, err)
+	}
+	docs.Overwrite(documentKind, token.id(), good) // mended
+	must.OK(t, k.stored.Load(t.Context()))
+	mustAuthenticate(t, k, token.Reveal())
+}
+
+func TestSettingsHaveTheLastWord(t *testing.T) {
+	token, key := issue(t, func(k *Key) { k.Scope = Read })
+	docs, stored := testenv.NewDocuments(t), key
+	stored.Scope = Admin
+	docs.Overwrite(documentKind, key.ID, string(encodeKey(&stored).Data))
+	if p := mustAuthenticate(t, newKeys(t, Options{Store: docs, Keys: []Key{key}}), token); p.Scope != Read {
+		t.Errorf("the key has scope %v", p.Scope)
 	}
 }
 
@@ -238,7 +306,7 @@ func TestErrorsSayWhatIsMissing(t *testing.T) {
 
 func errOf(t *testing.T, header string) error {
 	t.Helper()
-	_, err := newKeyring(t, Options{}).Authenticate(header)
+	_, err := newKeys(t, Options{}).Authenticate(header)
 	if err == nil {
 		t.Fatalf("%q is accepted", header)
 	}
@@ -247,7 +315,7 @@ func errOf(t *testing.T, header string) error {
 
 func TestPrincipalsAreNamedInLogs(t *testing.T) {
 	token, key := issue(t)
-	k := newKeyring(t, Options{Keys: []Key{key}})
+	k := newKeys(t, Options{Keys: []Key{key}})
 	var log lockedBuffer
 	log.logger().Info("x", "who", mustAuthenticate(t, k, token))
 	log.logger().Info("x", "who", Principal{})
@@ -256,51 +324,9 @@ func TestPrincipalsAreNamedInLogs(t *testing.T) {
 	}
 }
 
-// Callers, a reading of the store and changes at the same time.
-func TestRaces(t *testing.T) {
-	token, key := issue(t, func(k *Key) { k.Rate = Rate{1000, time.Second} })
-	docs := newDocuments()
-	k := newKeyring(t, Options{Keys: []Key{key}, Store: docs, Logger: slog.New(slog.DiscardHandler)})
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for range 200 {
-				if p, err := k.Authenticate(bearer(token)); err != nil || p.Allows(Read) != nil {
-					t.Error("the key of the settings was not accepted")
-				} else {
-					k.Take(p)
-				}
-			}
-		})
-		wg.Go(func() {
-			for range 50 {
-				made, stored, err := k.Create(t.Context(), Draft{Scope: "read"})
-				if err != nil {
-					t.Error(err)
-					continue
-				}
-				if _, err := k.Authenticate(bearer(made.Reveal())); err != nil {
-					t.Errorf("a new key: %v", err)
-				}
-				if err := k.Revoke(t.Context(), stored.ID); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-		wg.Go(func() {
-			for range 50 {
-				if _, err := k.List(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
 func BenchmarkAuthenticate(b *testing.B) {
 	token, key := issue(b, func(k *Key) { k.Rate = Rate{maxRequests, time.Second} })
-	k := newKeyring(b, Options{Keys: []Key{key}})
+	k := newKeys(b, Options{Keys: []Key{key}})
 	for _, c := range []struct{ name, token string }{
 		{"known", token}, {"unknown-id", newToken().Reveal()}, {"wrong-secret", impostorOf(token)},
 	} {
@@ -329,7 +355,7 @@ func TestKeysExpireByTheStoresTime(t *testing.T) {
 	for _, wrong := range []time.Duration{0, -time.Hour, time.Hour} {
 		clock := newTestClock()
 		clock.Advance(wrong)
-		k := newKeyring(t, Options{Keys: []Key{key}, Clock: clock, Now: func() job.Instant { return now }})
+		k := newKeys(t, Options{Keys: []Key{key}, Clock: clock, Now: func() job.Instant { return now }})
 		now = at.Add(time.Minute) - 1
 		if _, err := k.Authenticate("Bearer " + token); err != nil || k.State(&key) != Active {
 			t.Errorf("a clock that is wrong by %v: %v, %s", wrong, err, k.State(&key))
@@ -342,27 +368,5 @@ func TestKeysExpireByTheStoresTime(t *testing.T) {
 		if err == nil {
 			t.Error("a key was made that has expired")
 		}
-	}
-}
-
-// A server is not ready before it knows the stored keys: until then it refuses their holders.
-func TestReady(t *testing.T) {
-	docs := newDocuments()
-	token, _, err := newKeyring(t, Options{Store: docs}).Create(t.Context(), Draft{Scope: "read"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	k := newKeyring(t, Options{Store: docs})
-	if err := k.Ready(); !errors.Is(err, ErrUnread) || !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("before a read: %v", err)
-	}
-	if _, err := k.Authenticate("Bearer " + token.Reveal()); !errors.Is(err, ErrUnread) {
-		t.Errorf("a stored key before a read: %v", err)
-	}
-	if err := k.refresh(t.Context()); err != nil || k.Ready() != nil {
-		t.Errorf("after a read: %v, %v", err, k.Ready())
-	}
-	if err := newKeyring(t, Options{}).Ready(); err != nil {
-		t.Errorf("without stored keys: %v", err)
 	}
 }
