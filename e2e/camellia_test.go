@@ -74,7 +74,7 @@ func (s *sdk) until(ctx context.Context, name string, pairs ...string) sdkAnswer
 func killCamellia(t *testing.T, k *underKills) func() {
 	ctx, stop := context.WithCancel(t.Context())
 	s := &sdk{t: t, pick: k.up.pick}
-	messages, consumers := sized(400, 5_000), 4
+	messages, consumers := sized(100, 5_000), 4
 	var mu sync.Mutex
 	left := map[string]bool{}
 	for i := range messages {

@@ -92,7 +92,7 @@ func killQStash(t *testing.T, k *underKills) func() {
 	})
 }
 
-func pushed() int { return sized(200, 5_000) }
+func pushed() int { return sized(50, 5_000) }
 
 // push makes calls that register a job each. Each job must be delivered with the number of its call.
 func push(t *testing.T, k *underKills, r *receiver.Receiver, call func(i int) request) func() {

@@ -121,14 +121,14 @@ func TestKillConsumersOnRedis(t *testing.T) {
 func killConsumers(t *testing.T, nodes []*node, uncharged bool) {
 	t.Helper()
 	const topic, keys, batchSize = "pulled", 20, 1000
-	jobs := sized(2_000, 20_000)
+	jobs := sized(500, 20_000)
 	rnd := newRand(t)
 	r := receiver.Start(t, slowly)
 	var consumers []*consumer
 	for i := range 4 {
 		consumers = append(consumers, startConsumer(t, nodes[i%len(nodes)].base(), topic, r.URL()))
 	}
-	over := sized(10*time.Second, 2*time.Minute)
+	over := sized(4*time.Second, 2*time.Minute)
 	keyOf := func(i int) string {
 		if i%4 != 0 {
 			return ""
