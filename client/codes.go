@@ -43,6 +43,7 @@ const (
 	ErrBodyTooLarge         Code = "body_too_large"
 	ErrUnsupportedMediaType Code = "unsupported_media_type"
 	ErrInvalidRequest       Code = "invalid_request"
+	ErrIdempotencyKeyReused Code = "idempotency_key_reused"
 	ErrDestinationBlocked   Code = "destination_blocked"
 	ErrRateLimited          Code = "rate_limited"
 	ErrServerBusy           Code = "server_busy"
@@ -96,6 +97,7 @@ var Codes = []Code{
 	ErrBodyTooLarge,
 	ErrUnsupportedMediaType,
 	ErrInvalidRequest,
+	ErrIdempotencyKeyReused,
 	ErrDestinationBlocked,
 	ErrRateLimited,
 	ErrServerBusy,

@@ -64,6 +64,7 @@ var (
 	CodeBodyTooLarge         = newCode("body_too_large", http.StatusRequestEntityTooLarge, "The body is too large")
 	CodeUnsupportedMediaType = newCode("unsupported_media_type", http.StatusUnsupportedMediaType, "The content type is not supported")
 	CodeInvalidRequest       = newCode("invalid_request", http.StatusUnprocessableEntity, "The request is not valid")
+	CodeKeyReused            = newCode("idempotency_key_reused", http.StatusUnprocessableEntity, "The Idempotency-Key belongs to another request")
 	CodeDestinationBlocked   = newCode("destination_blocked", http.StatusUnprocessableEntity, "The destination is blocked")
 	CodeRateLimited          = newCode("rate_limited", http.StatusTooManyRequests, "Too many requests")
 	CodeServerBusy           = newCode("server_busy", http.StatusServiceUnavailable, "The server is busy")

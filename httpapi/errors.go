@@ -283,6 +283,9 @@ func ofConflict(e *app.ConflictError) *Error {
 	case store.DeadLetter:
 		return &Error{Code: CodeJobDead, Job: j, Detail: fmt.Sprintf(
 			"%s (uid %s) is a dead letter. Replay or discard it, choose another id, or replace it with on_conflict replace.", j.Key, j.UID)}
+	case store.KeyReused:
+		return &Error{Code: CodeKeyReused, Job: j, Detail: fmt.Sprintf(
+			"The Idempotency-Key named another registration before, whose job %s (uid %s) is %s. Repeat a call unchanged, or choose another key.", j.Key, j.UID, j.State)}
 	case store.OtherOrderKey:
 		if j.State == job.Dead {
 			return &Error{Code: CodeJobDead, Job: j, Detail: fmt.Sprintf(

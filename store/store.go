@@ -159,6 +159,7 @@ const (
 	Exists                               // refused: other content is registered
 	InFlight                             // refused: an attempt is in flight (Replace, Later, Sooner)
 	DeadLetter                           // refused: a dead letter holds the key
+	KeyReused                            // refused: the Idempotency-Key named other content before
 	OtherOrderKey                        // refused: the job with the key has another order key, which holds a turn for it
 	TopicFull                            // refused: the topic has reached its capacity
 	TopicDraining                        // refused: the topic is draining
@@ -170,7 +171,7 @@ func (o RegisterOutcome) Held() bool { return o != Created && !o.Refused() }
 
 // Conflicts reports whether the job that holds the key refuses the registration.
 func (o RegisterOutcome) Conflicts() bool {
-	return o == Exists || o == InFlight || o == DeadLetter || o == OtherOrderKey
+	return o == Exists || o == InFlight || o == DeadLetter || o == KeyReused || o == OtherOrderKey
 }
 
 // Refused reports whether the topic or the store accepts no jobs, whatever their keys.

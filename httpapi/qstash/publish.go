@@ -246,8 +246,11 @@ func (a *api) prepare(c *httpapi.Call, m *message, regs []app.Prepared, r *resul
 	r.group = m.draft.Group != nil
 	if m.dedup != "" {
 		now := a.Clock.Now()
-		from.ID = dedupID(m.dedup, now)
-		for _, id := range []string{from.ID, dedupID(m.dedup, now.Add(-dedupWindow))} {
+		current := dedupID(m.dedup, now)
+		if m.draft.ID == nil {
+			m.draft.ID = &current
+		}
+		for _, id := range []string{current, dedupID(m.dedup, now.Add(-dedupWindow))} {
 			if found, err := a.taken(ctx, m, id, job.InstantOf(now.Add(-dedupWindow)), r); found || err != nil {
 				return regs, err
 			}

@@ -303,10 +303,12 @@ func badCalls() []badCall {
 	add(httpapi.CodeInvalidRequest, "/jobs", "POST", jobs+"/batch", `{"jobs":[`+good+`],"jobs":[`+good+`]}`)
 	add(httpapi.CodeInvalidRequest, "Idempotency-Key", "POST", jobs+"/batch", `{"jobs":[`+good+`]}`, "Idempotency-Key", "a")
 
-	for _, key := range []string{"a b", "a/b", "{}", `""`, `"a`, `".."`, "½", strings.Repeat("k", 129)} {
+	for _, key := range []string{"a b", "a/b", "{}", `""`, `"a`, `".."`, "½", strings.Repeat("k", 129), `"a\"`, `"a\b"`, `"a"b`, `"a\"b"`, `a"`} {
 		add(httpapi.CodeInvalidRequest, "Idempotency-Key", "POST", jobs, good, "Idempotency-Key", key)
 	}
 	add(httpapi.CodeInvalidRequest, "Idempotency-Key", "POST", jobs, good, "Idempotency-Key", "a", "Idempotency-Key", "a")
+	add(httpapi.CodeInvalidRequest, "/id", "POST", jobs, `{"url":"https://shop.example/hook","id":"a"}`, "Idempotency-Key", "k")
+	add(httpapi.CodeInvalidRequest, "/on_conflict", "POST", jobs, `{"url":"https://shop.example/hook","on_conflict":"ignore"}`, "Idempotency-Key", "k")
 
 	for _, match := range []string{" , ", "a", `"a`, `a"`, `"a" "b"`, `w/"a"`, `*, "a"`, `"a",*`, `"a b"`, `W/"a`} {
 		add(httpapi.CodeInvalidRequest, "If-Match", "DELETE", one, "", "If-Match", match)

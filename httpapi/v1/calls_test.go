@@ -48,6 +48,7 @@ func TestRegister(t *testing.T) {
 		When:    job.When{Delay: 30 * time.Minute},
 		Retry:   &job.Retry{Steps: []time.Duration{15 * time.Second, 3 * time.Minute, 10 * time.Minute}, Limit: &limit},
 		Timeout: 10 * time.Second, TTL: 2 * time.Hour, ExpectBody: "success",
+		Content: a.stored("order-timeout", "order-8812").Spec.Content,
 	}
 	if diff := cmp.Diff(wantSpec, a.stored("order-timeout", "order-8812").Spec); diff != "" {
 		t.Error(diff)
@@ -93,13 +94,60 @@ func TestIdentity(t *testing.T) {
 	if again["uid"] != keyed["uid"] {
 		t.Errorf("repeated, with the key in quotes: %v", again)
 	}
-	both := a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":60,"id":"own"}`, "Idempotency-Key", "k-2")
-	if both["id"] != "own" {
-		t.Errorf("with an id and an Idempotency-Key: %v", both)
-	}
 	if nulls := a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","id":null,"topic":null,"retry":null,"headers":null,"delay":null,"expect":null}`); nulls["topic"] != "default" {
 		t.Errorf("with nulls: %v", nulls)
 	}
+}
+
+// A key stands for one request, whatever became of its job.
+func TestIdempotencyKeys(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "PUT", "/v1/topics/t", `{"priority":9}`)
+	a.want(201, "PUT", "/v1/groups/g", twoMembers)
+	const content, url = `"body":{"a":1,"b":[1.0,{"c":2,"d":3}]}`, `"topic":"t","url":"https://shop.example/hook"`
+	end := func(key, how string) {
+		switch how {
+		case "cancelled":
+			a.want(200, "DELETE", "/v1/jobs/t/"+key, "")
+		case "delivered":
+			a.end(job.OutcomeDelivered)
+		case "dead":
+			a.end(job.OutcomeRefused)
+		}
+	}
+	for _, state := range []string{"waiting", "cancelled", "delivered", "dead"} {
+		delay := `,"delay":"1h"`
+		if state == "delivered" || state == "dead" {
+			delay = ""
+		}
+		made := a.want(201, "POST", "/v1/jobs", `{`+url+`,`+content+delay+`}`, "Idempotency-Key", state)
+		end(state, state)
+		a.want(200, "PATCH", "/v1/topics/t", `{"timeout":"7s"}`)
+		for _, same := range []string{`{` + url + `,` + content + delay + `}`, `{` + content + delay + `,"method":"POST",` + url + `}`, `{` + url + delay + `, "body" : {"b":[ 1.0, {"d":3,"c":2}], "a":1}}`} {
+			again := a.want(200, "POST", "/v1/jobs", same, "Idempotency-Key", `"`+state+`";v=1`)
+			if again["uid"] != made["uid"] || again["state"] != state || again["result"] != "same" {
+				t.Errorf("%s, repeated as %s: %v", state, same, again)
+			}
+		}
+		for _, other := range []string{
+			`{` + url + `,` + content + `,"delay":"2h"}`, `{` + url + `,"body":{"b":[1,{"c":2,"d":3}],"a":1}` + delay + `}`, `{` + url + `,` + content + delay + `,"priority":9}`,
+		} {
+			if p := a.wantProblem(httpapi.CodeKeyReused, "POST", "/v1/jobs", other, "Idempotency-Key", state); !strings.Contains(p.Detail, made["uid"].(string)) {
+				t.Errorf("%s: %s", state, p.Detail)
+			}
+		}
+	}
+	if got := string(a.stored("t", "waiting").Spec.Body); got != `{"a":1,"b":[1.0,{"c":2,"d":3}]}` {
+		t.Errorf("the receiver gets %s", got)
+	}
+	const fan = `{"topic":"t","group":"g","delay":"1h"}`
+	a.want(201, "POST", "/v1/jobs", fan, "Idempotency-Key", "fan")
+	a.want(200, "PUT", "/v1/groups/g", `{"members":[]}`)
+	a.want(200, "POST", "/v1/jobs", fan, "Idempotency-Key", "fan")
+	a.wantProblem(httpapi.CodeKeyReused, "POST", "/v1/jobs", strings.Replace(fan, "1h", "2h", 1), "Idempotency-Key", "fan")
+	// With the id in the body, the rules of ids hold.
+	a.wantProblem(httpapi.CodeJobExists, "POST", "/v1/jobs", `{`+url+`,"id":"waiting","delay":"3h"}`)
+	a.want(201, "POST", "/v1/jobs", `{`+url+`,"id":"delivered","delay":"3h"}`)
 }
 
 // A retry of a registration finds its job, also when the job has ended, with or
@@ -116,8 +164,8 @@ func TestRepeatedRegistrations(t *testing.T) {
 		t.Errorf("a retry under another span made another job")
 	}
 	a.end(job.OutcomeDelivered)
-	if got := a.want(200, "POST", "/v1/jobs", body, "Idempotency-Key", "x"); got["uid"] != uid || got["state"] != "delivered" {
-		t.Errorf("a retry with a key after the end: %v", got)
+	if got := a.want(200, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t"}`, "Idempotency-Key", "a"); got["uid"] != uid || got["state"] != "delivered" {
+		t.Errorf("a retry with the id as a key after the end: %v", got)
 	}
 	if got := a.want(200, "POST", "/v1/jobs", body); got["uid"] != uid || got["result"] != "same" {
 		t.Errorf("a retry after the end: %v", got)

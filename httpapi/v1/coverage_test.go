@@ -94,6 +94,8 @@ func coverRegistrations(a *keyedAPI) {
 	a.want(201, "POST", "/v1/jobs", fmt.Sprintf(okJob, "waits"))
 	a.want(200, "POST", "/v1/jobs", fmt.Sprintf(okJob, "waits"))
 	a.wantProblem(httpapi.CodeJobExists, "POST", "/v1/jobs", strings.Replace(fmt.Sprintf(okJob, "waits"), "30m", "31m", 1))
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"1h"}`, "Idempotency-Key", "named")
+	a.wantProblem(httpapi.CodeKeyReused, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","delay":"2h"}`, "Idempotency-Key", "named")
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"letters","id":"dies"}`)
 	a.end(job.OutcomeRefused)
 	a.wantProblem(httpapi.CodeJobDead, "POST", "/v1/jobs", `{"url":"https://shop.example/other","topic":"letters","id":"dies"}`)

@@ -155,6 +155,7 @@ duehook_registrations_total{outcome="exists"} 1
 duehook_registrations_total{outcome="in_flight"} 0
 duehook_registrations_total{outcome="invalid"} 3
 duehook_registrations_total{outcome="kept"} 1
+duehook_registrations_total{outcome="key_reused"} 0
 duehook_registrations_total{outcome="moved"} 0
 duehook_registrations_total{outcome="other_order_key"} 0
 duehook_registrations_total{outcome="same"} 2

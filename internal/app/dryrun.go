@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"slices"
 
@@ -51,7 +50,7 @@ func (s *App) DryRun(ctx context.Context, jobs ...Prepared) ([]store.Registered,
 // readAtOnce bounds the jobs that are read whole at a time.
 const readAtOnce = 16
 
-// held are the jobs that have the keys of registrations. They share the bodies of these, or have none of theirs, see lean.
+// held are the jobs that have the keys of registrations, without their bodies.
 func (s *App) held(ctx context.Context, jobs []Prepared) (map[job.Key]*job.Job, error) {
 	hold := memory.Of(ctx)
 	room := min(readAtOnce*int64(s.o.Bounds.MaxBody), hold.Share())
@@ -59,11 +58,6 @@ func (s *App) held(ctx context.Context, jobs []Prepared) (map[job.Key]*job.Job, 
 		return nil, err
 	}
 	defer hold.Give(room)
-	bodies := make(map[job.Key][][]byte, len(jobs))
-	for i := range jobs {
-		r := &jobs[i].reg
-		bodies[r.Key] = append(bodies[r.Key], r.Spec.Body)
-	}
 	held := make(map[job.Key]*job.Job, len(jobs))
 	for some := range slices.Chunk(jobs, readAtOnce) {
 		keys := make([]job.Key, len(some))
@@ -76,28 +70,11 @@ func (s *App) held(ctx context.Context, jobs []Prepared) (map[job.Key]*job.Job, 
 		}
 		for i, key := range keys {
 			if held[key] = found[i]; found[i] != nil {
-				lean(found[i], bodies[key]...)
+				found[i].Spec.Body = nil
 			}
 		}
 	}
 	return held, nil
-}
-
-// lean gives a job one of some bodies if it has the same, and otherwise one that is like none of them: it compares with
-// registrations as before, and takes no memory of its own for its body.
-func lean(j *job.Job, bodies ...[]byte) {
-	is := func(body []byte) func([]byte) bool {
-		return func(other []byte) bool { return bytes.Equal(body, other) }
-	}
-	if i := slices.IndexFunc(bodies, is(j.Spec.Body)); i >= 0 {
-		j.Spec.Body = bodies[i]
-		return
-	}
-	other := []byte{0}
-	for slices.ContainsFunc(bodies, is(other)) {
-		other = append(other, 0)
-	}
-	j.Spec.Body = other
 }
 
 // dryRun is what the registrations of a dry run would leave behind.

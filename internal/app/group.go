@@ -44,6 +44,9 @@ func (s *App) PrepareGroup(ctx context.Context, d *job.Draft, from Origin) (*Fan
 		return nil, err
 	}
 	request, err := d.ForGroup(s.o.Bounds, job.InstantOf(s.o.Clock.Now()))
+	if err == nil {
+		err = from.name(&request, d)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -54,12 +57,10 @@ func (s *App) PrepareGroup(ctx context.Context, d *job.Draft, from Origin) (*Fan
 		return nil, err
 	}
 	request.Spec = ownBody(request.Spec)
+	request.Spec.Content = fingerprint(d, &request.Spec)
 	plan := groups.FanOut{
 		ID: request.Key.ID, Spec: request.Spec, Policy: request.OnConflict,
 		Fill: func(spec *job.Spec) { s.fill(d, request.Key.Topic, spec) },
-	}
-	if plan.ID == "" {
-		plan.ID = from.ID
 	}
 	f := &FanOut{Topic: request.Key.Topic, Group: request.Spec.Group.Group, ID: plan.ID}
 	if plan.ID == "" { // the uid of a job that is not registered
@@ -67,7 +68,7 @@ func (s *App) PrepareGroup(ctx context.Context, d *job.Draft, from Origin) (*Fan
 			return nil, fmt.Errorf("make a uid: %w", err)
 		}
 		f.ID, f.own = plan.ID, true
-	} else if plan.Kept, err = s.keptJobs(ctx, f.Topic, f.ID, request.Spec.Body); err != nil {
+	} else if plan.Kept, err = s.keptJobs(ctx, f.Topic, f.ID); err != nil {
 		return nil, err
 	}
 	group, err := groups.Group{}, groups.ErrNotFound
@@ -105,8 +106,8 @@ func (s *App) RegisterGroup(ctx context.Context, f *FanOut) (registered []store.
 	return registered, err
 }
 
-// keptJobs are the jobs that have a group id. They share body, or have none of theirs, see lean.
-func (s *App) keptJobs(ctx context.Context, topic, groupID string, body []byte) (kept []job.Job, err error) {
+// keptJobs are the jobs that have a group id, without their bodies.
+func (s *App) keptJobs(ctx context.Context, topic, groupID string) (kept []job.Job, err error) {
 	hold := memory.Of(ctx)
 	if err := hold.Take(ctx, MaxPage); err != nil {
 		return nil, err
@@ -121,8 +122,8 @@ func (s *App) keptJobs(ctx context.Context, topic, groupID string, body []byte) 
 		size := int64(0)
 		for i := range page.Jobs {
 			j := &page.Jobs[i]
-			lean(j, body)
-			size += jobSize + int64(store.SizeOf(j)-len(j.Spec.Body)) // the body is shared
+			j.Spec.Body = nil
+			size += jobSize + int64(store.SizeOf(j))
 		}
 		if err := hold.Add(size); err != nil {
 			return nil, err

@@ -15,9 +15,8 @@ type Trace struct{ Parent, State string }
 
 // Origin is the part of a request that its drafts lack.
 type Origin struct {
-	// ID is the id of a job whose draft has none, such as an idempotency key; it is a
-	// valid name. Empty: the uid.
-	ID    string
+	// Key is the Idempotency-Key of the call, a valid name, or empty. It becomes the job's id.
+	Key   string
 	Trace Trace
 	// Pull has consumers fetch a job if neither its draft nor its topic has a destination.
 	Pull bool
@@ -39,8 +38,10 @@ func (p *Prepared) Key() job.Key { return p.reg.Key }
 // Errors: a *job.ValidationError, a *BlockedError, a *job.TopicError, or one that wraps
 // job.ErrBodyTooLarge.
 func (s *App) Prepare(d *job.Draft, from Origin) (Prepared, error) {
-	d = s.addressed(d, from.Pull)
-	request, err := d.Registration(s.o.Bounds, job.InstantOf(s.o.Clock.Now()))
+	request, err := s.addressed(d, from.Pull).Registration(s.o.Bounds, job.InstantOf(s.o.Clock.Now()))
+	if err == nil {
+		err = from.name(&request, d)
+	}
 	if err != nil {
 		return Prepared{}, err
 	}
@@ -53,15 +54,28 @@ func (s *App) Prepare(d *job.Draft, from Origin) (Prepared, error) {
 	if err := s.checkDestinations("", &request.Spec); err != nil {
 		return Prepared{}, err
 	}
+	request.Spec.Content = fingerprint(d, &request.Spec)
 	s.fill(d, request.Key.Topic, &request.Spec)
-	key := request.Key
-	if key.ID == "" {
-		key.ID = from.ID
-	}
-	if _, reserved := job.CallbackOf(key.ID); reserved {
+	if _, reserved := job.CallbackOf(request.Key.ID); reserved {
 		return Prepared{}, errReservedID()
 	}
-	return s.prepared(key, &request, from.Trace)
+	return s.prepared(request.Key, &request, from.Trace)
+}
+
+// name gives a request the id that an Idempotency-Key names.
+func (o *Origin) name(r *job.Request, d *job.Draft) error {
+	if o.Key == "" {
+		return nil
+	}
+	var f job.Findings
+	if d.ID != nil {
+		f.Add("id", "must not be combined with an Idempotency-Key: the id makes the call safe to repeat")
+	}
+	if d.OnConflict != nil {
+		f.Add("on_conflict", "must not be combined with an Idempotency-Key, which no other content can have; give the job an id")
+	}
+	r.Key.ID, r.OnConflict = o.Key, job.ConflictKey
+	return f.Err()
 }
 
 // addressed gives a draft without a destination that of its topic, or else the pull queue.

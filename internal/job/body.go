@@ -1,8 +1,6 @@
 package job
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
@@ -82,11 +80,4 @@ func checkContentType(s string) error {
 func isHeaderASCII(s string) bool {
 	return strings.Trim(s, " \t") == s &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r > '~' || r < ' ' && r != '\t' })
-}
-
-// sameJSON reports whether two JSON values differ at most in white space between their
-// tokens.
-func sameJSON(a, b []byte) bool {
-	var x, y bytes.Buffer
-	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }

@@ -1,7 +1,6 @@
 package job
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,15 +60,6 @@ func (c *Callbacks) Set(e CallbackEvent, to *Callback) {
 		c.By = map[CallbackEvent]*Callback{}
 	}
 	c.By[e] = to
-}
-
-func (c *Callbacks) same(o *Callbacks) bool {
-	if c == nil || o == nil {
-		return c == o
-	}
-	return c.Retry.same(o.Retry) && c.IncludeRequest == o.IncludeRequest && maps.EqualFunc(c.By, o.By, func(a, b *Callback) bool {
-		return a.Destination == b.Destination && a.Method == b.Method && slices.Equal(a.Headers, b.Headers)
-	})
 }
 
 // replayed are the callbacks of the next round of a job.

@@ -31,18 +31,3 @@ func TestMembers(t *testing.T) {
 		}
 	}
 }
-
-func TestContentOfMembers(t *testing.T) {
-	of := func(g *job.Membership) *job.Spec { return &job.Spec{Group: g} }
-	first := job.Membership{Group: "g", Position: 1, Size: 2, Headers: 3}
-	again, other := first, first
-	other.Headers = 2
-	if !of(&first).SameContent(of(&again)) {
-		t.Error("the same membership is other content")
-	}
-	for _, o := range []*job.Membership{&other, nil} {
-		if of(&first).SameContent(of(o)) || of(o).SameContent(of(&first)) {
-			t.Errorf("%+v is the same content as %+v", o, first)
-		}
-	}
-}

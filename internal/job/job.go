@@ -1,10 +1,8 @@
 package job
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 )
@@ -53,8 +51,7 @@ const (
 	BodyBase64
 )
 
-// Spec is the content of a registration. Two registrations of one key with equal
-// Specs are the same job. Encoders rely on the field order being stable.
+// Spec is the content of a registration. Encoders rely on the field order being stable.
 type Spec struct {
 	Destination Destination
 	Method      string // empty means POST
@@ -84,38 +81,17 @@ type Spec struct {
 	// OrderKey, if not empty, has the jobs of the topic with the same key delivered one
 	// at a time; see Job.Turn.
 	OrderKey string
+	// Content compares registrations of the job's key.
+	Content Fingerprint
 }
 
-// SameContent reports whether two registrations have equal content. It ignores the
-// trace context, because a client's retry runs under a new span, and white space between
-// the tokens of a JSON body, because the encoder may have changed.
+// Fingerprint stands for the content of a registration as the client asked for it, before defaults of
+// the topic. A change of the job leaves it. It is zero for jobs that the server makes itself.
+type Fingerprint uint64
+
+// SameContent reports whether two registrations of clients have equal content.
 func (s *Spec) SameContent(o *Spec) bool {
-	return s.Destination == o.Destination && s.HTTPMethod() == o.HTTPMethod() && s.BizKey == o.BizKey && s.OrderKey == o.OrderKey &&
-		slices.Equal(s.Headers, o.Headers) && s.sameBody(o) && s.Priority == o.Priority &&
-		s.When == o.When && s.Retry.same(o.Retry) && s.Timeout == o.Timeout &&
-		s.TTL == o.TTL && s.ExpectBody == o.ExpectBody && slices.Equal(s.Labels, o.Labels) &&
-		s.Reports == o.Reports && s.Callbacks.same(o.Callbacks) &&
-		samePart(s.Occurrence, o.Occurrence) && samePart(s.Group, o.Group) && samePart(s.Count, o.Count) && samePart(s.Dialect, o.Dialect)
-}
-
-// samePart compares parts that a job may lack.
-func samePart[T comparable](a, b *T) bool {
-	return (a == nil) == (b == nil) && (a == nil || *a == *b)
-}
-
-func (s *Spec) sameBody(o *Spec) bool {
-	return s.ContentType == o.ContentType && s.BodyForm == o.BodyForm &&
-		(bytes.Equal(s.Body, o.Body) || s.BodyForm == BodyJSON && sameJSON(s.Body, o.Body))
-}
-
-func (r *Retry) same(o *Retry) bool {
-	if r == nil || o == nil {
-		return r == o
-	}
-	if (r.Limit == nil) != (o.Limit == nil) || (r.Limit != nil && *r.Limit != *o.Limit) {
-		return false
-	}
-	return slices.Equal(r.Steps, o.Steps)
+	return s.Content == o.Content && s.Content != 0
 }
 
 // HTTPMethod is the method of the request.

@@ -24,6 +24,9 @@ const (
 	ConflictRenew OnConflict = "renew"
 	// ConflictOnce keeps and returns the job, also an ended one, whatever its content.
 	ConflictOnce OnConflict = "once"
+	// ConflictKey belongs to an Idempotency-Key: the job of equal content stays, whatever became of
+	// it, and other content is refused.
+	ConflictKey OnConflict = "key"
 )
 
 // OnConflicts are the policies that clients may choose.

@@ -126,13 +126,13 @@ func integer[T ~int | ~int8 | ~int64 | ~uint8](c *codec, v *T) {
 	}
 }
 
-func version(c *codec, name string, v *uint64) {
+func version[T ~uint64](c *codec, name string, v *T) {
 	switch {
 	case !c.field(name, *v != 0):
 	case c.reading:
-		*v = read(c, msgp.ReadUint64Bytes)
+		*v = T(read(c, msgp.ReadUint64Bytes))
 	default:
-		c.b = msgp.AppendUint64(c.b, *v)
+		c.b = msgp.AppendUint64(c.b, uint64(*v))
 	}
 }
 

@@ -84,6 +84,7 @@ func (c *codec) spec(s *job.Spec) {
 	part(c, "k", &s.Callbacks, c.callbacks)
 	text(c, "y", &s.Reports)
 	text(c, "q", &s.OrderKey)
+	version(c, "z", &s.Content)
 	part(c, "d", &s.Dialect, func(d *job.Dialect) {
 		text(c, "n", &d.Name)
 		text(c, "d", &d.Data)

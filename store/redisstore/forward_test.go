@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ func ordered(id, orderKey string) store.Registration {
 	r := aJob(id)
 	r.UID = store.OrderUID(r.UID, r.Key.Topic, orderKey)
 	r.Spec.OrderKey = orderKey
+	r.Spec.Content = job.Fingerprint(crc32.ChecksumIEEE([]byte(orderKey))) + 1
 	return r
 }
 

@@ -165,7 +165,7 @@ func TestFullRedisKnowsWhatItHas(t *testing.T) {
 	again := aJob("there")
 	again.Spec = there.Spec
 	other := aJob("there")
-	other.Spec.Body = []byte("other")
+	other.Spec.Body, other.Spec.Content = []byte("other"), 2
 	outcomes(t, s, []store.Registration{again, aJob("new")}, store.Same, store.StoreFull)
 	outcomes(t, s, []store.Registration{other}, store.Exists)
 	replacing := other

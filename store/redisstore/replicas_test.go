@@ -21,7 +21,7 @@ import (
 func aJob(id string) store.Registration {
 	return store.Registration{
 		Key: job.Key{Topic: "t", ID: id}, UID: ulid.Make().String(),
-		Spec: job.Spec{Destination: "http://a.example/", When: job.When{Delay: time.Hour}},
+		Spec: job.Spec{Destination: "http://a.example/", When: job.When{Delay: time.Hour}, Content: 1},
 	}
 }
 

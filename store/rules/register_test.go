@@ -11,31 +11,32 @@ import (
 )
 
 // policies in the order of the columns below.
-var policies = []job.OnConflict{job.ConflictReject, job.ConflictIgnore, job.ConflictReplace, job.ConflictLater, job.ConflictSooner, job.ConflictRenew, job.ConflictOnce}
+var policies = []job.OnConflict{job.ConflictReject, job.ConflictIgnore, job.ConflictReplace, job.ConflictLater, job.ConflictSooner, job.ConflictRenew, job.ConflictOnce, job.ConflictKey}
 
 func TestAgainst(t *testing.T) {
 	const (
 		created, same, kept, moves = store.Created, store.Same, store.Kept, store.Moves
 		exists, inFlight, dead     = store.Exists, store.InFlight, store.DeadLetter
+		reused                     = store.KeyReused
 	)
 	type row = []store.RegisterOutcome
 	for state, rows := range map[job.State]struct{ equal, other row }{
-		job.Waiting:   {row{same, same, same, moves, moves, same, kept}, row{exists, kept, created, moves, moves, exists, kept}},
-		job.Retrying:  {row{same, same, same, moves, moves, same, kept}, row{exists, kept, created, moves, moves, exists, kept}},
-		job.Ready:     {row{same, same, same, moves, moves, same, kept}, row{exists, kept, created, moves, moves, exists, kept}},
-		job.Running:   {row{same, same, same, inFlight, inFlight, same, kept}, row{exists, kept, inFlight, inFlight, inFlight, exists, kept}},
-		job.Delivered: {row{same, same, created, created, created, created, kept}, row{created, created, created, created, created, created, kept}},
-		job.Expired:   {row{same, same, created, created, created, created, kept}, row{created, created, created, created, created, created, kept}},
-		job.Cancelled: {row{created, created, created, created, created, created, kept}, row{created, created, created, created, created, created, kept}},
-		job.Dead:      {row{same, same, created, dead, dead, created, kept}, row{dead, dead, created, dead, dead, created, kept}},
+		job.Waiting:   {row{same, same, same, moves, moves, same, kept, same}, row{exists, kept, created, moves, moves, exists, kept, reused}},
+		job.Retrying:  {row{same, same, same, moves, moves, same, kept, same}, row{exists, kept, created, moves, moves, exists, kept, reused}},
+		job.Ready:     {row{same, same, same, moves, moves, same, kept, same}, row{exists, kept, created, moves, moves, exists, kept, reused}},
+		job.Running:   {row{same, same, same, inFlight, inFlight, same, kept, same}, row{exists, kept, inFlight, inFlight, inFlight, exists, kept, reused}},
+		job.Delivered: {row{same, same, created, created, created, created, kept, same}, row{created, created, created, created, created, created, kept, reused}},
+		job.Expired:   {row{same, same, created, created, created, created, kept, same}, row{created, created, created, created, created, created, kept, reused}},
+		job.Cancelled: {row{created, created, created, created, created, created, kept, same}, row{created, created, created, created, created, created, kept, reused}},
+		job.Dead:      {row{same, same, created, dead, dead, created, kept, same}, row{dead, dead, created, dead, dead, created, kept, reused}},
 	} {
-		old := job.Job{State: state, Spec: job.Spec{Destination: "http://a", Body: []byte(`{"a":1}`), BodyForm: job.BodyJSON}}
-		for content, want := range map[string]row{`{"a": 1}`: rows.equal, `{"a":2}`: rows.other} {
+		old := job.Job{State: state, Spec: job.Spec{Destination: "http://a", Content: 1}}
+		for content, want := range map[job.Fingerprint]row{1: rows.equal, 2: rows.other} {
 			for i, p := range policies {
 				spec := old.Spec
-				spec.Body = []byte(content)
+				spec.Content = content
 				if got := rules.Against(&store.Registration{UID: "new", Spec: spec, OnConflict: p}, &old); got != want[i] {
-					t.Errorf("%v, %s, policy %v: %v, want %v", state, content, p, got, want[i])
+					t.Errorf("%v, content %d, policy %v: %v, want %v", state, content, p, got, want[i])
 				}
 			}
 		}

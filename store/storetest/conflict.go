@@ -102,7 +102,7 @@ var conflictCases = []testCase{
 			old := f.end(r, state)
 			for _, p := range []job.OnConflict{job.ConflictReject, job.ConflictIgnore} {
 				again := r
-				again.UID, again.OnConflict, again.Spec.Body = newUID(), p, []byte("{ \"id\" :\n\t\"a\"\r}")
+				again.UID, again.OnConflict, again.Spec.Body = newUID(), p, []byte("{ \"id\" :\n\t\"a\"\r}") // the content that counts is equal
 				if state == job.Cancelled {
 					equal(f, "uid", f.add(again).UID, again.UID)
 					f.update(r.Key, cancel)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/encoding"
 )
 
 // long never ends within a test, short ends while it waits.
@@ -122,7 +124,17 @@ func reg(topic, id string, with ...func(*store.Registration)) store.Registration
 	for _, w := range with {
 		w(&r)
 	}
+	r.Spec.Content = contentOf(&r.Spec)
 	return r
+}
+
+// contentOf is a fingerprint like those of the scheduler: of other content there is another.
+func contentOf(s *job.Spec) job.Fingerprint {
+	own := *s
+	own.Content = 0
+	h := fnv.New64a()
+	_, _ = h.Write(encoding.AppendSpec(nil, &own))
+	return job.Fingerprint(h.Sum64())
 }
 
 func delay(d time.Duration) func(*store.Registration) {

@@ -172,8 +172,7 @@ func (m *model) outcomeOf(r store.Registration) store.RegisterOutcome {
 	if !ok {
 		return store.Created
 	}
-	same := string(old.spec.Body) == string(r.Spec.Body) && old.spec.Destination == r.Spec.Destination &&
-		old.spec.BizKey == r.Spec.BizKey && old.spec.Priority == r.Spec.Priority && old.spec.When == r.Spec.When && old.spec.TTL == r.Spec.TTL
+	same := old.spec.Content == r.Spec.Content
 	again := r.OnConflict == job.ConflictReject || r.OnConflict == job.ConflictIgnore
 	switch {
 	case old.state.Final() && (r.OnConflict == job.ConflictReplace || old.state == job.Cancelled):

@@ -37,6 +37,7 @@ func (m *model) register(t *rapid.T) {
 			Priority: pick[job.Priority](t, "priority", 0, 0, 9, 1),
 		},
 	}
+	r.Spec.Content = contentOf(&r.Spec)
 	want := m.outcomeOf(r)
 	j := m.fixture.register(want, r)[0]
 	if want != store.Created {

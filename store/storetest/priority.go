@@ -222,7 +222,7 @@ var priorityCases = []testCase{
 		r.UID = newUID()
 		f.register(store.Same, r)
 		other := r
-		other.Spec.Priority = 0
+		other.Spec.Priority, other.Spec.Content = 0, 1
 		f.register(store.Exists, other)
 		other.OnConflict = job.ConflictReplace
 		f.register(store.Created, other)

@@ -67,7 +67,7 @@ var registerCases = []testCase{
 		equal(f, "outcome", f.move(moved), store.Kept)
 		equal(f, "due at", f.get(moved.Key).DueAt, at.Add(long+share(moved)))
 		instant.OnConflict, instant.UID = job.ConflictReplace, newUID()
-		instant.Spec.Body = []byte("new")
+		instant.Spec.Body, instant.Spec.Content = []byte("new"), 1
 		equal(f, "due at", f.register(store.Created, instant)[0].DueAt, at.Add(share(instant)))
 		equal(f, "carried", f.carry(carryOptions), nil)
 	}},

@@ -56,7 +56,7 @@ func (f *FanOut) Plan() Plan {
 		outcome, member := rules.Against(&reg, old), f.has(old)
 		switch {
 		case outcome.Conflicts():
-			if !member {
+			if !member && outcome != store.KeyReused {
 				continue
 			}
 			p.Refused = append(p.Refused, store.Registered{Outcome: outcome, Job: *old})

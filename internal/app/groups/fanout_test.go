@@ -2,6 +2,7 @@ package groups_test
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +33,9 @@ func fanOut(of []groups.Member, change ...func(f *groups.FanOut)) *groups.FanOut
 	for _, c := range change {
 		c(f)
 	}
+	h := fnv.New64()
+	_, _ = fmt.Fprint(h, f.Spec.When, f.Spec.Headers, *f.Spec.Group)
+	f.Spec.Content = job.Fingerprint(h.Sum64())
 	return f
 }
 
@@ -103,6 +107,8 @@ func TestPlan(t *testing.T) {
 		{"another group", fanOut(members("b"), func(f *groups.FanOut) { f.Spec.Group.Group = "h" }), first, "refused o:b"},
 		{"fewer headers", fanOut(members("b"), func(f *groups.FanOut) { f.Spec.Headers, f.Spec.Group.Headers = nil, 0 }), first, "refused o:b"},
 		{"another filter", fanOut(members("b/eu"), func(f *groups.FanOut) { f.Spec.Group.FilterLabel = "eu" }), first, "refused o:b"},
+		{"another key", fanOut(members("b"), delayed, with(job.ConflictKey)), first[:2], "refused o:a refused o:c"},
+		{"the same key after a cancel", fanOut(moved, with(job.ConflictKey)), in(job.Cancelled, first), "o:b@b o:a@a o:c@c repeats"},
 		{"ignore", fanOut(moved, delayed, with(job.ConflictIgnore)), first, "o:b@b o:a@a o:c@c repeats"},
 		{"later", fanOut(moved, delayed, with(job.ConflictLater)), first, "o:b@b o:a@a o:c@c repeats"},
 		{"later after the end", fanOut(moved, delayed, with(job.ConflictLater)), in(job.Delivered, first), "o:d@d o:a@new"},
@@ -139,6 +145,7 @@ func TestHeadersAndDefaults(t *testing.T) {
 		Destination: "https://a.example/", Timeout: time.Second,
 		Headers: []job.Header{{Name: "A", Value: "member"}, {Name: "X", Value: "own"}, {Name: "Z", Value: "topic"}},
 		Group:   &job.Membership{Group: "g", Size: 1, Headers: 1},
+		Content: f.Spec.Content,
 	}
 	if diff := cmp.Diff(want, p.Targets[0].Spec); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -161,6 +162,96 @@ func Elements(array []byte) iter.Seq[[]byte] {
 			}
 		}
 	}
+}
+
+// AppendSorted appends a form of a value that ignores the order of the members of objects and white space
+// between tokens. Strings and numbers count as they are written. The form is for comparisons; it is no JSON.
+func AppendSorted(b, value []byte) []byte {
+	b, _ = appendSorted(b, Trim(value))
+	return b
+}
+
+// appendSorted also returns what follows the value.
+func appendSorted(b, value []byte) (form, rest []byte) {
+	switch value[0] {
+	case '"':
+		n := stringEnd(value)
+		return append(b, value[:n]...), value[n:]
+	case '{', '[':
+		return appendItems(b, value)
+	}
+	n := bytes.IndexAny(value, ",]}"+space)
+	if n < 0 {
+		n = len(value)
+	}
+	return append(b, value[:n]...), value[n:]
+}
+
+// appendItems writes a comma behind each item, so that members can be exchanged.
+func appendItems(b, list []byte) (form, rest []byte) {
+	object, end := list[0] == '{', list[0]+2
+	b = append(b, list[0])
+	first, last, inOrder := len(b), len(b), true
+	var starts []int
+	for rest = skipSpace(list[1:]); rest[0] != end; {
+		start := len(b)
+		if object {
+			n := stringEnd(rest)
+			b = append(append(b, rest[:n]...), ':')
+			rest = skipSpace(skipSpace(rest[n:])[1:])
+		}
+		b, rest = appendSorted(b, rest)
+		b = append(b, ',')
+		if rest = skipSpace(rest); rest[0] == ',' {
+			rest = skipSpace(rest[1:])
+		}
+		if object {
+			inOrder = inOrder && bytes.Compare(b[last:start], b[start:]) <= 0
+			starts, last = append(starts, start), start
+		}
+	}
+	if !inOrder {
+		sortMembers(b[first:], first, starts)
+	}
+	return append(b, end), rest[1:]
+}
+
+// sortMembers sorts members, of which the first starts at an offset.
+func sortMembers(b []byte, offset int, starts []int) {
+	old := bytes.Clone(b)
+	members := make([][]byte, len(starts))
+	for i, start := range starts {
+		next := len(old)
+		if i+1 < len(starts) {
+			next = starts[i+1] - offset
+		}
+		members[i] = old[start-offset : next]
+	}
+	slices.SortFunc(members, bytes.Compare)
+	for _, m := range members {
+		b = b[copy(b, m):]
+	}
+}
+
+// stringEnd is the length of the string at the start of s.
+func stringEnd(s []byte) int {
+	for i := 1; ; i++ {
+		i += bytes.IndexByte(s[i:], '"')
+		escapes := 0
+		for s[i-1-escapes] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
+			return i + 1
+		}
+	}
+}
+
+func skipSpace(s []byte) []byte {
+	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t' || s[0] == '\r' || s[0] == '\n') {
+		s = s[1:]
+	}
+	return s
 }
 
 // Unquote returns the value of a JSON string. It refuses the escape of half a surrogate

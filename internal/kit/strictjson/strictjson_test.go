@@ -30,6 +30,49 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
+// TestAppendSorted has values in rows: those of a row have one form, which no other row has.
+func TestAppendSorted(t *testing.T) {
+	rows := map[string]int{}
+	for i, row := range [][]string{
+		{`{"a":1,"b":2}`, `{"b":2,"a":1}`, " {\n\"b\" : 2 ,\"a\":1\t}"},
+		{`{"a":1,"b":3}`},
+		{`{"a":2,"b":1}`},
+		{`{"a":1}`},
+		{`{"a":1,"a":1}`},
+		{`{"a":1.0}`},
+		{`{"\u0061":1}`},
+		{`{"a":{"x":[1,{"d":1,"c":2}],"y":0},"a":1}`, `{"a":1,"a":{"y":0,"x":[1,{"c":2,"d":1}]}}`},
+		{`[1,2]`, `[ 1 , 2 ]`},
+		{`[2,1]`},
+		{`[12]`},
+		{`[[1],2]`},
+		{`[[1,2]]`},
+		{`{}`, `{ }`},
+		{`[]`, ` [ ]`},
+		{`null`, ` null`},
+		{`"null"`},
+		{`""`},
+		{`" "`},
+		{`1`},
+		{`-1e9`},
+		{`true`},
+		{`{"a\\\\":"b\"","c,":"}"}`, `{"c,":"}","a\\\\":"b\""}`},
+		{`{"a":"b,c:"}`},
+		{`{"a":"b","c":""}`, `{"c":"","a":"b"}`},
+	} {
+		for _, value := range row {
+			if err := strictjson.Check([]byte(value)); err != nil {
+				t.Fatalf("%s: %v", value, err)
+			}
+			form := string(strictjson.AppendSorted([]byte("before"), []byte(value)))
+			if other, known := rows[form]; known && other != i || !known && value != row[0] {
+				t.Errorf("%s has the form %s, as row %d", value, form, other)
+			}
+			rows[form] = i
+		}
+	}
+}
+
 // depthOf is how deep JSON is nested.
 func depthOf(data []byte) (deepest int) {
 	d := json.NewDecoder(bytes.NewReader(data))
