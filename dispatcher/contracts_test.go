@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/job/contract"
 )
 
 // A job of a dialect is delivered by its contract, others by duehook's.
@@ -22,7 +23,7 @@ func TestContracts(t *testing.T) {
 		got <- r
 	})
 	fails := false
-	s := realSender(t, Options{AllowCIDRs: loopback(), CallbackResponse: 10, Contracts: map[string]*Contract{"theirs": {
+	s := realSender(t, Options{AllowCIDRs: loopback(), CallbackResponse: 10, Contracts: map[string]*contract.Dialect{"theirs": {
 		Headers: func(_ context.Context, j *job.Job, number int, _ job.Instant) ([]job.Header, error) {
 			if fails {
 				return nil, errors.New("no key")
@@ -63,7 +64,7 @@ func TestContracts(t *testing.T) {
 		t.Errorf("a job of no dialect: %+v", o)
 	}
 	<-got
-	if policy := (Options{Contracts: map[string]*Contract{"theirs": {Exact: true}}}); !policy.contractOf(&callback).Exact || policy.contractOf(&j).Exact {
+	if policy := (Options{Contracts: map[string]*contract.Dialect{"theirs": {Exact: true}}}); !policy.contractOf(&callback).Exact || policy.contractOf(&j).Exact {
 		t.Error("the wrong contract")
 	}
 }

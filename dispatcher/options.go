@@ -16,6 +16,7 @@ import (
 	oteltrace "go.opentelemetry.io/otel/trace"
 
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/job/contract"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 )
@@ -138,7 +139,7 @@ type Options struct {
 	// Weight returns the weight of a topic. Nil: all have the same.
 	Weight func(topic string) int
 	// Contracts are those of the dialects of the API, by their names.
-	Contracts map[string]*Contract
+	Contracts map[string]*contract.Dialect
 	// Signer signs requests; nil: requests are not signed.
 	Signer Signer
 

@@ -47,7 +47,7 @@ type sender struct {
 	bodies       sync.Pool // of *bytes.Buffer
 
 	callbackLimit int // bytes of answers for callbacks
-	contract      func(*job.Job) *Contract
+	contract      func(*job.Job) *contract.Dialect
 	render        func(*job.Job) ([]byte, error) // nil: callbacks fail
 }
 

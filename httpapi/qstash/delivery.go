@@ -13,15 +13,23 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/job/contract"
 	"github.com/duehook/duehook/store/successors"
 )
 
-// MinCallbackResponse is how much of an answer callbacks have at least, in bytes.
-const MinCallbackResponse = 64 << 10
+// minCallbackResponse is how much of an answer callbacks have at least, in bytes.
+const minCallbackResponse = 64 << 10
 
-// Headers returns a function that makes the headers of an attempt; without keys, there is no
+// Contract is what holds for the deliveries of messages; without keys, there is no signature.
+func Contract(keys Keys) *contract.Dialect {
+	return &contract.Dialect{
+		Headers: deliveryHeaders(keys), Judge: judge, RenderCallback: renderCallback, CallbackResponse: minCallbackResponse, Exact: true,
+	}
+}
+
+// deliveryHeaders returns a function that makes the headers of an attempt; without keys, there is no
 // signature.
-func Headers(keys Keys) func(ctx context.Context, j *job.Job, number int, at job.Instant) ([]job.Header, error) {
+func deliveryHeaders(keys Keys) func(ctx context.Context, j *job.Job, number int, at job.Instant) ([]job.Header, error) {
 	return func(ctx context.Context, j *job.Job, number int, at job.Instant) ([]job.Header, error) {
 		all := []job.Header{
 			{Name: "User-Agent", Value: "Upstash-QStash"},
@@ -66,9 +74,9 @@ func signed(key string, j *job.Job, at time.Time) string {
 // statusNonRetryable ends a message at once, with its header.
 const statusNonRetryable = 489
 
-// Judge decides on an answer: 2xx delivers, 489 with Upstash-NonRetryable-Error ends, and
+// judge decides on an answer: 2xx delivers, 489 with Upstash-NonRetryable-Error ends, and
 // anything else is a failure.
-func Judge(status int, header http.Header, now job.Instant) job.Outcome {
+func judge(status int, header http.Header, now job.Instant) job.Outcome {
 	switch {
 	case status >= 200 && status <= 299:
 		return job.Outcome{Kind: job.OutcomeDelivered}
@@ -121,8 +129,8 @@ type report struct {
 	CallerIP        string              `json:"callerIP,omitempty"`
 }
 
-// RenderCallback makes the body of a callback.
-func RenderCallback(callback *job.Job) ([]byte, error) {
+// renderCallback makes the body of a callback.
+func renderCallback(callback *job.Job) ([]byte, error) {
 	of, err := successors.Report(callback)
 	if err != nil {
 		return nil, err

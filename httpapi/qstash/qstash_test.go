@@ -95,7 +95,7 @@ func TestJudge(t *testing.T) {
 		if name, value, ok := strings.Cut(tt.header, ": "); ok {
 			h.Set(name, value)
 		}
-		if o := Judge(tt.status, h, now); o.Kind != tt.kind || o.After != tt.after {
+		if o := judge(tt.status, h, now); o.Kind != tt.kind || o.After != tt.after {
 			t.Errorf("%d %s: %v after %v", tt.status, tt.header, o.Kind, o.After)
 		}
 	}

@@ -95,7 +95,7 @@ func viewOf(j *job.Job) messageView {
 	}
 	body := s.Body
 	if s.Reports != "" { // it is made when the callback is sent
-		body, _ = RenderCallback(j)
+		body, _ = renderCallback(j)
 	}
 	v.Body, v.BodyBase64 = bodyOf(body)
 	if s.Retry != nil && s.Retry.Limit != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/duehook/duehook/dispatcher"
-	"github.com/duehook/duehook/httpapi/camellia"
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
@@ -67,28 +66,28 @@ func (n *node) maxConnections() int {
 // node is a duehook that is being put together.
 type node struct {
 	Options
-	clock   job.Clock
-	time    *storetime.Clock // the store's time
-	id      string           // names this process among the nodes
-	host    string
-	metrics *prometheus.Registry
-	policy  retrypolicy.Policy
-	guard   *dispatcher.Guard
-	cert    *certificate // nil: plain HTTP
-	store   store.Store
-	disk    diskstore.Embedded              // the embedded store; nil on Redis
-	takes   func(ctx context.Context) error // of the store: why it would not take a job
-	seal    *documents.Seal                 // of secrets in the store; nil: nothing is signed
-	jobs    *app.App
-	events  *events.Hub
-	counts  *alerts.Counts
-	recent  *recent.Recorder
-	runs    *schedules.RunLog
-	monitor *camellia.Monitor // nil: without the dialect
-	traces  *tracing.Provider // nil: nobody asks for traces
-	by      *deadline
-	away    error         // why the store did not answer at the start; nil: it did
-	signs   chan struct{} // closed when deliveries can be signed
+	clock    job.Clock
+	time     *storetime.Clock // the store's time
+	id       string           // names this process among the nodes
+	host     string
+	metrics  *prometheus.Registry
+	policy   retrypolicy.Policy
+	guard    *dispatcher.Guard
+	cert     *certificate // nil: plain HTTP
+	store    store.Store
+	disk     diskstore.Embedded              // the embedded store; nil on Redis
+	takes    func(ctx context.Context) error // of the store: why it would not take a job
+	seal     *documents.Seal                 // of secrets in the store; nil: nothing is signed
+	jobs     *app.App
+	events   *events.Hub
+	counts   *alerts.Counts
+	recent   *recent.Recorder
+	runs     *schedules.RunLog
+	dialects dialects
+	traces   *tracing.Provider // nil: nobody asks for traces
+	by       *deadline
+	away     error         // why the store did not answer at the start; nil: it did
+	signs    chan struct{} // closed when deliveries can be signed
 }
 
 // Run serves until ctx ends, and then stops in order: nothing more is carried or

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"time"
 
-	"github.com/duehook/duehook/httpapi/camellia"
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/internal/kit/metered"
@@ -35,10 +33,7 @@ func (n *node) openStore(ctx context.Context) (store.Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	subscribers := []feed.Subscriber{n.events.Subscriber(), n.counts.Subscriber(), n.recent.Subscriber(), n.runs.Subscriber(), callbacks}
-	if slices.Contains(n.Config.Dialects, camellia.Name) {
-		n.monitor = camellia.NewMonitor(n.clock)
-		subscribers = append(subscribers, n.monitor.Subscriber())
-	}
+	subscribers = append(subscribers, n.dialectSubscribers()...)
 	observed, err := metered.Store(feed.Observe(s, subscribers...), n.metrics)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())

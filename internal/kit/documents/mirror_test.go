@@ -42,38 +42,6 @@ func TestMirrorsSeeOtherContentOfTheSameVersion(t *testing.T) {
 	}
 }
 
-func TestMirrorsMend(t *testing.T) {
-	c, _ := open(t, nil)
-	m, _ := mirrored(c)
-	var failed error
-	m.Mend = func(_ context.Context, before, now map[string]string) error {
-		maps.Copy(now, before)
-		return failed
-	}
-	for _, name := range []string{"a", "b"} {
-		d, err := c.Create(t.Context(), name, note{Text: name})
-		if err == nil {
-			err = m.Refresh(t.Context())
-		}
-		if err == nil {
-			err = c.Delete(t.Context(), &d)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want := map[string]string{"a": "a", "b": "b"}; !maps.Equal(m.All(), want) {
-		t.Errorf("mended: %v, want %v", m.All(), want)
-	}
-	if _, err := c.Create(t.Context(), "c", note{}); err != nil {
-		t.Fatal(err)
-	}
-	failed = errors.New("not mended")
-	if err := m.Refresh(t.Context()); !errors.Is(err, failed) || len(m.All()) != 2 {
-		t.Errorf("%v, %v", m.All(), err)
-	}
-}
-
 func TestMirrorsDecodeWhatChanged(t *testing.T) {
 	c, s := open(t, nil)
 	m, made := mirrored(c)

@@ -196,52 +196,6 @@ func TestReplace(t *testing.T) {
 	n.wantSigned("t", c.Now(), n.made)
 }
 
-func TestBadArguments(t *testing.T) {
-	nodes, docs, _ := cluster(t, 1)
-	n, good := nodes[0], signing.NewSecret().Reveal()
-	before := docs.Dump(kind)
-	set := func(topic, secret string, overlap time.Duration) error {
-		_, err := n.Replace(t.Context(), topic, secret, overlap)
-		return err
-	}
-	info := func(topic string) error {
-		_, err := n.Info(t.Context(), topic)
-		return err
-	}
-	for _, tt := range []struct {
-		name  string
-		err   error
-		where []string
-	}{
-		{"set: secret", set("t", "hunter2", 0), []string{"secret"}},
-		{"set: topic", set("a/b", good, 0), []string{"topic"}},
-		{"set: all", set("..", "x", -1), []string{"topic", "overlap", "secret"}},
-		{"set: overlap", set("t", good, signing.MaxOverlap+1), []string{"overlap"}},
-		{"rotate: overlap below zero", set("t", "", -1), []string{"overlap"}},
-		{"rotate: overlap too long", set("", "", signing.MaxOverlap+time.Hour), []string{"overlap"}},
-		{"rotate: topic", set("a b", "", 0), []string{"topic"}},
-		{"info: topic", info("{t}"), []string{"topic"}},
-		{"delete: topic", n.Delete(t.Context(), "t t"), []string{"topic"}},
-		{"delete: the default", n.Delete(t.Context(), ""), []string{"topic"}},
-	} {
-		var bad *job.ValidationError
-		if !errors.As(tt.err, &bad) {
-			t.Errorf("%s: %v", tt.name, tt.err)
-			continue
-		}
-		var where []string
-		for _, f := range bad.Fields {
-			where = append(where, string(f.Field))
-		}
-		if !slices.Equal(where, tt.where) || strings.Contains(tt.err.Error(), "hunter2") {
-			t.Errorf("%s: %v", tt.name, tt.err)
-		}
-	}
-	if docs.Dump(kind) != before {
-		t.Error("something was stored")
-	}
-}
-
 func TestTopicsWithSecretsAreBounded(t *testing.T) {
 	nodes, docs, c := cluster(t, 1)
 	c.Advance(time.Minute) // they are counted now and then
