@@ -22,7 +22,6 @@ var timetables = map[string]map[string]any{
 	"allow":  {"misfire": map[string]any{"policy": "fire_all", "grace": "1h", "limit": 1000}},
 	"jitter": {"jitter": "2s", "misfire": map[string]any{"policy": "fire_once", "grace": "1s"}},
 	"skip":   {"overlap": "skip", "misfire": map[string]any{"policy": "skip", "grace": "1s"}},
-	"queue":  {"overlap": "queue_one", "misfire": map[string]any{"policy": "fire_all", "grace": "1s"}},
 }
 
 // scheduleView is a schedule as the API shows it, as far as the audit looks at it.

@@ -30,10 +30,8 @@ type Overlap string
 
 // The policies for overlaps.
 const (
-	Allow    Overlap = "allow"
-	Skip     Overlap = "skip"
-	QueueOne Overlap = "queue_one"
-	Replace  Overlap = "replace"
+	Allow Overlap = "allow"
+	Skip  Overlap = "skip"
 )
 
 // Rules are how the occurrences of one schedule are decided.
@@ -55,10 +53,9 @@ const maxFires = 1000
 
 // Progress is what has been decided so far.
 type Progress struct {
-	Since  time.Time // the schedule has the occurrences T > Since
-	Done   Turn      // those up to this turn are decided
-	Fired  int64     // towards Rules.Max
-	Queued bool      // an occurrence waits for the end of a job
+	Since time.Time // the schedule has the occurrences T > Since
+	Done  Turn      // those up to this turn are decided
+	Fired int64     // towards Rules.Max
 }
 
 // Facts are what a decision depends on besides the state.
@@ -71,13 +68,12 @@ type Facts struct {
 // Outcome is what becomes of an occurrence.
 type Outcome string
 
-// The outcomes. Queued is no outcome yet.
+// The outcomes.
 const (
 	Fired   Outcome = "fired"
 	Missed  Outcome = "missed"
 	Skipped Outcome = "skipped"
 	Failed  Outcome = "failed"
-	Queued  Outcome = "queued"
 )
 
 // Step decides one occurrence, or several that are missed or skipped.
@@ -94,8 +90,6 @@ type Step struct {
 // Decision is what follows from a look.
 type Decision struct {
 	Steps []Step // in the order of their turns
-	// Release fires the queued occurrence, before the steps.
-	Release bool
 	// More: the decision was cut; look again at once.
 	More bool
 }
@@ -103,9 +97,6 @@ type Decision struct {
 // Decide decides the undecided occurrences whose turn has come. It is a pure function.
 func (r *Rules) Decide(s Progress, f Facts) Decision {
 	d := decider{Rules: r, s: s, f: f, busy: f.Busy}
-	if s.Queued && !f.Busy {
-		d.out.Release, d.busy, d.s.Queued = true, true, false
-	}
 	if r.Remaining(s.Fired) == 0 {
 		return d.out
 	}
@@ -233,18 +224,13 @@ func (d *decider) full() bool {
 
 // fire decides an occurrence that the rule for late ones let pass.
 func (d *decider) fire(turn Turn, late bool) {
-	step := Step{Turn: turn, Outcome: Fired, Late: late}
-	switch {
-	case d.Overlap == Allow || d.Overlap == Replace || !d.busy:
-		d.busy = true
-	case d.Overlap == QueueOne && !d.s.Queued:
-		d.s.Queued, step.Outcome = true, Queued
-	default:
+	if d.Overlap == Skip && d.busy {
 		d.count(Step{Turn: turn, Outcome: Skipped, Count: 1})
 		return
 	}
-	d.s.Fired++ // or will be
-	d.out.Steps = append(d.out.Steps, step)
+	d.busy = true
+	d.s.Fired++
+	d.out.Steps = append(d.out.Steps, Step{Turn: turn, Outcome: Fired, Late: late})
 }
 
 // count adds missed or skipped occurrences to the last step, if that is alike.

@@ -20,9 +20,6 @@ func rules(t testing.TB, every time.Duration, m MisfirePolicy, o Overlap) *Rules
 // short writes a decision as "fired 12:00 late, missed x3 to 12:04".
 func short(d Decision) string {
 	var parts []string
-	if d.Release {
-		parts = append(parts, "release")
-	}
 	for _, s := range d.Steps {
 		text := string(s.Outcome)
 		if s.ByHand {
@@ -64,14 +61,8 @@ func TestDecide(t *testing.T) {
 		{"fire the latest three", FireAll, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(33)}, "missed x3 to 12:15, fired 12:20 late, fired 12:25 late, fired 12:30 late"},
 		{"overlap", FireOnce, Skip, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
 		{"overlap of late ones", FireAll, Skip, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(17)}, "fired 12:05 late, skipped x2 to 12:15"},
-		{"queue", FireOnce, QueueOne, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(5), Busy: true}, "queued 12:05"},
-		{"one is queued", FireOnce, QueueOne, 0, 0, Progress{Done: UpTo(at(0)), Queued: true}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
-		{"release", FireOnce, QueueOne, 0, 0, Progress{Done: UpTo(at(0)), Queued: true}, Facts{Now: at(2)}, "release"},
-		{"release and queue", FireOnce, QueueOne, 0, 0, Progress{Done: UpTo(at(0)), Queued: true}, Facts{Now: at(5)}, "release, queued 12:05"},
-		{"replace", FireAll, Replace, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(12), Busy: true}, "fired 12:05 late, fired 12:10 late"},
 		{"a bound", FireAll, Allow, 0, 2, Progress{Done: UpTo(at(0)), Fired: 1}, Facts{Now: at(12)}, "fired 12:05 late"},
 		{"no more", FireAll, Allow, 0, 2, Progress{Done: UpTo(at(0)), Fired: 2}, Facts{Now: at(12)}, ""},
-		{"a queued one at the bound", FireAll, QueueOne, 0, 2, Progress{Done: UpTo(at(0)), Fired: 2, Queued: true}, Facts{Now: at(12)}, "release"},
 		{"one that a client skips", FireAll, Allow, 0, 0, Progress{Done: UpTo(at(30))}, Facts{Now: at(45)}, "fired 12:35 late, skipped by hand x1 to 12:40, fired 12:45"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,7 +100,7 @@ func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 400 {
 		policy := []MisfirePolicy{FireOnce, SkipLate, FireAll}[r.IntN(3)]
-		overlap := []Overlap{Allow, Skip, QueueOne, Replace}[r.IntN(4)]
+		overlap := []Overlap{Allow, Skip}[r.IntN(2)]
 		rule := rules(t, time.Duration(1+r.IntN(100))*time.Second, policy, overlap)
 		rule.Jitter = time.Duration(r.IntN(2)*r.IntN(300)) * time.Second
 		rule.Misfire.Limit = 1 + r.IntN(20)
@@ -119,9 +110,6 @@ func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
 		for range 30 {
 			now = now.Add(time.Duration(r.IntN(200_000)) * time.Millisecond)
 			d := rule.Decide(state, Facts{Now: now, Busy: r.IntN(2) == 0})
-			if d.Release {
-				state.Queued = false
-			}
 			steps := d.Steps
 			if r.IntN(3) == 0 { // a job is refused: what follows is decided again
 				steps = steps[:r.IntN(len(steps)+1)]
@@ -133,10 +121,6 @@ func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
 				state.Done, state.Since = s.Turn, later(state.Since, s.Since)
 				decided += max(1, s.Count)
 				switch {
-				case s.Outcome == Queued && state.Queued:
-					t.Fatal("two are queued")
-				case s.Outcome == Queued:
-					state.Queued = true
 				case s.Outcome == Fired && fired[s.Time]:
 					t.Fatalf("%s %s: %v fired twice", policy, overlap, s.Time)
 				case s.Outcome == Fired && rule.due(s.Time).After(now):

@@ -68,8 +68,7 @@ func (r *Rules) first(s Progress) time.Time {
 	return later(s.Since, s.Done.At.Add(-r.Jitter-time.Second))
 }
 
-// Next returns the turn of the next undecided occurrence, without regard to a queued one; false
-// if none is to come.
+// Next returns the turn of the next undecided occurrence; false if none is to come.
 func (r *Rules) Next(s Progress) (next Turn, ok bool) {
 	if r.Remaining(s.Fired) == 0 {
 		return Turn{}, false

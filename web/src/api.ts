@@ -154,7 +154,7 @@ type DST = Named<Schedule['dst']>;
 export const gapRules = ['shift', 'skip'] as const satisfies readonly DST['gap'][];
 export const repeatRules = ['first', 'last', 'both'] as const satisfies readonly DST['repeat'][];
 export const misfirePolicies = ['fire_once', 'skip', 'fire_all'] as const satisfies readonly Schedule['misfire']['policy'][];
-export const overlapPolicies = ['allow', 'skip', 'queue_one', 'replace'] as const satisfies readonly Schedule['overlap'][];
+export const overlapPolicies = ['allow', 'skip'] as const satisfies readonly Schedule['overlap'][];
 
 export type Occurrence = Schemas['Occurrence'];
 /** A job of a schedule that has ended. The job itself may be gone. */

@@ -219,11 +219,6 @@ func (a *alteration) pause(p job.Pause) error {
 	}
 	a.suspect(rules)
 	a.skip(rules, ReasonPaused)
-	if r.Queued != nil {
-		a.skipped(r.Queued.Time, 1, ReasonPaused)
-		r.open(r.key(a.name, r.Queued.Time.Time()))
-		r.Queued = nil
-	}
 	p.Since = a.now
 	r.Pause = &p
 	a.changed(events.SchedulePaused)

@@ -260,24 +260,3 @@ func TestARefusedRunIsNotCounted(t *testing.T) {
 		r.counters(m, "s", Counters{Manual: 1})
 	})
 }
-
-// A queued occurrence is registered within 2 s after the job before it ended.
-func TestAQueuedOccurrenceFollowsTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, time.Hour)
-		m := r.node("a", nil)
-		defer r.run(m)()
-		d := every("10s")
-		d.Overlap = ptr("queue_one")
-		r.set(m, "s", d)
-		pass(25*time.Second + 300*time.Millisecond)
-		if s := r.get(m, "s"); s.Queued == nil {
-			t.Fatalf("%+v", s.record)
-		}
-		r.deliver()
-		pass(2 * time.Second)
-		if s := r.get(m, "s"); s.Queued != nil || s.Counters.Fired != 2 {
-			t.Errorf("%+v", s.record)
-		}
-	})
-}

@@ -161,7 +161,7 @@ func TestTheClockGoesAhead(t *testing.T) {
 // its late writes change nothing.
 func TestANodeThatStoodStill(t *testing.T) {
 	for _, step := range []string{"registered", "written"} {
-		for _, overlap := range []string{"allow", "skip", "queue_one"} {
+		for _, overlap := range []string{"allow", "skip"} {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, time.Hour)
 				var frozen atomic.Bool

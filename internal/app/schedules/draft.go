@@ -91,7 +91,7 @@ func (d *Draft) definition(name string) (Definition, *schedule.Rules, error) {
 			Limit:  defaultLimit,
 		},
 		Jitter:  f.Duration("jitter", d.Jitter, 0, 0, schedule.MaxJitter),
-		Overlap: oneOf(&f, "overlap", d.Overlap, schedule.Allow, schedule.Allow, schedule.Skip, schedule.QueueOne, schedule.Replace),
+		Overlap: oneOf(&f, "overlap", d.Overlap, schedule.Allow, schedule.Allow, schedule.Skip),
 		Except:  readDates(&f, "except.dates", d.ExceptDates),
 	}
 	if d.Limit != nil {

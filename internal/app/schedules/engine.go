@@ -274,9 +274,6 @@ func (n *entry) plan() {
 	if next, ok := n.rules.Next(r.progress()); ok {
 		n.at = next.At
 	}
-	if r.Queued != nil { // ask for the end of the job before
-		n.at = earlier(n.at, r.UpdatedAt.Time())
-	}
 }
 
 func earlier(a, b time.Time) time.Time {

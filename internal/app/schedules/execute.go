@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -59,7 +58,7 @@ func (w *work) run(ctx context.Context) error {
 		r.Left = slices.DeleteFunc(slices.Clone(r.Left), func(l left) bool { return r.Done.At > l.Until })
 	}
 	busy := false
-	if r.Queued != nil || w.rules.Overlap != schedule.Allow {
+	if w.rules.Overlap != schedule.Allow {
 		var err error
 		if busy, err = w.m.busy(ctx, r); err != nil {
 			return err
@@ -71,7 +70,7 @@ func (w *work) run(ctx context.Context) error {
 		r.waits(&LastError{At: w.now, Reason: refused.reason, Message: refused.message})
 		return nil
 	}
-	if err == nil && (len(d.Steps) > 0 || d.Release) {
+	if err == nil && len(d.Steps) > 0 {
 		r.LastError, w.more = nil, d.More
 	}
 	if err != nil && alone(err) {
@@ -163,26 +162,15 @@ var refusals = map[store.RegisterOutcome]*refusedError{
 
 // take takes the steps of a decision, until a job is refused.
 func (w *work) take(ctx context.Context, d *schedule.Decision) error {
-	r := &w.rec
-	if d.Release {
-		q := *r.Queued
-		if err := w.fire(ctx, schedule.Step{Turn: schedule.Turn{Time: q.Time.Time()}, Late: q.Late}); err != nil {
-			return err
-		}
-		r.Queued = nil
-	}
 	for steps := d.Steps; len(steps) > 0; {
 		n := 0
 		for n < len(steps) && steps[n].Outcome == schedule.Fired {
 			n++
 		}
-		if r.Def.Overlap == schedule.Replace {
-			n = min(n, 1)
-		}
 		if n == 0 {
 			w.count(&steps[0])
 			n = 1
-		} else if err := w.fire(ctx, steps[:n]...); err != nil {
+		} else if err := w.fire(ctx, steps[:n]); err != nil {
 			return err
 		}
 		steps = steps[n:]
@@ -195,8 +183,6 @@ func (w *work) count(s *schedule.Step) {
 	r, at := &w.rec, job.InstantOf(s.Time)
 	w.passed(s)
 	switch s.Outcome {
-	case schedule.Queued:
-		r.Queued = &queued{Time: at, Late: s.Late}
 	case schedule.Missed:
 		r.Missed += s.Count
 		w.outcome(at, schedule.Missed, "", events.OccurrenceMissed, s.Count)
@@ -215,9 +201,6 @@ func (w *work) count(s *schedule.Step) {
 
 // passed notes that the occurrences up to a step are decided.
 func (w *work) passed(s *schedule.Step) {
-	if s.At.IsZero() {
-		return
-	}
 	w.rec.Done = turnOf(s.Turn)
 	if !s.Since.IsZero() {
 		w.rec.Since = job.InstantOf(s.Since)
@@ -235,14 +218,8 @@ func (w *work) failed(at job.Instant, reason string) {
 	w.outcome(at, schedule.Failed, reason, events.OccurrenceFailed, 1)
 }
 
-// fire registers the jobs of steps in one call, and takes the steps until one is refused. The
-// queued occurrence has no turn.
-func (w *work) fire(ctx context.Context, steps ...schedule.Step) error {
-	if w.rec.Def.Overlap == schedule.Replace {
-		if err := w.cancelOpen(ctx, schedule.ID(w.name, steps[0].Time)); err != nil {
-			return err
-		}
-	}
+// fire registers the jobs of steps in one call, and takes the steps until one is refused.
+func (w *work) fire(ctx context.Context, steps []schedule.Step) error {
 	var regs []store.Registration
 	var of []*schedule.Step // the step of each
 	for i := range steps {
@@ -303,27 +280,6 @@ func (w *work) fired(reg *store.Registration) {
 	w.m.metrics.outcomes.WithLabelValues(string(schedule.Fired)).Inc()
 	r.Last = &Last{Time: reg.Spec.Occurrence.Time, DueAt: reg.Spec.When.At, Outcome: schedule.Fired, Key: reg.Key, UID: reg.UID}
 	r.open(reg.Key)
-}
-
-// cancelOpen cancels the unfinished jobs of the schedule. The jobs of an occurrence and of later ones,
-// which a node may have registered before it died, stay: they are found when they are registered again.
-func (w *work) cancelOpen(ctx context.Context, from string) error {
-	var left []job.Key
-	for _, key := range w.rec.Open {
-		if key.ID >= from && !strings.HasPrefix(key.ID, w.name+runMark) {
-			left = append(left, key)
-			continue
-		}
-		_, err := w.m.o.Jobs.Update(ctx, key, func(j *job.Job, now job.Instant) error {
-			_, err := j.Cancel(now)
-			return err
-		})
-		if err != nil && !errors.Is(err, store.ErrNotFound) && !errors.Is(err, job.ErrFinished) {
-			return err
-		}
-	}
-	w.rec.Open = left
-	return nil
 }
 
 // clockBack is how far the clock may go back unnoticed.

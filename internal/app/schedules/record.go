@@ -143,12 +143,6 @@ func upTo(at job.Instant) turn { return turn{at, at} }
 
 func (t turn) turn() schedule.Turn { return schedule.Turn{At: t.At.Time(), Time: t.Time.Time()} }
 
-// queued is an occurrence that waits for the end of a job.
-type queued struct {
-	Time job.Instant `json:"time"`
-	Late bool        `json:"late,omitempty"`
-}
-
 // maxLeft bounds the topics that a schedule remembers; the latest stay.
 const maxLeft = 10
 
@@ -171,7 +165,6 @@ type record struct {
 	// Done: the occurrences up to this turn are decided.
 	Done     turn `json:"done"`
 	Counters `json:"counters"`
-	Queued   *queued `json:"queued,omitempty"`
 	// Open are jobs that may not have ended, maxOpen at most. Overlap Allow needs none.
 	Open []job.Key `json:"open,omitempty"`
 	// Left are topics that the schedule had when an occurrence was due, maxLeft at most.
@@ -241,9 +234,5 @@ func collection(s store.Documents, clock job.Clock) *documents.Collection[record
 
 // progress is the input of package schedule from a record.
 func (r *record) progress() schedule.Progress {
-	s := schedule.Progress{Since: r.Since.Time(), Done: r.Done.turn(), Fired: r.Fired, Queued: r.Queued != nil}
-	if s.Queued {
-		s.Fired++ // it will
-	}
-	return s
+	return schedule.Progress{Since: r.Since.Time(), Done: r.Done.turn(), Fired: r.Fired}
 }

@@ -299,38 +299,20 @@ func TestASpreadAddsToTheJitter(t *testing.T) {
 	})
 }
 
-func TestOverlapPolicies(t *testing.T) {
-	for _, c := range []struct {
-		overlap string
-		want    Counters // after three minutes, while nothing ends
-	}{
-		{"skip", Counters{Fired: 1, Skipped: 2}},
-		{"queue_one", Counters{Fired: 1, Skipped: 1}},
-		{"replace", Counters{Fired: 3}},
-	} {
-		t.Run(c.overlap, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, time.Hour)
-				m := r.node("a", nil)
-				defer r.run(m)()
-				d := every("1m")
-				d.Overlap = &c.overlap
-				r.set(m, "s", d)
-				pass(3*time.Minute + 30*time.Second)
-				r.counters(m, "s", c.want)
-				page, err := listing.List(t.Context(), r.store, store.Query{Schedule: "s", States: []job.State{job.Waiting}, Limit: 10})
-				r.ok(err)
-				if len(page.Jobs) != 1 {
-					t.Errorf("%d unfinished jobs", len(page.Jobs))
-				}
-				r.deliver()
-				pass(2 * time.Second)
-				if c.overlap == "queue_one" {
-					r.counters(m, "s", Counters{Fired: 2, Skipped: 1})
-				}
-			})
-		})
-	}
+func TestOccurrencesThatMustNotOverlapAreSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Hour)
+		m := r.node("a", nil)
+		defer r.run(m)()
+		d := every("1m")
+		d.Overlap = ptr("skip")
+		r.set(m, "s", d)
+		pass(3*time.Minute + 30*time.Second)
+		r.counters(m, "s", Counters{Fired: 1, Skipped: 2})
+		r.deliver()
+		pass(time.Minute)
+		r.counters(m, "s", Counters{Fired: 2, Skipped: 2})
+	})
 }
 
 func TestAnOutageIsDecidedByTheMisfirePolicy(t *testing.T) {
@@ -569,7 +551,7 @@ func crashes(t *testing.T, seed uint64) {
 	nodes := []*Manager{r.node("a", fail), r.node("b", fail)}
 	d := every(fmt.Sprintf("%ds", 1+random.IntN(20)))
 	d.Policy = ptr([]string{"fire_once", "skip", "fire_all"}[random.IntN(3)])
-	d.Overlap = ptr([]string{"allow", "allow", "skip", "queue_one"}[random.IntN(4)])
+	d.Overlap = ptr([]string{"allow", "skip"}[random.IntN(2)])
 	d.Jitter = ptr(time.Duration(random.IntN(2)*random.IntN(60)) * time.Second)
 	for r.jobs.created != nil {
 		if _, _, err := nodes[0].Set(t.Context(), "s", d); err == nil {
@@ -604,11 +586,7 @@ func crashes(t *testing.T, seed uint64) {
 	r.ok(err)
 	end := r.now().Time().Add(time.Hour)
 	total := rules.Table.Count(begin.Time(), end) - rules.Undecided(rec.progress(), end)
-	queued := int64(0)
-	if rec.Queued != nil {
-		queued = 1
-	}
-	if n := rec.Fired + rec.Missed + rec.Skipped + queued; n != total || rec.Failed != 0 {
+	if n := rec.Fired + rec.Missed + rec.Skipped; n != total || rec.Failed != 0 {
 		t.Errorf("%d of %d occurrences decided: %+v", n, total, rec.Counters)
 	}
 	if off := int64(r.jobs.registered()) - rec.Fired; off < 0 || off > crashed {

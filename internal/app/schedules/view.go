@@ -65,7 +65,7 @@ func view(ctx context.Context, d *document, now job.Instant) (Schedule, error) {
 	switch {
 	case r.Pause != nil:
 		s.State = Paused
-	case r.Queued == nil && !s.more():
+	case !s.more():
 		s.State = Completed
 	}
 	return s, nil

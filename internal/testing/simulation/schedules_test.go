@@ -59,7 +59,7 @@ func newTiming(w *world, n int) *timing {
 	r := source(w.seed, "schedule", n)
 	s := &timing{
 		w: w, name: fmt.Sprintf("s%d", n), rand: r,
-		overlap: oneOf(r, schedule.Allow, schedule.Allow, schedule.Skip, schedule.QueueOne, schedule.Replace),
+		overlap: oneOf(r, schedule.Allow, schedule.Allow, schedule.Skip),
 		policy:  oneOf(r, schedule.FireOnce, schedule.SkipLate, schedule.FireAll),
 		jitter:  oneOf(r, 0, 0, 30*time.Second),
 	}
@@ -89,7 +89,7 @@ func (s *timing) draft(number int, every time.Duration) *schedules.Draft {
 
 // firesAll: no occurrence is late, and none has to wait for another one.
 func (s *timing) firesAll() bool {
-	return s.policy == schedule.FireAll && (s.overlap == schedule.Allow || s.overlap == schedule.Replace)
+	return s.policy == schedule.FireAll && s.overlap == schedule.Allow
 }
 
 func (s *timing) run(over context.Context) {
@@ -109,12 +109,8 @@ func (s *timing) run(over context.Context) {
 	}
 }
 
-// put sets the schedule anew. One that cancels its jobs for the next ones stays as it is: it may
-// not know a job that was registered during a change.
+// put sets the schedule anew.
 func (s *timing) put() {
-	if len(s.forms) > 0 && s.overlap == schedule.Replace {
-		return
-	}
 	every := time.Duration(1+s.rand.IntN(20)) * time.Second
 	d := s.draft(len(s.forms), every)
 	s.insist(s.rand, "set", func(ctx context.Context, m *schedules.Manager) error {
@@ -130,9 +126,6 @@ func (s *timing) put() {
 }
 
 func (s *timing) pause(over context.Context) {
-	if s.overlap == schedule.Replace {
-		return
-	}
 	var p pause
 	s.insist(s.rand, "pause", func(ctx context.Context, m *schedules.Manager) error {
 		paused, err := m.Pause(ctx, s.name, job.Pause{})
@@ -354,10 +347,10 @@ func (a *auditor) checkSchedule(s *timing, is *schedules.Schedule) {
 func near(a, b, off int64) bool { return max(a-b, b-a) <= off }
 
 // takes reports whether an occurrence of a form may have the body of a job: that of the form, or
-// of a later one if the occurrence waited, or its timetable stayed.
+// of a later one if its timetable stayed.
 func (s *timing) takes(form int, body string) bool {
 	n, err := strconv.Atoi(body)
-	for err == nil && n > form && (s.overlap == schedule.QueueOne || s.forms[n].every == s.forms[n-1].every) {
+	for err == nil && n > form && s.forms[n].every == s.forms[n-1].every {
 		n--
 	}
 	return err == nil && n == form
