@@ -42,8 +42,6 @@ type DST struct {
 type Misfire struct {
 	Policy string   `json:"policy,omitempty"`
 	Grace  Duration `json:"grace,omitzero"`
-	Window Duration `json:"window,omitzero"`
-	Limit  int      `json:"limit,omitempty"`
 }
 
 // Schedule is a stored schedule.

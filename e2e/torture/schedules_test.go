@@ -19,7 +19,7 @@ const (
 
 // timetables are the schedules of each run: what they add to `every: 1s`.
 var timetables = map[string]map[string]any{
-	"allow":  {"misfire": map[string]any{"policy": "fire_all", "grace": "1h", "limit": 1000}},
+	"allow":  {"misfire": map[string]any{"policy": "fire_all", "grace": "1h"}},
 	"jitter": {"jitter": "2s", "misfire": map[string]any{"policy": "fire_once", "grace": "1s"}},
 	"skip":   {"overlap": "skip", "misfire": map[string]any{"policy": "skip", "grace": "1s"}},
 }

@@ -121,8 +121,6 @@ func writeExcept(w *jsonout.Writer, dates []schedule.Dates) {
 func writeMisfire(w *jsonout.Writer, m *schedule.Misfire) {
 	w.Text("policy", string(m.Policy))
 	w.Duration("grace", m.Grace)
-	w.Duration("window", m.Window)
-	w.Integer("limit", m.Limit)
 }
 
 // writeTemplate writes the job of a schedule, without what may be secret.

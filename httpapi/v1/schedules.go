@@ -72,8 +72,6 @@ var (
 	misfireFields = decode.NewFieldSet(map[string]func(*schedules.Draft, decode.Field){
 		"policy": func(d *schedules.Draft, f decode.Field) { d.Policy = f.Text() },
 		"grace":  func(d *schedules.Draft, f decode.Field) { d.Grace = f.Duration() },
-		"window": func(d *schedules.Draft, f decode.Field) { d.Window = f.Duration() },
-		"limit":  func(d *schedules.Draft, f decode.Field) { d.Limit = f.Integer() },
 	})
 	exceptFields = decode.NewFieldSet(map[string]func(*schedules.Draft, decode.Field){
 		"dates": func(d *schedules.Draft, f decode.Field) { d.ExceptDates = f.TextList() },

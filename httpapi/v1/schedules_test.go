@@ -158,7 +158,7 @@ func TestRefusedSchedules(t *testing.T) {
 		`{"every":"1h","job":{"group":"paid","delay":5}}`:                                                                                "/job/delay /job/group",
 		`{"every":"1h","job":{"url":"https://shop.example/","id":"x","delay":5}}`:                                                        "/job/id /job/delay",
 		`{"every":"90x","jitter":"25h","overlap":"both","job":{"url":"https://shop.example/"}}`:                                          "/every /jitter /overlap",
-		`{"every":"1h","misfire":{"policy":"maybe","grace":"2h","limit":0},"job":{"url":"https://shop.example/"}}`:                       "/misfire/policy /misfire/grace /misfire/limit",
+		`{"every":"1h","misfire":{"policy":"maybe","grace":"2h","limit":0,"window":"1d"},"job":{"url":"https://shop.example/"}}`:         "/misfire/limit /misfire/window /misfire/policy /misfire/grace",
 		`{"every":"1h","note":"x","job":{"url":"https://shop.example/"}}`:                                                                "/note",
 		`{"every":"1h","paused":true,"note":"one\ntwo","job":{"url":"https://shop.example/"}}`:                                           "/note",
 		`{"every":"1h","colour":"blue","max_occurrences":0,"job":{"url":"https://shop.example/"}}`:                                       "/colour /max_occurrences",

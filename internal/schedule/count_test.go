@@ -96,7 +96,7 @@ func TestNoDaysAreGathered(t *testing.T) {
 	for _, zone := range []string{"America/New_York", "Australia/Lord_Howe", "Europe/Berlin", "Africa/Casablanca"} {
 		tt := table(t, Spec{Cron: "* * * * * *", Zone: zone})
 		from := nearChange(tt.loc, time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)).Add(4*24*time.Hour - time.Minute)
-		rules := Rules{Name: "s", Table: tt, Misfire: Misfire{Policy: FireOnce, Grace: time.Minute, Window: time.Hour}, Overlap: Allow}
+		rules := Rules{Name: "s", Table: tt, Misfire: Misfire{Policy: FireOnce, Grace: time.Minute}, Overlap: Allow}
 		progress := Progress{Since: from.Add(-time.Hour), Done: UpTo(from)}
 		for name, ask := range map[string]func(){
 			"preview":  func() { tt.Preview(from, 1000) },

@@ -14,16 +14,20 @@ type MisfirePolicy string
 const (
 	FireOnce MisfirePolicy = "fire_once" // only the latest fires
 	SkipLate MisfirePolicy = "skip"
-	FireAll  MisfirePolicy = "fire_all" // the latest Limit of them, in order
+	FireAll  MisfirePolicy = "fire_all" // the latest of them, in order
 )
 
 // Misfire is the rule for late occurrences.
 type Misfire struct {
 	Policy MisfirePolicy
 	Grace  time.Duration // an occurrence is late when it is due longer ago
-	Window time.Duration // late ones that are older never fire
-	Limit  int           // of FireAll
 }
+
+// Bounds of late occurrences that fire.
+const (
+	MostLate = 100                  // of FireAll; the latest fire
+	Oldest   = 366 * 24 * time.Hour // none fires that is older
+)
 
 // Overlap says what an occurrence does while an earlier job of the schedule has not ended.
 type Overlap string
@@ -153,7 +157,7 @@ func (d *decider) past() {
 }
 
 // tooLate is a time up to which no occurrence can fire: all are late, and there are enough
-// later ones that may fire instead, or they are outside the window.
+// later ones that may fire instead, or they are too old.
 func (d *decider) tooLate() time.Time {
 	old := d.f.Now.Add(-d.Misfire.Grace - d.Jitter - time.Second)
 	n := d.mayFireLate()
@@ -161,7 +165,7 @@ func (d *decider) tooLate() time.Time {
 		return old
 	}
 	n += len(d.Skips) // they may be the latest
-	never := earlier(old, d.f.Now.Add(-d.Misfire.Window-time.Second))
+	never := earlier(old, d.f.Now.Add(-Oldest-time.Second))
 	if last := d.Table.Latest(later(d.s.Since, d.s.Done.At), old, n); len(last) == n {
 		return later(never, last[0].Add(-time.Second))
 	}
@@ -184,8 +188,6 @@ func (d *decider) judge(o occurrence, late, chosen bool) {
 
 func (d *decider) isLate(o occurrence) bool { return d.f.Now.Sub(o.due) > d.Misfire.Grace }
 
-func (d *decider) inWindow(at time.Time) bool { return d.f.Now.Sub(at) <= d.Misfire.Window }
-
 // mayFireLate is how many occurrences fire at most if some are late.
 func (d *decider) mayFireLate() int {
 	switch d.Misfire.Policy {
@@ -195,15 +197,15 @@ func (d *decider) mayFireLate() int {
 		return 1
 	case FireAll:
 	}
-	return d.Misfire.Limit
+	return MostLate
 }
 
-// chooseLate returns the times of the latest occurrences within the window that fire although
-// some are late: as many late ones as the limit allows, or the one latest of all.
+// chooseLate returns the times of the latest occurrences that fire although some are late: MostLate of the
+// late ones, or the one latest of all.
 func (d *decider) chooseLate(list []occurrence) map[int64]bool {
 	left, fires := d.mayFireLate(), map[int64]bool{}
 	for _, o := range slices.Backward(list) {
-		if left > 0 && (d.isLate(o) || d.Misfire.Policy == FireOnce) && d.inWindow(o.Time) && !d.Skipped(o.Time) {
+		if left > 0 && (d.isLate(o) || d.Misfire.Policy == FireOnce) && d.f.Now.Sub(o.Time) <= Oldest && !d.Skipped(o.Time) {
 			fires[o.Time.Unix()] = true
 			left--
 		}

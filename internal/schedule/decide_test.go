@@ -13,7 +13,7 @@ var noon = time.Date(2026, 3, 5, 12, 0, 0, 0, time.UTC)
 func rules(t testing.TB, every time.Duration, m MisfirePolicy, o Overlap) *Rules {
 	return &Rules{
 		Name: "s", Table: table(t, Spec{Every: every, HasEvery: true}), Overlap: o,
-		Misfire: Misfire{Policy: m, Grace: time.Minute, Window: 366 * 24 * time.Hour, Limit: 3},
+		Misfire: Misfire{Policy: m, Grace: time.Minute},
 	}
 }
 
@@ -58,7 +58,7 @@ func TestDecide(t *testing.T) {
 		{"the latest is on time", FireOnce, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(20)}, "missed x3 to 12:15, fired 12:20 late"},
 		{"late ones, just before the next", FireOnce, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(29.98)}, "missed x4 to 12:20, fired 12:25 late"},
 		{"skip late ones", SkipLate, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(20.5)}, "missed x3 to 12:15, fired 12:20"},
-		{"fire the latest three", FireAll, Allow, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(33)}, "missed x3 to 12:15, fired 12:20 late, fired 12:25 late, fired 12:30 late"},
+		{"fire all", FireAll, Allow, 0, 0, Progress{Done: UpTo(at(15))}, Facts{Now: at(33)}, "fired 12:20 late, fired 12:25 late, fired 12:30 late"},
 		{"overlap", FireOnce, Skip, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(5), Busy: true}, "skipped x1 to 12:05"},
 		{"overlap of late ones", FireAll, Skip, 0, 0, Progress{Done: UpTo(at(0))}, Facts{Now: at(17)}, "fired 12:05 late, skipped x2 to 12:15"},
 		{"a bound", FireAll, Allow, 0, 2, Progress{Done: UpTo(at(0)), Fired: 1}, Facts{Now: at(12)}, "fired 12:05 late"},
@@ -75,11 +75,34 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestOldOccurrencesOutsideTheWindow(t *testing.T) {
-	r := rules(t, 5*time.Minute, FireAll, Allow)
-	r.Misfire.Window = 11 * time.Minute
-	if got, want := short(r.Decide(Progress{Done: UpTo(noon)}, Facts{Now: noon.Add(33 * time.Minute)})), "missed x4 to 12:20, fired 12:25 late, fired 12:30 late"; got != want {
-		t.Errorf("%s, want %s", got, want)
+// Of many late occurrences the latest MostLate fire, and none that is older than Oldest.
+func TestBoundsOfLateOccurrences(t *testing.T) {
+	for _, c := range []struct {
+		every         time.Duration
+		policy        MisfirePolicy
+		late          int
+		missed, fired int
+	}{
+		{5 * time.Minute, FireAll, 100, 0, 100},
+		{5 * time.Minute, FireAll, 103, 3, 100},
+		{time.Second, FireAll, 5000, 4900, 100},
+		{90 * 24 * time.Hour, FireAll, 6, 1, 5}, // one is 450 days old
+		{90 * 24 * time.Hour, FireOnce, 6, 5, 1},
+	} {
+		r := rules(t, c.every, c.policy, Allow)
+		first, _ := r.Table.Next(noon)
+		r.Misfire.Grace = 0
+		from, now := first.Add(-time.Second), first.Add(time.Duration(c.late-1)*c.every+time.Millisecond)
+		missed, fired := 0, 0
+		for _, s := range r.Decide(Progress{Since: from, Done: UpTo(from)}, Facts{Now: now}).Steps {
+			if s.Outcome == Fired {
+				fired++
+			}
+			missed += int(s.Count)
+		}
+		if missed != c.missed || fired != c.fired {
+			t.Errorf("every %v, %s, %d late: %d missed, %d fired, want %d and %d", c.every, c.policy, c.late, missed, fired, c.missed, c.fired)
+		}
 	}
 }
 
@@ -103,7 +126,6 @@ func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
 		overlap := []Overlap{Allow, Skip}[r.IntN(2)]
 		rule := rules(t, time.Duration(1+r.IntN(100))*time.Second, policy, overlap)
 		rule.Jitter = time.Duration(r.IntN(2)*r.IntN(300)) * time.Second
-		rule.Misfire.Limit = 1 + r.IntN(20)
 		state, now := Progress{Since: noon, Done: UpTo(noon)}, noon
 		var decided int64
 		fired := map[time.Time]bool{}

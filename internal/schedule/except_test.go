@@ -119,7 +119,7 @@ func TestSkippedOnesStandForNothing(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 12, minute, 0, 0, time.UTC) }
 	r := Rules{
 		Name: "s", Table: table(t, Spec{Cron: "*/5 * * * *"}), Overlap: Allow, Skips: []time.Time{at(15)},
-		Misfire: Misfire{Policy: FireOnce, Grace: time.Minute, Window: time.Hour},
+		Misfire: Misfire{Policy: FireOnce, Grace: time.Minute},
 	}
 	var got []string
 	for _, s := range r.Decide(Progress{Done: UpTo(at(0))}, Facts{Now: at(17)}).Steps {

@@ -20,8 +20,7 @@ type Draft struct {
 	Gap, Repeat            *string
 	MaxOccurrences         *int64
 	Policy, Overlap        *string
-	Grace, Window          *time.Duration
-	Limit                  *int
+	Grace                  *time.Duration
 	Paused                 *bool
 	Note                   *string
 	ExceptDates            []string
@@ -31,16 +30,13 @@ type Draft struct {
 
 const (
 	// MaxName is the most bytes of a schedule's name.
-	MaxName                   = 96
-	maxOccurrences            = 1_000_000_000
-	maxGrace                  = time.Hour
-	defaultGrace              = time.Minute
-	maxWindow                 = 366 * 24 * time.Hour
-	minWindow                 = time.Minute
-	defaultLimit, maxLateRuns = 100, 1000
-	maxDates                  = 100 // of except
-	maxSkips                  = 100
-	descriptorEvery           = "@every "
+	MaxName         = 96
+	maxOccurrences  = 1_000_000_000
+	maxGrace        = time.Hour
+	defaultGrace    = time.Minute
+	maxDates        = 100 // of except
+	maxSkips        = 100
+	descriptorEvery = "@every "
 )
 
 // CheckName checks the name of a schedule.
@@ -87,17 +83,10 @@ func (d *Draft) definition(name string) (Definition, *schedule.Rules, error) {
 		Misfire: schedule.Misfire{
 			Policy: oneOf(&f, "misfire.policy", d.Policy, schedule.FireOnce, schedule.FireOnce, schedule.SkipLate, schedule.FireAll),
 			Grace:  f.Duration("misfire.grace", d.Grace, defaultGrace, time.Second, maxGrace),
-			Window: f.Duration("misfire.window", d.Window, maxWindow, minWindow, maxWindow),
-			Limit:  defaultLimit,
 		},
 		Jitter:  f.Duration("jitter", d.Jitter, 0, 0, schedule.MaxJitter),
 		Overlap: oneOf(&f, "overlap", d.Overlap, schedule.Allow, schedule.Allow, schedule.Skip),
 		Except:  readDates(&f, "except.dates", d.ExceptDates),
-	}
-	if d.Limit != nil {
-		if def.Limit = *d.Limit; def.Limit < 1 || def.Limit > maxLateRuns {
-			f.Add("misfire.limit", fmt.Sprintf("must be from 1 to %d", maxLateRuns))
-		}
 	}
 	if d.MaxOccurrences != nil {
 		if def.Max = *d.MaxOccurrences; def.Max < 1 || def.Max > maxOccurrences {

@@ -75,7 +75,7 @@ func (s *timing) draft(number int, every time.Duration) *schedules.Draft {
 	url := job.Destination(endpoints[number%len(endpoints)] + "/occurrence")
 	d := &schedules.Draft{
 		Every: &every, Jitter: &s.jitter, EndAt: &s.end, Overlap: new(string(s.overlap)), Policy: new(string(s.policy)),
-		Grace: new(time.Second), Limit: new(1000),
+		Grace: new(time.Second),
 		Job: &job.Draft{
 			Topic: &topics[0], Destination: &url, OrderKey: s.order,
 			Body: &job.Body{Form: job.BodyJSON, Content: []byte(strconv.Itoa(number))},

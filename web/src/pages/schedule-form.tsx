@@ -31,8 +31,6 @@ const blank = {
   spread: '',
   misfire: '',
   grace: '',
-  window: '',
-  late: '',
   overlap: '',
   dates: '',
   url: '',
@@ -61,8 +59,6 @@ const pointers: Record<Exclude<keyof Draft, keyof CallbackDraft>, string> = {
   spread: '/job/spread',
   misfire: '/misfire/policy',
   grace: '/misfire/grace',
-  window: '/misfire/window',
-  late: '/misfire/limit',
   overlap: '/overlap',
   dates: '/except/dates',
   url: '/job/url',
@@ -163,8 +159,6 @@ function ScheduleForm({ name, from: { draft: initial, rest, callbacks }, version
         <Group title={t('schedule.exceptions')}>
           <Choice {...set('misfire')} options={misfirePolicies} show={(policy) => t(`misfire.${policy}` as Key)} />
           <Input {...set('grace')} placeholder="60s" />
-          <Input {...set('window')} placeholder="366d" />
-          <Input {...set('late')} placeholder="100" />
           <Choice {...set('overlap')} options={overlapPolicies} show={(policy) => t(`overlap.${policy}` as Key)} />
         </Group>
         <Group title={t('register.request')}>
@@ -231,9 +225,9 @@ const words = (typed: string): string[] => typed.split(/[\s,]+/).filter(Boolean)
 
 /** The members of the request without the job, and without empty fields. */
 function timesOf(draft: Draft): Record<string, unknown> {
-  const { cron, every, anchor, timezone, start_at, end_at, jitter, overlap, grace, window } = draft;
+  const { cron, every, anchor, timezone, start_at, end_at, jitter, overlap, grace } = draft;
   const dst = given({ gap: draft.dst_gap, repeat: draft.dst_repeat });
-  const misfire = { ...given({ policy: draft.misfire, grace, window }), ...(draft.late.trim() ? { limit: figure(draft.late) } : {}) };
+  const misfire = given({ policy: draft.misfire, grace });
   const dates = words(draft.dates);
   return {
     ...(dates.length > 0 ? { except: { dates } } : {}),
@@ -276,8 +270,6 @@ function typed(name: string, request: string): Registered {
     dst_repeat: text(stored.dst?.['repeat']),
     misfire: text(stored.misfire?.['policy']),
     grace: text(stored.misfire?.['grace']),
-    window: text(stored.misfire?.['window']),
-    late: text(stored.misfire?.['limit']),
     dates: (stored.except?.['dates'] ?? []).join(', '),
     url: text(url),
     topic: text(topic),
