@@ -134,7 +134,7 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.alerts, err = alerts.New(alerts.Options{Store: documents, Jobs: a.jobs, Counts: alerts.NewCounts(mem, clock, nil), Silent: func(context.Context) ([]string, error) { return nil, nil }, ID: "node", Clock: clock})
+	a.alerts, err = alerts.New(alerts.Options{Store: documents, Jobs: a.jobs, Counts: alerts.NewCounts(mem, clock, nil), Silent: func(context.Context) ([]string, error) { return nil, nil }, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/node/dev"
@@ -81,6 +82,7 @@ type node struct {
 	jobs     *app.App
 	events   *events.Hub
 	counts   *alerts.Counts
+	leader   *leader.Leader // nil: there are no other nodes
 	recent   *recent.Recorder
 	runs     *schedules.RunLog
 	dialects dialects

@@ -14,8 +14,10 @@ import (
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/internal/node/dev"
+	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/nodes"
 )
@@ -25,6 +27,7 @@ import (
 func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err error) {
 	c := n.Config
 	n.time = storetime.New(n.store, n.clock)
+	n.leader = n.newLeader()
 	secrets, err := n.newSecrets()
 	if err != nil {
 		return nil, err
@@ -55,7 +58,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	bulk, err := operations.New(operations.Options{
-		Store: n.store, Jobs: jobs, ID: n.id, Bounds: jobBounds, Clock: n.clock, Time: n.time, Logger: n.Logger, Metrics: n.metrics,
+		Store: n.store, Jobs: jobs, ID: n.id, Leader: n.leader, Bounds: jobBounds, Clock: n.clock, Time: n.time, Logger: n.Logger, Metrics: n.metrics,
 	})
 	if err != nil {
 		return nil, err
@@ -125,7 +128,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	working = append(working, operating...)
-	needed := append(append(secured, kept...), part{"time", n.time.Run}, part{"events", n.events.Run}, part{"topics", topicSettings.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.runs.Run}, part{"nodes", registry.Run})
+	needed := append(append(secured, kept...), part{"leader", n.leader.Run}, part{"time", n.time.Run}, part{"events", n.events.Run}, part{"topics", topicSettings.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.runs.Run}, part{"nodes", registry.Run})
 	if secrets != nil {
 		needed = append(needed, part{"secrets", secrets.Run})
 	}
@@ -169,13 +172,26 @@ func (n *node) watchDisk(ctx context.Context) error {
 
 func (n *node) newSchedules(jobs *app.App) (*schedules.Manager, error) {
 	return schedules.New(schedules.Options{
-		Store: n.store, Jobs: jobs, RunLog: n.runs, ID: n.id, MaxRate: n.Config.ScheduleRate, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
+		Store: n.store, Jobs: jobs, RunLog: n.runs, ID: n.id, MaxRate: n.Config.ScheduleRate, Leader: n.leader, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Emit: n.events.Emit,
 	})
+}
+
+// newLeader returns the node's part in the election for schedules, operations and alerts; nil: there are no other nodes.
+// A node with newer time zones goes first, and one that delivers nothing last: they are no obstacle for the others.
+func (n *node) newLeader() *leader.Leader {
+	if n.Config.Embedded() {
+		return nil
+	}
+	rank := ""
+	if n.Config.Deliver {
+		rank = schedule.TZData()
+	}
+	return leader.New(leader.Options{Store: n.store, Node: n.id, Rank: rank, Clock: n.clock, Logger: n.Logger})
 }
 
 func (n *node) newAlerts(jobs *app.App, registry *nodes.Registry) (*alerts.Manager, error) {
 	return alerts.New(alerts.Options{
-		Store: n.store, Jobs: jobs, Counts: n.counts, ID: n.id, Alone: n.Config.Embedded(),
+		Store: n.store, Jobs: jobs, Counts: n.counts, Leader: n.leader,
 		Silent: registry.Silent, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics,
 	})
 }

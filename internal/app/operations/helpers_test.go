@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
@@ -171,7 +172,7 @@ func (unchecked) CheckChange(job.Field, *job.Draft) error { return nil }
 func (r *rig) node(id string) *node {
 	r.Helper()
 	c := &cut{rig: r}
-	m, err := New(Options{Store: c, Jobs: unchecked{c}, ID: id, Logger: r.log})
+	m, err := New(Options{Store: c, Jobs: unchecked{c}, ID: id, Leader: leader.New(leader.Options{Store: c, Node: id, Clock: job.SystemClock()}), Logger: r.log})
 	if err != nil {
 		r.Fatal(err)
 	}

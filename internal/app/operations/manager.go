@@ -18,6 +18,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/internal/kit/storetime"
@@ -56,7 +57,9 @@ type Options struct {
 	ID    string // of the node, unique to the process
 	// Bounds are those of changes of jobs; zero values are those of WithDefaults.
 	Bounds job.Bounds
-	// Clock paces the work and measures leases; nil is the machine's. The store's clock
+	// Leader elects the node that works on operations; nil: no other node shares the store.
+	Leader *leader.Leader
+	// Clock paces the work; nil is the machine's. The store's clock
 	// decides about jobs.
 	Clock   job.Clock
 	Time    *storetime.Clock      // nil: one of its own
@@ -71,6 +74,7 @@ type Manager struct {
 	jobs   Jobs
 	docs   *documents.Collection[Operation]
 	id     string
+	leader *leader.Leader
 	clock  job.Clock
 	time   *storetime.Clock
 	log    *slog.Logger
@@ -96,7 +100,7 @@ func New(o Options) (*Manager, error) {
 	}
 	m := &Manager{
 		time:  o.Time,
-		store: o.Store, jobs: o.Jobs, docs: collection(o.Store, o.Clock), id: o.ID, clock: o.Clock, log: o.Logger, limits: o.Bounds.WithDefaults(),
+		store: o.Store, jobs: o.Jobs, docs: collection(o.Store, o.Clock), id: o.ID, leader: o.Leader, clock: o.Clock, log: o.Logger, limits: o.Bounds.WithDefaults(),
 		kick: signal.New(), working: map[string]context.CancelFunc{},
 		outage: outage.New("working on operations", o.Clock, o.Logger, mathrand.Float64),
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/store"
 )
 
@@ -298,7 +299,7 @@ func TestTakeover(t *testing.T) {
 		defer b.end()
 		a.kill()
 		before := r.changed()
-		pass(leaseTime - time.Second)
+		pass(leader.Lease - 3*time.Second)
 		if n := r.changed(); n > before+1 {
 			t.Errorf("%d jobs were changed within the lease of a dead node", n-before)
 		}

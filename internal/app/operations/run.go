@@ -4,19 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/follow"
-	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/store"
 )
 
 const (
-	// A worker writes the document of its operation every saveEvery. Another node takes
-	// over an operation whose document did not change for leaseTime.
-	leaseTime = 10 * time.Second
+	// A worker writes the document of its operation every saveEvery.
 	saveEvery = 500 * time.Millisecond
 	// A node looks for operations without a worker every lookEvery while some run,
 	// otherwise every idleLook. A message over the channel, which may get lost, makes it
@@ -25,28 +23,31 @@ const (
 	idleLook    = 30 * time.Second
 	channel     = "operations"
 	forgetEvery = time.Minute // interval of deleting old operations
-	maxWorking  = 8           // operations that a node works on at a time
+	maxWorking  = 8           // operations in progress at a time
 	callTimeout = 10 * time.Second
 )
 
 // Run works on operations until ctx ends. Then it writes their progress, so that
 // another node continues at once.
 func (m *Manager) Run(ctx context.Context) error {
+	defer m.leader.Resign(ctx, channel)
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	workers.Go(func() {
 		follow.Channel(ctx, m.store, channel, m.clock, m.log, func([]byte) { m.kick.Set() })
 	})
-	heartbeats := leader.NewHeartbeats(m.clock, leaseTime)
 	outage := outage.New("looking for operations", m.clock, m.log, nil)
 	var forgot time.Time
 	for ctx.Err() == nil {
 		pause := lookEvery
 		docs, err := m.docs.All(ctx)
 		if err == nil {
-			if m.take(ctx, docs, heartbeats.Expired(versions(docs)), &workers) == 0 {
+			var some bool
+			if some, err = m.take(ctx, docs, &workers); !some {
 				pause = idleLook
 			}
+		}
+		if err == nil {
 			if m.clock.Now().Sub(forgot) >= forgetEvery {
 				forgot = m.clock.Now()
 				err = m.forget(ctx, docs)
@@ -62,28 +63,32 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-func versions(docs []stored) map[string]uint64 {
-	all := make(map[string]uint64, len(docs))
-	for i := range docs {
-		all[docs[i].Name] = docs[i].Version
+// take starts to work on operations if this node is the elected one, and stops otherwise. It reports whether operations
+// run. Their documents fence: a worker that does not know yet that another node is elected writes none.
+func (m *Manager) take(ctx context.Context, docs []stored, workers *sync.WaitGroup) (some bool, err error) {
+	running := slices.DeleteFunc(slices.Clone(docs), func(d stored) bool { return d.Err != nil || d.Value.State != Running })
+	if len(running) == 0 {
+		m.leader.Resign(ctx, channel)
+		return false, nil
 	}
-	return all
-}
-
-// take starts to work on operations without a worker, and returns how many have one
-// or should.
-func (m *Manager) take(ctx context.Context, docs []stored, expired map[string]bool, workers *sync.WaitGroup) (running int) {
-	for i := range docs {
-		d := &docs[i]
-		if d.Err != nil || d.Value.State != Running {
-			continue
+	leads, err := m.leader.Lead(ctx, channel)
+	if err != nil {
+		return true, err
+	}
+	if !leads {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		for _, stop := range m.working {
+			stop()
 		}
-		running++
-		if !m.busyWith(d.Name) && (d.Value.Owner == "" || expired[d.Name]) {
+		return true, nil
+	}
+	for i := range running {
+		if d := &running[i]; !m.busyWith(d.Name) {
 			m.begin(ctx, *d, workers)
 		}
 	}
-	return running
+	return true, nil
 }
 
 // busyWith reports whether this node works on an operation, or can take no other.

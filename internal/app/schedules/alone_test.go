@@ -69,7 +69,7 @@ func TestAScheduleFailsAlone(t *testing.T) {
 				r := newRig(t, time.Hour)
 				j := &damaged{recorder: r.jobs}
 				var log strings.Builder
-				m, err := New(Options{Store: r.store, Jobs: j, ID: "a", Alone: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				m, err := New(Options{Store: r.store, Jobs: j, ID: "a", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 				r.ok(err)
 				d := every("1m")
 				d.Policy, d.Timezone = new("fire_all"), new("UTC")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store/diskstore"
 )
@@ -165,7 +166,8 @@ func TestANodeThatStoodStill(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, time.Hour)
 				var frozen atomic.Bool
-				a, err := New(Options{Store: r.store, Jobs: r.jobs, ID: "a", Logger: slog.New(slog.DiscardHandler), fail: func(now string) error {
+				elected := leader.New(leader.Options{Store: r.store, Node: "a", Clock: job.SystemClock()})
+				a, err := New(Options{Store: r.store, Jobs: r.jobs, ID: "a", Leader: elected, Logger: slog.New(slog.DiscardHandler), fail: func(now string) error {
 					if now == step && frozen.Swap(false) {
 						sleep(40 * time.Second)
 					}

@@ -15,7 +15,6 @@ import (
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/follow"
-	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/mailbox"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/internal/schedule"
@@ -24,11 +23,10 @@ import (
 
 const (
 	channel = "schedules"
-	// The lease of the node that looks after schedules. Another node notices within pollEvery
-	// that it expired, so no occurrence is late by more than 10 s when a node dies.
-	leaseTime = 6 * time.Second
-	heartbeat = 2 * time.Second
+	// Another node notices within pollEvery that the lease of the elected one expired, so no occurrence is late by
+	// more than 10 s when a node dies.
 	pollEvery = time.Second
+	heartbeat = 2 * time.Second
 	// lookTimeout ends the registrations of a look before another node can take over.
 	lookTimeout = 5 * time.Second
 	// listEvery is how often all documents are read again: messages may get lost.
@@ -47,7 +45,6 @@ type engine struct {
 	mu      sync.Mutex
 	changed *mailbox.Mailbox[struct{}] // names of schedules; "" is all of them
 	known   *documents.Mirror[record, *entry]
-	lead    *leader.Leader
 	leading bool
 	listed  time.Time
 	some    bool // there are schedules, as far as this node knows
@@ -67,11 +64,7 @@ type entry struct {
 }
 
 func (m *Manager) newEngine() *engine {
-	e := &engine{changed: mailbox.New[struct{}](), known: documents.NewMirror(m.docs, m.know), release: release{docs: releases(m.o.Store)}}
-	if !m.o.Alone {
-		e.lead = leader.New(leader.Options{Store: m.o.Store, Task: channel, Node: m.o.ID, Clock: m.clock, Lease: leaseTime})
-	}
-	return e
+	return &engine{changed: mailbox.New[struct{}](), known: documents.NewMirror(m.docs, m.know), release: release{docs: releases(m.o.Store)}}
 }
 
 // heard notes that a schedule is to be read again, and wakes Run.
@@ -98,9 +91,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.leading {
-		e.lead.Resign(ctx)
-	}
+	m.o.Leader.Resign(ctx, channel)
 	return nil
 }
 
@@ -146,6 +137,7 @@ func (m *Manager) round(ctx context.Context) (pause time.Duration, err error) {
 			return 0, err
 		}
 		if !e.some {
+			m.o.Leader.Resign(ctx, channel)
 			m.mayPurge.Store(true)
 			return listEvery, nil
 		}
@@ -154,9 +146,8 @@ func (m *Manager) round(ctx context.Context) (pause time.Duration, err error) {
 		m.stand(ctx)
 		return releaseEvery, err
 	}
-	leads, err := e.lead.Lead(ctx)
+	leads, err := m.o.Leader.Lead(ctx, channel)
 	if leads != e.leading {
-		m.log.InfoContext(ctx, "the leader of schedules changed", "leading", leads)
 		e.leading, e.listed = leads, time.Time{}
 	}
 	if err != nil || !leads {
@@ -169,7 +160,6 @@ func (m *Manager) round(ctx context.Context) (pause time.Duration, err error) {
 		return 0, err
 	}
 	if !e.some {
-		e.lead.Resign(ctx)
 		return 0, nil
 	}
 	now, err := store.Now(ctx, m.o.Store)

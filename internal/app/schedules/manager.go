@@ -15,6 +15,7 @@ import (
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/internal/services/events"
 	"github.com/duehook/duehook/store"
@@ -58,8 +59,8 @@ type Options struct {
 	Jobs   Jobs
 	RunLog *RunLog // nil: no runs are known
 	ID     string  // of the node, unique to the process
-	// Alone: no other node shares the store, so none has to be elected.
-	Alone bool
+	// Leader elects the node that decides; nil: no other node shares the store.
+	Leader *leader.Leader
 	// TZData is the release of the time zones; empty: that of package schedule.
 	TZData string
 	// MaxRate bounds the jobs that all schedules together register, per second; those of a topic may register half.

@@ -80,12 +80,10 @@ func (m *Manager) outdated(ctx context.Context) (bool, error) {
 // stand ends the work of a node with old time zones.
 func (m *Manager) stand(ctx context.Context) {
 	e := m.engine
-	if e.leading {
-		e.lead.Resign(ctx)
-		e.leading = false
-	}
+	m.o.Leader.Resign(ctx, channel)
+	e.leading = false
 	m.mayPurge.Store(false)
-	if m.o.Alone { // nobody else looks after them
+	if m.o.Leader == nil { // nobody else looks after them
 		m.metrics.count.WithLabelValues(string(failing)).Set(float64(len(e.known.All())))
 	}
 	e.listed = time.Time{}

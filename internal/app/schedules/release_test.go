@@ -11,14 +11,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/leader"
 )
 
 // released is a node with a release of the time zones.
 func (r *rig) released(id, release string, alone bool) (*Manager, *bytes.Buffer) {
 	r.t.Helper()
 	log := &bytes.Buffer{}
+	elected := leader.New(leader.Options{Store: r.store, Node: id, Rank: release, Clock: job.SystemClock()})
+	if alone {
+		elected = nil
+	}
 	m, err := New(Options{
-		Store: r.store, Jobs: r.jobs, ID: id, Alone: alone, TZData: release, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Store: r.store, Jobs: r.jobs, ID: id, Leader: elected, TZData: release, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	r.ok(err)
 	return m, log

@@ -14,6 +14,7 @@ import (
 
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
@@ -65,7 +66,11 @@ func newRig(t *testing.T, retention time.Duration) *rig {
 
 func (r *rig) node(id string, fail func(step string) error) *Manager {
 	r.t.Helper()
-	m, err := New(Options{Store: r.store, Jobs: r.jobs, ID: id, Alone: fail != nil, Logger: slog.New(slog.DiscardHandler), fail: fail})
+	elected := leader.New(leader.Options{Store: r.store, Node: id, Clock: job.SystemClock()})
+	if fail != nil {
+		elected = nil
+	}
+	m, err := New(Options{Store: r.store, Jobs: r.jobs, ID: id, Leader: elected, Logger: slog.New(slog.DiscardHandler), fail: fail})
 	if err != nil {
 		r.t.Fatal(err)
 	}

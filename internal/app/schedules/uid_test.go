@@ -66,7 +66,7 @@ func TestTheUIDFollowsFromScheduleAndTime(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					r := newRig(t, time.Hour)
 					l := &losing{recorder: r.jobs, loses: true, uids: map[job.Key][]string{}}
-					m, err := New(Options{Store: r.store, Jobs: l, ID: "a", Alone: true})
+					m, err := New(Options{Store: r.store, Jobs: l, ID: "a"})
 					r.ok(err)
 					d := every("1h")
 					d.Jitter = &jitter

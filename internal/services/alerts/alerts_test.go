@@ -168,7 +168,7 @@ func TestRestart(t *testing.T) {
 // A node that leaves lets another one go on at once; one that dies, when its
 // lease ends.
 func TestTakeover(t *testing.T) {
-	for name, limit := range map[string]time.Duration{"stop": round, "kill": leaseTime + round} {
+	for name, limit := range map[string]time.Duration{"stop": round, "kill": leader.Lease + 2*round} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				a := r.node("a")
@@ -457,7 +457,7 @@ func TestMetric(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		registry := prometheus.NewPedanticRegistry()
 		l := &link{rig: r}
-		a := r.start(l, Options{ID: "a", Store: l, Jobs: own{l}, Silent: l.silent, Metrics: registry})
+		a := r.start(l, "a", Options{Store: l, Jobs: own{l}, Silent: l.silent, Metrics: registry})
 		a.rule("down", Draft{Metric: OpenCircuits})
 		a.rule("late", Draft{Metric: OldestDue, Above: ptr(1.0)})
 		a.rule("gone", Draft{Metric: OldestDue, Above: ptr(1.0)})

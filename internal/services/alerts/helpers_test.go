@@ -17,6 +17,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/feed"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
@@ -143,13 +144,13 @@ type node struct {
 func (r *rig) node(id string) *node {
 	r.Helper()
 	l := &link{rig: r}
-	return r.start(l, Options{ID: id, Store: l, Jobs: own{l}, Silent: l.silent})
+	return r.start(l, id, Options{Store: l, Jobs: own{l}, Silent: l.silent})
 }
 
-func (r *rig) start(l *link, o Options) *node {
+func (r *rig) start(l *link, id string, o Options) *node {
 	r.Helper()
 	counts := NewCounts(r.Store, nil, nil)
-	o.Counts = counts
+	o.Counts, o.Leader = counts, leader.New(leader.Options{Store: l, Node: id, Clock: job.SystemClock()})
 	m, err := New(o)
 	if err != nil {
 		r.Fatal(err)

@@ -33,17 +33,16 @@ type Jobs interface {
 	CheckDestination(field job.Field, d job.Destination) error
 }
 
-// Options are the settings of a Manager. Store, Jobs, Counts, Silent and ID are required.
+// Options are the settings of a Manager. Store, Jobs, Counts and Silent are required.
 type Options struct {
 	Store  Store
 	Jobs   Jobs
 	Counts *Counts
-	ID     string // of the node, unique to the process
 	// Silent returns the names of nodes without heartbeats.
 	Silent func(ctx context.Context) ([]string, error)
-	// Alone: no other node shares the store.
-	Alone bool
-	// Clock paces evaluation and leases; nil: the machine's. Alerts use the store's time.
+	// Leader elects the node that evaluates; nil: no other node shares the store.
+	Leader *leader.Leader
+	// Clock paces evaluation; nil: the machine's. Alerts use the store's time.
 	Clock   job.Clock
 	Logger  *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // nil: the metric is not registered
@@ -55,7 +54,6 @@ type Manager struct {
 	o      Options
 	rules  *documents.Collection[Rule]
 	firing *prometheus.GaugeVec // alerts by rule
-	leader *leader.Leader       // used by Run only
 	idle   int                  // rounds left without a look for rules; used by Run only
 }
 
@@ -63,15 +61,12 @@ type stored = documents.Document[Rule]
 
 // New returns a Manager.
 func New(o Options) (*Manager, error) {
-	if o.Store == nil || o.Jobs == nil || o.Counts == nil || o.Silent == nil || o.ID == "" {
+	if o.Store == nil || o.Jobs == nil || o.Counts == nil || o.Silent == nil {
 		return nil, errors.New("alerts: a required option is missing")
 	}
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	m := &Manager{o: o, rules: ruleDocuments(o.Store, o.Clock)}
-	if !o.Alone {
-		m.leader = leader.New(leader.Options{Store: o.Store, Task: "alerts", Node: o.ID, Clock: o.Clock, Lease: leaseTime})
-	}
 	m.firing = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "duehook_alert_firing", Help: "Alerts that fire, by rule; on the node that evaluates them.",
 	}, []string{"rule"})

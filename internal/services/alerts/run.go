@@ -14,8 +14,8 @@ import (
 )
 
 const (
+	task          = "alerts" // of the leader
 	evaluateEvery = 5 * time.Second
-	leaseTime     = 3 * evaluateEvery
 	// idleRounds is how many rounds pass without a look for rules while there are none.
 	// New rules are announced, but messages may get lost.
 	idleRounds = 6
@@ -26,7 +26,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	group, counting := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.o.Counts.Run(counting) })
 	outage.New("evaluating alerts", m.o.Clock, m.o.Logger, nil).Repeat(ctx, outage.Task{Every: evaluateEvery, Limit: callTimeout, Do: m.round})
-	m.leader.Resign(ctx)
+	m.o.Leader.Resign(ctx, task)
 	return group.Wait()
 }
 
@@ -43,11 +43,12 @@ func (m *Manager) round(ctx context.Context) error {
 	}
 	m.firing.Reset()
 	if len(docs) == 0 {
+		m.o.Leader.Resign(ctx, task)
 		m.idle = idleRounds - 1
 		return nil
 	}
 	// Two evaluating nodes do no harm: neither can overwrite the other's documents.
-	if leads, err := m.leader.Lead(ctx); err != nil || !leads {
+	if leads, err := m.o.Leader.Lead(ctx, task); err != nil || !leads {
 		return err
 	}
 	return m.evaluate(ctx, docs)

@@ -20,6 +20,7 @@ import (
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/jobjson"
+	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 )
@@ -141,7 +142,7 @@ func (l *life) newSchedules(s *link) *schedules.Manager {
 	if err != nil {
 		panic(err)
 	}
-	m, err := schedules.New(schedules.Options{Store: s, Jobs: jobs, ID: l.name})
+	m, err := schedules.New(schedules.Options{Store: s, Jobs: jobs, ID: l.name, Leader: leader.New(leader.Options{Store: s, Node: l.name, Clock: clock})})
 	if err != nil {
 		panic(err)
 	}
