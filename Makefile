@@ -215,7 +215,7 @@ web-test: deps $(npm_installed) ## the dashboard: built as committed, and tried 
 	rm -rf build/dashboard/committed && cp -r internal/node/dashboard/dist build/dashboard/committed
 	gunzip -r build/dashboard # another zlib packs to other bytes
 	diff -r build/dashboard/dist build/dashboard/committed
-	$(plain) go build -o build/duehook .
+	$(plain) go build -ldflags=-w -o build/duehook .
 	DUEHOOK=$(CURDIR)/build/duehook npm --prefix web test
 
 .PHONY: web-soak

@@ -32,11 +32,13 @@ var (
 	server = regexp.MustCompile(`^(http://127\.0\.0\.1:7788|https://duehook\.example)/`)
 )
 
-// earlier has the jobs that the examples assume. The second one has ended.
+// earlier has the jobs that the examples assume. The second one has ended. The third one waits for the consumer of pull.md,
+// who would wait 20 s without it.
 const earlier = `
 curl http://127.0.0.1:7788/v1/jobs -H 'Content-Type: application/json' -d '{"topic": "order-timeout", "id": "order-8812", "url": "https://shop.example/hook", "delay": "1h"}'
 curl http://127.0.0.1:7788/v1/jobs -H 'Content-Type: application/json' -d '{"topic": "payment-notify", "id": "payment-551", "url": "https://shop.example/hook", "delay": "1h"}'
 curl -X DELETE http://127.0.0.1:7788/v1/jobs/payment-notify/payment-551
+curl http://127.0.0.1:7788/v1/jobs -H 'Content-Type: application/json' -d '{"topic": "orders", "pull": true}'
 `
 
 // TestExamplesAreAccepted: a node that requires keys accepts each curl command of the

@@ -53,7 +53,10 @@ var (
 	raced   = sync.OnceValues(func() (string, error) { return build("duehook-race", "-race", "-tags", "pebblegozstd") })
 )
 
-func build(name string, flags ...string) (string, error) { return rig.Build(buildDir, name, flags...) }
+// build leaves out the tables of debuggers, which take half of the linker's time.
+func build(name string, flags ...string) (string, error) {
+	return rig.Build(buildDir, name, append(flags, "-ldflags=-w")...)
+}
 
 // sized is n, or the larger m in a long run.
 func sized[T any](n, m T) T {
