@@ -35,7 +35,7 @@ type JobFilter struct {
 // JobQuery is a list of jobs.
 type JobQuery struct {
 	JobFilter
-	Order string `query:"order"` // due, -due, created or -created; needs one state
+	Order string `query:"order"` // due or -due of waiting or retrying jobs, -ended of ended ones; needs State
 	Paging
 }
 

@@ -181,14 +181,12 @@ var refusedParameters = []struct {
 }{
 	{store.ErrBadCursor, FieldError{"?cursor", "was not issued by this listing; start without it, and keep the other parameters the same on every page"}},
 	{store.ErrBadOrder, BadOrder},
-	{store.ErrTooManyToSort, FieldError{"?order", fmt.Sprintf("needs a smaller listing: at most %d jobs (all that are unfinished, all "+
-		"dead letters, or all others that ended) with %d MiB, bodies included, in %d lanes can be sorted. Narrow it with ?topic=, ?endpoint= or "+
-		"?priority=, or leave out the order. due and -due of waiting or retrying jobs have only the limit of lanes",
-		listing.MaxSorted, listing.MaxSortedBytes>>20, listing.MaxSortedGroups)}},
+	{store.ErrTooManyToSort, FieldError{"?order", fmt.Sprintf("needs a smaller listing: jobs of at most %d lanes, groups of dead letters and topics "+
+		"can be sorted. Narrow it with ?topic= or ?endpoint=, or leave out the order", listing.MaxSortedGroups)}},
 }
 
 // BadOrder is the error for an order that the store does not have.
-var BadOrder = FieldError{"?order", "must be one of due, -due, created and -created, with one ?state="}
+var BadOrder = FieldError{"?order", "must be due or -due, with ?state=waiting or retrying, or -ended, with each ?state= that of ended jobs"}
 
 // AsError is the one map from errors to codes. An error that it does not know is
 // internal; the client does not learn its cause.

@@ -34,7 +34,7 @@ type Query struct {
 	// Only restricts the query to topics; empty: all.
 	Only job.TopicSet `json:",omitempty"`
 
-	// Order needs a topic and one state. Empty: the order that costs least.
+	// Order needs States that it sorts. Empty: the order that costs least.
 	Order Order `json:",omitempty"`
 
 	Limit  int    // 1..1000
@@ -54,51 +54,57 @@ func (q *Query) Matches(j *job.Job) bool {
 		(q.IndexedID == "" || job.IDIndex(q.IndexedID) == j.Indexes().GroupID) &&
 		(q.Dialect == "" || q.Dialect == j.Spec.DialectName()) &&
 		(q.Priority == 0 || q.Priority == j.Spec.Priority.Number()) &&
-		j.Spec.HasLabels(q.Labels) && q.Within(TimesOf(j))
+		j.Spec.HasLabels(q.Labels) && q.within(j)
 }
 
 // Wants reports whether the query selects jobs of the state.
 func (q *Query) Wants(s job.State) bool { return len(q.States) == 0 || slices.Contains(q.States, s) }
 
-// Within reports whether the query selects jobs of these times.
-func (q *Query) Within(t Times) bool {
-	return t.Due >= q.DueFrom && (q.DueTo == 0 || t.Due < q.DueTo) &&
-		t.Created >= q.CreatedFrom && (q.CreatedTo == 0 || t.Created < q.CreatedTo)
+// within reports whether the query selects jobs of these times.
+func (q *Query) within(j *job.Job) bool {
+	due := DueOfJob(j)
+	return due >= q.DueFrom && (q.DueTo == 0 || due < q.DueTo) &&
+		j.CreatedAt >= q.CreatedFrom && (q.CreatedTo == 0 || j.CreatedAt < q.CreatedTo)
 }
 
-// Order is an order of the jobs of one state.
+// DueOfJob is the time that Query.DueFrom bounds.
+func DueOfJob(j *job.Job) job.Instant {
+	if j.State.Final() {
+		return j.DueAt
+	}
+	return j.WakeAt()
+}
+
+// Order is an order that an index has. With a "-" it is descending.
 type Order string
 
-// The orders. "due" sorts by the time of Query.DueFrom. Jobs of the same time are sorted
-// by topic/id. An order with a "-" is reversed.
+// The orders. OrderDue and OrderDueBack sort jobs that are waiting or retrying, by the time of
+// Query.DueFrom; OrderEndedBack sorts ended jobs by when they ended. Jobs of one time and one state
+// are in the order of topic/id. All states of the query must be ones that the order sorts.
 const (
-	OrderDue         Order = "due"
-	OrderDueBack     Order = "-due"
-	OrderCreated     Order = "created"
-	OrderCreatedBack Order = "-created"
+	OrderDue       Order = "due"
+	OrderDueBack   Order = "-due"
+	OrderEndedBack Order = "-ended"
 )
 
 // Orders are all orders.
-var Orders = []Order{OrderDue, OrderDueBack, OrderCreated, OrderCreatedBack}
+var Orders = []Order{OrderDue, OrderDueBack, OrderEndedBack}
+
+// Sorts reports whether the order sorts jobs of a state.
+func (o Order) Sorts(s job.State) bool {
+	switch o {
+	case OrderDue, OrderDueBack:
+		return s == job.Waiting || s == job.Retrying
+	case OrderEndedBack:
+		return s.Final()
+	}
+	return false
+}
 
 // Errors of a listing in an order.
 var (
 	// ErrBadOrder: the order is unknown, or the query does not allow it.
-	ErrBadOrder = errors.New("an order is one of due, -due, created and -created, for jobs of one state")
-	// ErrTooManyToSort: no index has the order, and sorting would take too much work.
-	ErrTooManyToSort = errors.New("too many jobs to sort for a page")
+	ErrBadOrder = errors.New("an order is due or -due of jobs that are waiting or retrying, or -ended of ended jobs")
+	// ErrTooManyToSort: the jobs are in too many indexes to merge for a page.
+	ErrTooManyToSort = errors.New("too many lanes, groups of dead letters or topics to sort for a page")
 )
-
-// Times are the times by which listings sort jobs. They are zero for a missing job.
-type Times struct {
-	Created job.Instant
-	Due     job.Instant // see Query.DueFrom
-}
-
-// TimesOf are the times of a job.
-func TimesOf(j *job.Job) Times {
-	if j.State.Final() {
-		return Times{j.CreatedAt, j.DueAt}
-	}
-	return Times{j.CreatedAt, j.WakeAt()}
-}

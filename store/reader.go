@@ -24,7 +24,7 @@ type Reader interface {
 	// next is where to go on, as Span.After. Elsewhere next is nil.
 	Entries(ctx context.Context, of Index, span Span) (entries []Entry, next *Position, err error)
 	// Read reads the first of some jobs: one at least, and others as long as those before take
-	// less than BatchBytes together, or the bound of the part.
+	// less than BatchBytes together.
 	Read(ctx context.Context, q ReadQuery) (Records, error)
 }
 
@@ -104,8 +104,8 @@ type Entry struct {
 }
 
 // Span is a part of an index: the N entries after a position, or from the start when After is
-// nil. With Back they are those before it, or from the end, the last one first. Only lanes are
-// read backwards.
+// nil. With Back they are those before it, or from the end, the last one first. Lanes, dead letters and
+// other ended jobs are read backwards.
 type Span struct {
 	After *Position
 	N     int
@@ -132,17 +132,14 @@ type Part uint8
 // The parts that Read reads.
 const (
 	WholeJob Part = iota // Records.Jobs
-	JobTimes             // Records.Times, of as many jobs as one call reads
 	JobLog               // Records.Logs
 )
 
 // Records are the records of the first jobs of a query, or a part of them. A job that is gone
-// or cannot be read has nil, or the zero Times.
+// or cannot be read has nil.
 type Records struct {
-	Jobs  []*job.Job
-	Times []Times
-	Logs  [][]job.Attempt
-	Bytes int // about how much the store handled for Times
+	Jobs []*job.Job
+	Logs [][]job.Attempt
 }
 
 // Attempts returns the log of the job's attempts, oldest first. It holds the last MaxLog

@@ -15,6 +15,7 @@ import (
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 // search is the ids that a search finds, over all its pages.
@@ -94,7 +95,7 @@ func TestOrder(t *testing.T) {
 		a.clock.Advance(time.Second)
 		a.want(201, "POST", "/v1/jobs", fmt.Sprintf(`{"topic":"t","id":"%d","url":"https://a.example/","delay":%q}`, i, delay))
 	}
-	for order, want := range map[string]string{"due": "1302", "-due": "2031", "created": "0123", "-created": "3210"} {
+	for order, want := range map[string]string{"due": "1302", "-due": "2031"} {
 		path, got, cursor := "/v1/jobs?topic=t&state=waiting&limit=3&order="+order, "", ""
 		for range 2 {
 			page := a.want(200, "GET", path+cursor, "")
@@ -112,26 +113,63 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// Ended jobs, dead letters among them, come with the last one first.
+func TestNewestFirst(t *testing.T) {
+	a := newAPI(t)
+	ended := func(id, method, path string) {
+		a.clock.Advance(time.Second)
+		a.want(201, "POST", "/v1/jobs", fmt.Sprintf(`{"topic":"t%s","id":%q,"url":"https://a.example/","delay":"1h"}`, id, id))
+		a.want(200, method, "/v1/jobs/t"+id+"/"+id+path, "")
+	}
+	for _, id := range []string{"0", "1", "2"} {
+		ended(id, "DELETE", "")
+	}
+	ended("3", "POST", "/finish")
+	for query, want := range map[string]string{"state=cancelled": "210", "state=cancelled,delivered": "3210", "state=cancelled&topic=t1": "1", "state=dead": ""} {
+		path, got, cursor := "/v1/jobs?order=-ended&limit=2&"+query, "", ""
+		for range 3 {
+			page := a.want(200, "GET", path+cursor, "")
+			for _, j := range page["data"].([]any) {
+				got += j.(map[string]any)["id"].(string)
+			}
+			next, more := page["next_cursor"].(string)
+			if !more {
+				break
+			}
+			cursor = "&cursor=" + url.QueryEscape(next)
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+}
+
+// A reason is that of an end, so no unfinished job has one.
+func TestNoUnfinishedJobHasAReason(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "POST", "/v1/jobs", `{"topic":"t","url":"https://a.example/","delay":"1h"}`)
+	if page := a.want(200, "GET", "/v1/jobs?state=waiting&order=due&reason=retry_limit", ""); len(page["data"].([]any)) != 0 {
+		t.Errorf("got %v", page)
+	}
+}
+
 func TestTooManyToSort(t *testing.T) {
 	a := newAPI(t)
-	for n := range 11 {
-		regs := make([]store.Registration, 1_000)
-		for i := range regs {
-			regs[i] = store.Registration{
-				Key: job.Key{Topic: "t", ID: fmt.Sprint(n, "-", i)}, UID: fmt.Sprintf("%026d", n*1_000+i),
-				Spec: job.Spec{Destination: "https://a.example/", When: job.When{Delay: time.Hour}},
-			}
-		}
-		if _, err := a.mem.Register(t.Context(), regs); err != nil {
-			t.Fatal(err)
+	regs := make([]store.Registration, listing.MaxSortedGroups+1)
+	for i := range regs {
+		regs[i] = store.Registration{
+			Key: job.Key{Topic: fmt.Sprint("t", i), ID: "a"}, UID: fmt.Sprintf("%026d", i),
+			Spec: job.Spec{Destination: "https://a.example/", When: job.When{Delay: time.Hour}},
 		}
 	}
-	p := a.wantProblem(httpapi.CodeInvalidRequest, "GET", "/v1/jobs?topic=t&state=waiting&order=created", "")
-	if p.Errors[0].Pointer != "?order" || !strings.Contains(p.Errors[0].Message, "10000 jobs") {
+	if _, err := a.mem.Register(t.Context(), regs); err != nil {
+		t.Fatal(err)
+	}
+	p := a.wantProblem(httpapi.CodeInvalidRequest, "GET", "/v1/jobs?state=waiting&order=-due", "")
+	if p.Errors[0].Pointer != "?order" || !strings.Contains(p.Errors[0].Message, "2000 lanes") {
 		t.Errorf("got %v", p.Errors)
 	}
-	a.want(200, "GET", "/v1/jobs?topic=t&state=waiting&order=-due", "")
-	a.want(200, "GET", "/v1/jobs?topic=t&state=running&order=created", "")
+	a.want(200, "GET", "/v1/jobs?topic=t1&state=waiting&order=-due", "")
 }
 
 func TestLabelsAreShownAndChanged(t *testing.T) {

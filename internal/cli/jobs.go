@@ -103,7 +103,7 @@ func (a *app) list() *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&q.Order, "order", "", "due, -due, created or -created; needs one state")
+	cmd.Flags().StringVar(&q.Order, "order", "", "due or -due of waiting or retrying jobs, -ended of ended ones: the last one first")
 	numberFlag(cmd, &limit, "limit", 1, "the most jobs to list")
 	return cmd
 }

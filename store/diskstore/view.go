@@ -101,22 +101,13 @@ func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
 	return rec.job()
 }
 
-// maxTimesBytes bounds the records that one call reads for their times, but for the last one.
-const maxTimesBytes = 32 << 20
-
 // Read reads records.
 func (s *Store) Read(ctx context.Context, q store.ReadQuery) (r store.Records, err error) {
-	keys, most := q.Keys, store.BatchBytes
+	keys := q.Keys
 	if q.Shard == store.AnyShard {
 		keys = keys[:1]
 	}
-	var flights []job.Key
-	if q.Part == store.JobTimes {
-		most = maxTimesBytes
-	} else {
-		flights = keys
-	}
-	v, err := s.view(ctx, flights...)
+	v, err := s.view(ctx, keys...)
 	if err != nil {
 		return store.Records{}, err
 	}
@@ -126,20 +117,20 @@ func (s *Store) Read(ctx context.Context, q store.ReadQuery) (r store.Records, e
 		return store.Records{}, err
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
-	for i, key := range keys {
-		if i > 0 && r.Bytes >= most {
-			break
-		}
+	for i, bytes := 0, 0; i < len(keys) && bytes < store.BatchBytes; i++ {
 		var place string
 		if q.Places != nil {
 			place = q.Places[i]
 		}
-		rec, err := v.loadAt(it, place, key)
+		rec, err := v.loadAt(it, place, keys[i])
 		if err != nil && (q.Shard == store.AnyShard || !errors.Is(err, store.ErrNotFound)) {
 			return store.Records{}, err
 		}
 		if err := addRecord(&r, rec, q.Part); err != nil {
 			return store.Records{}, err
+		}
+		if rec != nil {
+			bytes += rec.size()
 		}
 	}
 	return r, nil
@@ -148,14 +139,10 @@ func (s *Store) Read(ctx context.Context, q store.ReadQuery) (r store.Records, e
 // addRecord adds a part of a record; nil: the job is gone.
 func addRecord(r *store.Records, rec *record, part store.Part) error {
 	var log []job.Attempt
-	var times store.Times
 	var found *job.Job
 	if rec != nil {
-		r.Bytes += rec.size()
 		var err error
 		switch part {
-		case store.JobTimes:
-			times = store.TimesOf(&rec.Job)
 		case store.JobLog:
 			log, err = rec.attempts()
 		case store.WholeJob:
@@ -168,8 +155,6 @@ func addRecord(r *store.Records, rec *record, part store.Part) error {
 		}
 	}
 	switch part {
-	case store.JobTimes:
-		r.Times = append(r.Times, times)
 	case store.JobLog:
 		r.Logs = append(r.Logs, log)
 	case store.WholeJob:

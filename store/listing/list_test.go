@@ -95,29 +95,11 @@ func (s *fakeSource) Get(_ context.Context, key job.Key) (job.Job, error) {
 }
 
 func (s *fakeSource) Read(_ context.Context, q store.ReadQuery) (r store.Records, err error) {
-	if q.Part == store.JobTimes {
-		return s.times(q.Keys)
-	}
 	s.loaded += len(q.Keys)
 	for _, key := range q.Keys {
 		r.Jobs = append(r.Jobs, s.jobs[key])
 	}
 	return r, s.fail["Read"]
-}
-
-func (s *fakeSource) times(keys []job.Key) (r store.Records, err error) {
-	for _, key := range keys {
-		var of store.Times
-		if j := s.jobs[key]; j != nil {
-			of = store.TimesOf(j)
-			r.Bytes += store.SizeOf(j)
-		}
-		r.Times = append(r.Times, of)
-		if r.Bytes > 1<<20 {
-			break
-		}
-	}
-	return r, s.fail["Times"]
 }
 
 // add puts a job into the segments where it belongs.

@@ -4,24 +4,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 
-// Bounds of a sorted page: the jobs examined if no index has the order, otherwise the
-// number of indexes.
-const (
-	MaxSorted       = 10_000    // jobs
-	MaxSortedBytes  = 256 << 20 // of their records, bodies included
-	MaxSortedGroups = 2_000     // lanes, groups of dead letters, or topics with other ended jobs, of each shard
-)
+// MaxSortedGroups bounds the indexes that a page in an order merges: lanes, groups of dead letters and
+// topics with other ended jobs, of each shard.
+const MaxSortedGroups = 2_000
 
 // checkOrder refuses an order of what cannot be listed in it.
 func (q *filter) checkOrder() error {
-	if q.Order != "" && (!slices.Contains(store.Orders, q.Order) || len(q.States) != 1) {
+	unsorted := func(s job.State) bool { return !q.Order.Sorts(s) }
+	if q.Order != "" && (len(q.States) == 0 || slices.ContainsFunc(q.States, unsorted)) {
 		return store.ErrBadOrder
 	}
 	return nil
@@ -29,12 +25,6 @@ func (q *filter) checkOrder() error {
 
 // back: the order is a reversed one.
 func (q *filter) back() bool { return strings.HasPrefix(string(q.Order), "-") }
-
-// indexed: the jobs wait in the order in which they are due.
-func (q *filter) indexed() bool {
-	waits := q.States[0] == job.Waiting || q.States[0] == job.Retrying
-	return waits && (q.Order == store.OrderDue || q.Order == store.OrderDueBack)
-}
 
 // before reports whether a comes before b.
 func (q *filter) before(a, b store.Position) bool {
@@ -77,22 +67,19 @@ func inSegment(seg store.Index, at *store.Position) *store.Position {
 	return &store.Position{Score: at.Score, ID: id}
 }
 
-// candidates returns them in their order, at most n at a time, and none at the end.
-type candidates interface {
-	take(ctx context.Context, n int) ([]candidate, error)
-}
-
 // ordered collects the page that comes after from.
 func (w *walk) ordered(ctx context.Context, from place) error {
-	kind := w.q.kinds()[0]
-	segments, err := w.groups(ctx, kind)
+	kinds := w.q.kinds()
+	if len(kinds) == 0 { // a reason, but no ended jobs
+		return nil
+	}
+	segments, err := w.groups(ctx, kinds)
 	if err != nil {
 		return err
 	}
-	all := store.Index{Kind: kind, Name: w.q.Topic} // in cursors
+	all := store.Index{Kind: kinds[0], Name: w.q.Topic} // in cursors
 	w.last = place{Index: all, After: from.After}
-	var next candidates
-	byDue := w.q.indexed() && !slices.ContainsFunc(segments, func(s store.Index) bool { return !w.q.byDue(s) })
+	byDue := !slices.ContainsFunc(segments, func(s store.Index) bool { return !w.q.byDue(s) })
 	switch {
 	case !byDue || from.After != nil:
 	case w.q.back() && w.q.DueTo != 0:
@@ -100,11 +87,7 @@ func (w *walk) ordered(ctx context.Context, from place) error {
 	case !w.q.back():
 		from.After = w.q.dueFrom()
 	}
-	if w.q.indexed() {
-		next = newMerge(w, segments, from.After)
-	} else if next, err = w.sorted(ctx, segments, from.After); err != nil {
-		return err
-	}
+	next := newMerge(w, segments, from.After)
 	for !w.ends() {
 		batch, err := next.take(ctx, w.batch())
 		if err != nil || len(batch) == 0 {
@@ -133,27 +116,30 @@ func (q *filter) cutOrdered(batch []candidate) []candidate {
 }
 
 // groups returns the segments in which jobs can match, unless they are too many.
-func (w *walk) groups(ctx context.Context, kind store.IndexKind) ([]store.Index, error) {
-	var all []store.Index
-	for from, examined := (store.Index{}), 0; ; {
-		segments, err := w.segments(ctx, kind, from)
-		if err != nil {
-			return nil, err
-		}
-		examined += len(segments)
-		for _, s := range segments {
-			if w.q.mayHold(s) {
-				all = append(all, s)
+func (w *walk) groups(ctx context.Context, kinds []store.IndexKind) (all []store.Index, err error) {
+	examined := 0
+	for _, kind := range kinds {
+		for from := (store.Index{}); ; {
+			segments, err := w.segments(ctx, kind, from)
+			if err != nil {
+				return nil, err
 			}
+			examined += len(segments)
+			for _, s := range segments {
+				if w.q.mayHold(s) {
+					all = append(all, s)
+				}
+			}
+			if len(all) > MaxSortedGroups || examined > maxExamined {
+				return nil, fmt.Errorf("%w: they are more than %d", store.ErrTooManyToSort, MaxSortedGroups)
+			}
+			if len(segments) < maxSegments {
+				break
+			}
+			from = following(segments[len(segments)-1])
 		}
-		if len(all) > MaxSortedGroups || examined > maxExamined {
-			return nil, fmt.Errorf("%w: they are in more than %d groups", store.ErrTooManyToSort, MaxSortedGroups)
-		}
-		if len(segments) < maxSegments {
-			return all, nil
-		}
-		from = following(segments[len(segments)-1])
 	}
+	return all, nil
 }
 
 // choose adds the matching jobs of a batch to the page until that ends.
@@ -220,91 +206,6 @@ func sizeOfAny(j *job.Job) int {
 	return store.SizeOf(j)
 }
 
-// sortedList is all candidates that are left, sorted.
-type sortedList []candidate
-
-func (s *sortedList) take(_ context.Context, n int) ([]candidate, error) {
-	batch := (*s)[:min(n, len(*s))]
-	*s = (*s)[len(batch):]
-	return batch, nil
-}
-
-// sorted reads the times of all jobs of segments, and sorts those after a position.
-func (w *walk) sorted(ctx context.Context, segments []store.Index, after *store.Position) (*sortedList, error) {
-	var list sortedList
-	left, room := MaxSorted, MaxSortedBytes
-	for _, seg := range segments {
-		entries, err := w.every(ctx, seg, &left)
-		if err != nil {
-			return nil, err
-		}
-		for len(entries) > 0 {
-			q, err := records(seg, entries, store.JobTimes)
-			if err != nil {
-				return nil, err
-			}
-			found, err := w.src.Read(ctx, q)
-			if err != nil {
-				return nil, err
-			}
-			for i, t := range found.Times {
-				if at, wanted := w.position(seg, t, entries[i].ID); wanted && (after == nil || w.q.before(*after, at)) {
-					list = append(list, candidate{seg, entries[i], at})
-				}
-			}
-			if room -= found.Bytes; room < 0 {
-				return nil, fmt.Errorf("%w: their records take more than %d bytes", store.ErrTooManyToSort, MaxSortedBytes)
-			}
-			entries = entries[len(found.Times):]
-		}
-	}
-	sort.Slice(list, func(i, j int) bool {
-		if w.q.back() {
-			i, j = j, i
-		}
-		return list[i].at.Compare(list[j].at) < 0
-	})
-	return &list, nil
-}
-
-// position is the position of a job with some times in the order, if they match the filter.
-func (w *walk) position(seg store.Index, t store.Times, id string) (store.Position, bool) {
-	at := inOrder(seg, float64(t.Due), id)
-	if w.q.Order == store.OrderCreated || w.q.Order == store.OrderCreatedBack {
-		at.Score = float64(t.Created)
-	}
-	return at, t != (store.Times{}) && w.q.Within(t)
-}
-
-// every reads the entries of a segment that may match; left is how many more entries may be
-// examined.
-func (w *walk) every(ctx context.Context, seg store.Index, left *int) ([]store.Entry, error) {
-	inFlight := w.q.States[0] == job.Ready || w.q.States[0] == job.Running
-	var all []store.Entry
-	var after *store.Position
-	for {
-		entries, _, err := w.src.Entries(ctx, seg, store.Span{After: after, N: maxChunk})
-		if err != nil {
-			return nil, err
-		}
-		for i, e := range entries {
-			if inFlight && (e.State == job.Waiting || e.State == job.Retrying) {
-				return all, nil // they come first
-			}
-			if *left--; *left < 0 {
-				return nil, store.ErrTooManyToSort
-			}
-			if w.q.wantsEntry(e) {
-				all = append(all, e)
-			}
-			after = &entries[i].Position
-		}
-		if len(entries) < maxChunk {
-			return all, nil
-		}
-	}
-}
-
 // merge merges segments that have the order each.
 type merge struct {
 	w    *walk
@@ -334,6 +235,7 @@ func newMerge(w *walk, segments []store.Index, after *store.Position) *merge {
 	return m
 }
 
+// take returns the next candidates, at most n, and none at the end.
 func (m *merge) take(ctx context.Context, n int) ([]candidate, error) {
 	var batch []candidate
 	for len(batch) < n {

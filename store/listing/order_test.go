@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/duehook/duehook/internal/job"
@@ -59,61 +60,59 @@ func TestOrderMergesWithinBounds(t *testing.T) {
 	}
 }
 
-func TestOrderRefusesTooMuch(t *testing.T) {
-	s := &fakeSource{}
-	for i := range listing.MaxSorted {
-		s.add("t", fmt.Sprint(i), "http://e", 0, job.Waiting, "", float64(i))
-	}
-	if jobs, _ := all(t, s, store.Query{Topic: "t", States: []job.State{job.Waiting}, Order: store.OrderCreated, Limit: 1_000}); len(jobs) != listing.MaxSorted {
-		t.Errorf("%d jobs", len(jobs))
-	}
-	s.add("t", "one more", "http://e", 0, job.Waiting, "", -1)
-	if _, err := listing.List(t.Context(), s, waiting(store.OrderCreated)); !errors.Is(err, store.ErrTooManyToSort) {
-		t.Errorf("of %d jobs: %v", listing.MaxSorted+1, err)
-	}
-	running := waiting(store.OrderCreated)
-	running.States = []job.State{job.Running}
-	if _, err := listing.List(t.Context(), s, running); err != nil {
-		t.Errorf("of those in flight: %v", err)
-	}
-	for i := range listing.MaxSortedGroups {
-		s.add("t", fmt.Sprint("more", i), fmt.Sprint("http://e", i), 0, job.Waiting, "", float64(i))
-	}
-	if _, err := listing.List(t.Context(), s, waiting(store.OrderDue)); !errors.Is(err, store.ErrTooManyToSort) {
-		t.Errorf("of %d lanes: %v", listing.MaxSortedGroups+1, err)
+func TestOrderRefusesTooManyGroups(t *testing.T) {
+	for order, state := range map[store.Order]job.State{store.OrderDue: job.Waiting, store.OrderEndedBack: job.Dead} {
+		s := &fakeSource{}
+		add := func(i int) { s.add("t", fmt.Sprint(i), fmt.Sprint("http://e", i), 0, state, "", float64(i)) }
+		for i := range listing.MaxSortedGroups {
+			add(i)
+		}
+		q := store.Query{Topic: "t", States: []job.State{state}, Order: order, Limit: 1_000}
+		if jobs, _ := all(t, s, q); len(jobs) != listing.MaxSortedGroups {
+			t.Errorf("%s: %d jobs", order, len(jobs))
+		}
+		add(listing.MaxSortedGroups)
+		if _, err := listing.List(t.Context(), s, q); !errors.Is(err, store.ErrTooManyToSort) {
+			t.Errorf("%s of %d groups: %v", order, listing.MaxSortedGroups+1, err)
+		}
 	}
 }
 
-func TestOrderRefusesTooManyBytes(t *testing.T) {
+// Ended jobs are in two kinds of indexes, which an order merges.
+func TestEndedJobsOfAllIndexes(t *testing.T) {
 	s := &fakeSource{}
-	body := make([]byte, 200<<10)
-	for i := range 2_000 {
-		s.add("t", fmt.Sprint(i), "http://e", 0, job.Waiting, "", float64(i))
-		if i < 1_000 {
-			s.jobs[job.Key{Topic: "t", ID: fmt.Sprint(i)}].Spec.Body = body
+	var want []string
+	for i := range 300 {
+		state := []job.State{job.Dead, job.Delivered, job.Cancelled}[i%3]
+		s.add(fmt.Sprint("t", i%4), fmt.Sprintf("%03d", i), fmt.Sprint("http://e", i%2), i%2, state, "", float64(i/10))
+		want = append(want, fmt.Sprintf("t%d/%03d", i%4, i))
+	}
+	slices.Reverse(want)
+	for _, limit := range []int{1, 7, 1_000} {
+		q := store.Query{States: []job.State{job.Dead, job.Delivered, job.Cancelled}, Order: store.OrderEndedBack, Limit: limit}
+		got, _ := all(t, s, q)
+		ended := func(key string) string { return key[len(key)-3 : len(key)-1] } // the score
+		if !slices.IsSortedFunc(got, func(a, b string) int { return strings.Compare(ended(b), ended(a)) }) {
+			t.Errorf("in pages of %d: %v", limit, got)
 		}
-	}
-	q := waiting(store.OrderCreated)
-	if page, err := listing.List(t.Context(), s, q); err != nil || len(page.Jobs) != q.Limit {
-		t.Errorf("1,000 of 200 KiB: %d jobs, %v", len(page.Jobs), err)
-	}
-	for _, j := range s.jobs {
-		j.Spec.Body = body
-	}
-	if _, err := listing.List(t.Context(), s, q); !errors.Is(err, store.ErrTooManyToSort) {
-		t.Errorf("2,000 of 200 KiB: %v", err)
+		slices.Sort(got)
+		all := slices.Sorted(slices.Values(want))
+		if !slices.Equal(got, all) {
+			t.Errorf("in pages of %d: %d jobs, want %d", limit, len(got), len(all))
+		}
 	}
 }
 
 func TestOrderTellsErrors(t *testing.T) {
-	for _, what := range []string{"Names", "Entries", "Read", "Times"} {
+	for _, what := range []string{"Names", "Entries", "Read"} {
 		for _, order := range store.Orders {
-			if what == "Times" && (order == store.OrderDue || order == store.OrderDueBack) {
-				continue
-			}
 			s := &fakeSource{fail: map[string]error{what: errors.New("down")}}
-			s.add("t", "a", "http://e", 0, job.Waiting, "", 1)
-			if _, err := listing.List(t.Context(), s, waiting(order)); !errors.Is(err, s.fail[what]) {
+			q := waiting(order)
+			if order == store.OrderEndedBack {
+				q.States[0] = job.Dead
+			}
+			s.add("t", "a", "http://e", 0, q.States[0], "", 1)
+			if _, err := listing.List(t.Context(), s, q); !errors.Is(err, s.fail[what]) {
 				t.Errorf("%s, order %s: %v", what, order, err)
 			}
 		}

@@ -29,9 +29,6 @@ const maxRead = 100
 // Read reads the records of the first jobs, as many as one script does.
 func (s *Store) Read(ctx context.Context, q store.ReadQuery) (store.Records, error) {
 	var r store.Records
-	if q.Shard != store.AnyShard && q.Part == store.JobTimes {
-		return s.times(ctx, s.shards[q.Shard], q.Keys)
-	}
 	sh, records, err := s.recordsOf(ctx, &q)
 	if err == nil && q.Part != store.JobLog {
 		err = s.complete(ctx, sh, records...)
@@ -42,7 +39,6 @@ func (s *Store) Read(ctx context.Context, q store.ReadQuery) (store.Records, err
 	for _, rec := range records {
 		var j *job.Job
 		var log []job.Attempt
-		var times store.Times
 		switch {
 		case rec == nil:
 		case q.Part == store.JobLog:
@@ -50,9 +46,9 @@ func (s *Store) Read(ctx context.Context, q store.ReadQuery) (store.Records, err
 				return r, err
 			}
 		default:
-			j, times = &rec.Job, store.TimesOf(&rec.Job)
+			j = &rec.Job
 		}
-		r.Jobs, r.Logs, r.Times = append(r.Jobs, j), append(r.Logs, log), append(r.Times, times)
+		r.Jobs, r.Logs = append(r.Jobs, j), append(r.Logs, log)
 	}
 	return r, nil
 }
@@ -184,7 +180,6 @@ func (s *Store) read(ctx context.Context, sh *shard, key job.Key) (raw, job.Inst
 // The parts of records that lua/read.lua reads.
 const (
 	wholeRecords = "all"
-	headsOnly    = "heads"    // of both parts
 	progressOnly = "progress" // the registration only if there is no progress
 )
 

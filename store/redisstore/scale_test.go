@@ -202,30 +202,6 @@ func TestPurgeOfManyTopics(t *testing.T) {
 	}
 }
 
-// Reading the times of jobs reads few large records at once.
-func TestTimesOfLargeJobs(t *testing.T) {
-	t.Parallel()
-	s := open(t, testenv.StartRedis(t).URL(), storetest.Options{})
-	t.Cleanup(func() { _ = s.Close() })
-	const n, atOnce = 12, 4
-	keys := make([]job.Key, n)
-	for i := range keys {
-		r := waitingJob(i)
-		r.Spec.Body = make([]byte, 300<<10)
-		_, err := s.Register(t.Context(), []store.Registration{r})
-		ok(t, "Register", err)
-		keys[i] = r.Key
-	}
-	got, err := s.Read(t.Context(), store.ReadQuery{Keys: keys, Part: store.JobTimes})
-	if err != nil || len(got.Times) != atOnce || got.Bytes != timesBytes || got.Times[0].Created == 0 {
-		t.Errorf("%v, of %d bytes, %v", got.Times, got.Bytes, err)
-	}
-	got, err = s.Read(t.Context(), store.ReadQuery{Keys: keys[:2], Part: store.JobTimes})
-	if err != nil || len(got.Times) != 2 || got.Bytes == 0 || got.Bytes > 1_000 {
-		t.Errorf("%v, of %d bytes, %v", got.Times, got.Bytes, err)
-	}
-}
-
 // What purging reads at once is bounded by bytes.
 func TestPurgeOfLargeJobs(t *testing.T) {
 	t.Parallel()

@@ -47,8 +47,8 @@ export type FanOut = Schemas['FanOut'];
 
 export const conflictActions = ['reject', 'ignore', 'replace', 'later', 'sooner'] as const satisfies readonly Schemas['Registration']['on_conflict'][];
 
-/** The sort orders for jobs of one topic and state. */
-export const orders = ['due', '-due', 'created', '-created'] as const;
+/** The sort orders of jobs. */
+export const orders = ['due', '-due', '-ended'] as const;
 
 export type DeadPage = Schemas['DeadPage'];
 export type DeadGroup = DeadPage['data'][number];

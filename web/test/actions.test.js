@@ -250,19 +250,22 @@ test('the jobs of a state are sorted', async () => {
   for (const [chosen, ids] of [
     ['Due first', 'bac'],
     ['Due last', 'cab'],
-    ['Registered first', 'abc'],
-    ['Registered last', 'cba'],
   ]) {
     await order.selectOption(chosen);
     await shows(ids);
   }
-  await page.waitForURL('**/jobs?topic=sort&state=waiting&order=-created');
+  await page.waitForURL('**/jobs?topic=sort&state=waiting&order=-due');
+  assert.equal(await order.locator('option', { hasText: 'Ended last' }).isDisabled(), true, 'which takes a state of ended jobs');
   // Of several topics, too.
   await register({ topic: 'another-sort', id: 'd', biz_key: 'sorted', url: `${receiver.url}/ok`, delay: '90m' });
   for (const id of ['e', 'f']) await register({ topic: 'sort', id, biz_key: 'sorted', url: `${receiver.url}/ok`, delay: id === 'e' ? '1h' : '2h' });
   await go('/jobs?biz_key=sorted&state=waiting');
   await order.selectOption('Due last');
   await shows('fde');
+  for (const id of ['b', 'a', 'c']) await node.call('DELETE', `/v1/jobs/sort/${id}`);
+  await go('/jobs?topic=sort&state=cancelled');
+  await shows('cab');
+  assert.equal(await order.inputValue(), '-ended', 'without a choice');
   await go('/jobs?order=due');
   await page.getByRole('alert').filter({ hasText: 'order' }).waitFor();
   await order.selectOption('By time on each page');

@@ -69,7 +69,7 @@ func (s *stub) Entries(_ context.Context, of store.Index, span store.Span) ([]st
 }
 
 func (s *stub) Read(_ context.Context, q store.ReadQuery) (store.Records, error) {
-	return store.Records{Bytes: len(q.Keys)}, s.err
+	return store.Records{Jobs: make([]*job.Job, len(q.Keys))}, s.err
 }
 
 func (s *stub) Figures(_ context.Context, q store.FigureQuery) (store.Figures, error) {

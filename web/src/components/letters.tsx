@@ -21,7 +21,9 @@ interface Props {
 
 /** The dead letters of a group, with a checkbox each. */
 export function Letters({ group, cursor, children }: Props) {
-  const query: Query = [['state', 'dead'], ...group, ...(cursor ? [['cursor', cursor] as const] : [])];
+  // Those of all topics may be in too many groups to sort.
+  const order: Query = group.some(([key]) => key === 'topic') ? [['order', '-ended']] : [];
+  const query: Query = [['state', 'dead'], ...group, ...order, ...(cursor ? [['cursor', cursor] as const] : [])];
   const name = address(['dead'], query);
   const page = useResource(name, (abort) => api.jobs([...query, ['limit', perPage]], abort));
   return (

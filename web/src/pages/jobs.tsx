@@ -18,7 +18,7 @@ export function JobsPage() {
   const { query } = place.value;
   const filter = filterOf(query);
   const cursor = query.get('cursor');
-  const order = query.get('order') ?? (indexed(filter) ? 'due' : '');
+  const order = query.get('order') ?? usual(filter);
   const byNeed = order === needed && choosable(filter);
   const sorted: Query = order ? [...filter, ['order', order]] : filter;
   const page = (next: string | null): Query => (next ? [...sorted, ['cursor', next]] : sorted);
@@ -101,14 +101,18 @@ function SearchBox({ filter }: { filter: Query }) {
 /** The part of a topic's name typed so far. */
 const topicIn = (typed: string): string => /(?:^|\s)topic:([\p{L}\p{Nd}._:@-][\p{L}\p{M}\p{Nd}\u200C._:@-]*)$/u.exec(typed)?.[1] ?? '';
 
-/** The API sorts the jobs of one state only. */
-const sortable = (filter: Query): boolean => filter.filter(([name]) => name === 'state').length === 1;
+/** Whether the API has an order of the jobs: each chosen state must be one that the order sorts. */
+function sortable(filter: Query, order: (typeof orders)[number]): boolean {
+  const chosen = filter.flatMap(([name, value]) => (name === 'state' ? [value] : []));
+  return chosen.length > 0 && chosen.every((state) => (order === '-ended' ? ended : waits).includes(state));
+}
 
-/** An index has these jobs in the order in which they are due. Those of all topics may be in too many lanes to sort. */
-const indexed = (filter: Query): boolean =>
-  sortable(filter) &&
-  filter.some(([name]) => name === 'topic') &&
-  filter.some(([name, value]) => name === 'state' && (value === 'waiting' || value === 'retrying'));
+const waits = ['waiting', 'retrying'];
+const ended = ['delivered', 'dead', 'cancelled', 'expired'];
+
+/** The order of jobs for which nobody chose one. Those of all topics may be in too many lanes to sort. */
+const usual = (filter: Query): string =>
+  (filter.some(([name]) => name === 'topic') && (['due', '-ended'] as const).find((order) => sortable(filter, order))) || '';
 
 /** The jobs of a page by time: unfinished ones that are due first, then those that ended last. */
 const byTime = (jobs: Job[]): Job[] => jobs.toSorted((a, b) => rank(a) - rank(b));
@@ -117,20 +121,19 @@ const rank = ({ ended_at: ended, next_at: next, due_at: due }: Job): number => (
 const orderNames: Record<(typeof orders)[number], Key> = {
   due: 'order.due',
   '-due': 'order.due_desc',
-  created: 'order.created',
-  '-created': 'order.created_desc',
+  '-ended': 'order.ended_desc',
 };
 
 function Order({ filter, order }: { filter: Query; order: string }) {
   const sort = (chosen: string) => navigate(address(['jobs'], chosen ? [...filter, ['order', chosen]] : filter));
-  const refused = !sortable(filter);
+  const refused = !orders.some((one) => sortable(filter, one));
   return (
     <select aria-label={t('jobs.order')} value={order} onChange={(e) => sort(e.currentTarget.value)}>
-      {!indexed(filter) && <option value="">{t('order.page')}</option>}
+      {!usual(filter) && <option value="">{t('order.page')}</option>}
       {choosable(filter) && <option value={needed}>{t('order.needed')}</option>}
       {refused && <option disabled>{t('order.needs')}</option>}
       {orders.map((one) => (
-        <option key={one} value={one} disabled={refused}>
+        <option key={one} value={one} disabled={!sortable(filter, one)}>
           {t(orderNames[one])}
         </option>
       ))}
