@@ -65,9 +65,10 @@ type Counting struct {
 	Complete bool          `json:"complete"` // false: Matched is a lower bound
 }
 
-// StartOperation starts an operation. It is not repeated after a lost answer.
-func (c *Client) StartOperation(ctx context.Context, d OperationDraft) (Operation, error) {
-	return do[Operation](ctx, c, newCall(http.MethodPost, false, "/v1/operations", d, nil))
+// StartOperation starts an operation.
+func (c *Client) StartOperation(ctx context.Context, d OperationDraft, options ...CallOption) (Operation, error) {
+	options = append([]CallOption{WithIdempotencyKey(newID())}, options...)
+	return do[Operation](ctx, c, newCall(http.MethodPost, true, "/v1/operations", d, options))
 }
 
 // CountOperation counts the jobs that an operation would change.

@@ -128,6 +128,7 @@ var known = []struct {
 
 	{operations.ErrNotFound, CodeOperationNotFound, "No operation has this id, or it ended more than a day ago."},
 	{operations.ErrEnded, CodeOperationEnded, "The operation has ended, so it can be neither stopped nor resumed. Start another one; no job is changed twice."},
+	{operations.ErrKeyReused, CodeKeyReused, "The Idempotency-Key began an operation with another request, which is still kept. Repeat a call unchanged, or choose another key."},
 	{operations.ErrTooMany, CodeTooManyOperations, fmt.Sprintf("There are %d operations that have not ended, or they take %d MiB together, the limits. Wait until some of them end.", operations.MaxKept, operations.MaxAllBytes>>20)},
 
 	{schedules.ErrNotFound, CodeScheduleNotFound, "No schedule has this name. Create one with PUT. Names are case-sensitive."},

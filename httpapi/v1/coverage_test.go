@@ -321,7 +321,11 @@ func coverSigning(a *keyedAPI) {
 }
 
 func coverOperations(a *keyedAPI) {
-	made := a.want(202, "POST", "/v1/operations", `{"action":"run","all":true}`)
+	made := a.want(202, "POST", "/v1/operations", `{"action":"run","all":true}`, "Idempotency-Key", `"run-1"`)
+	if again := a.want(202, "POST", "/v1/operations", `{"all":true,"action":"run"}`, "Idempotency-Key", "run-1"); again["id"] != made["id"] || again["version"] != made["version"] {
+		a.t.Errorf("began %v, and with the same key %v", made, again)
+	}
+	a.wantProblem(httpapi.CodeKeyReused, "POST", "/v1/operations", `{"all":true,"action":"cancel"}`, "Idempotency-Key", "run-1")
 	path := "/v1/operations/" + made["id"].(string)
 	a.want(200, "POST", "/v1/operations?dry_run=true", `{"action":"run","all":true}`)
 	a.want(200, "GET", "/v1/operations", "")

@@ -7,7 +7,6 @@ import (
 
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/app/operations"
-	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonout"
 	"github.com/duehook/duehook/internal/services/access"
@@ -56,6 +55,9 @@ func (s *API) createOperation(r *request) (jsonout.View, error) {
 		r.Target = "dry run"
 		p, err := s.Operations.Preview(r.Context(), *draft)
 		return jsonout.Shown(writePreview, &p), err
+	}
+	if draft.Key, err = idempotencyKey(r); err != nil {
+		return nil, err
 	}
 	draft.By = callerName(r)
 	o, err := s.Operations.Create(r.Context(), *draft)
@@ -107,7 +109,7 @@ func (s *API) resumeOperation(r *request) (jsonout.View, error) {
 	return showOperation(r, &o, err)
 }
 
-func operationVersion(o *operations.Operation) uint64 { return jobjson.VersionOf(o.ID, o.Version) }
+func operationVersion(o *operations.Operation) uint64 { return o.VersionOf(o.Version) }
 
 // showOperation answers with an operation, or with the error.
 func showOperation(r *request, o *operations.Operation, err error) (jsonout.View, error) {

@@ -26,17 +26,21 @@ const maxBatch = app.MaxJobs
 
 // originOf is what the headers of a request say about the jobs that it registers.
 func originOf(r *request) (app.Origin, error) {
-	h := r.Request.Header
-	key, err := singleHeader(h, headerIdempotencyKey)
+	key, err := idempotencyKey(r)
 	if err != nil {
 		return app.Origin{}, err
 	}
-	if len(h.Values(headerIdempotencyKey)) > 0 {
-		if key, err = keyOf(key); err != nil {
-			return app.Origin{}, err
-		}
-	}
 	return app.Origin{Key: key, Trace: r.Trace(), Topics: r.Topics()}, nil
+}
+
+// idempotencyKey is the key of a call, or empty.
+func idempotencyKey(r *request) (string, error) {
+	h := r.Request.Header
+	field, err := singleHeader(h, headerIdempotencyKey)
+	if err != nil || len(h.Values(headerIdempotencyKey)) == 0 {
+		return "", err
+	}
+	return keyOf(field)
 }
 
 // keyOf reads an Idempotency-Key. Its draft standard writes it as a string of structured fields (RFC 9651),

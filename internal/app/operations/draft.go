@@ -1,13 +1,19 @@
 package operations
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+	"github.com/oklog/ulid/v2"
+
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/strictjson"
 	"github.com/duehook/duehook/store"
 )
 
@@ -29,6 +35,8 @@ type Draft struct {
 	// Set is the change that Replay makes first; nil: none.
 	Set *job.Draft
 	By  string // the name of the client's API key; empty without keys
+	// Key is the Idempotency-Key, or empty. It belongs to the client's API key.
+	Key string
 }
 
 // selectsAll reports whether a filter selects every job, of the topics to which the caller is
@@ -144,3 +152,25 @@ func names(list []job.State) string {
 	}
 	return strings.Join(all, ", ")
 }
+
+// name gives o the id that the Idempotency-Key names, and the fingerprint of the request.
+func (d *Draft) name(o *Operation) error {
+	own := *d
+	own.By, own.Key, own.Filter.Only = "", "", nil // the caller's
+	if own.Set != nil && own.Set.Body != nil && own.Set.Body.Form == job.BodyJSON {
+		set := *own.Set
+		set.Body = &job.Body{Form: job.BodyJSON, Content: strictjson.AppendSorted(nil, set.Body.Content)}
+		own.Set = &set
+	}
+	text, err := json.Marshal(own)
+	if err != nil {
+		return fmt.Errorf("encode an operation: %w", err)
+	}
+	o.Content = job.Fingerprint(xxhash.Sum64(text))
+	sum := sha256.Sum256([]byte(d.By + "\n" + d.Key)) // which no name holds
+	o.ID = ulid.ULID(sum[:16]).String()
+	return nil
+}
+
+// place orders operations by age.
+func (o *Operation) place() string { return fmt.Sprintf("%016d.%s", o.StartedAt, o.ID) }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -115,20 +116,47 @@ func (m *Manager) countWorking() float64 {
 	return float64(len(m.working))
 }
 
-// Create begins an operation. Errors: a *job.ValidationError, ErrTooMany, or the
-// store's.
+// Create begins an operation, or returns the one that its Idempotency-Key began. Errors: a
+// *job.ValidationError, ErrKeyReused, ErrTooMany, or the store's.
 func (m *Manager) Create(ctx context.Context, d Draft) (Operation, error) {
 	o, err := m.draft(ctx, d)
 	if err != nil {
 		return Operation{}, err
 	}
-	if err := m.admit(ctx, &o); err != nil {
+	if d.Key == "" {
+		return m.create(ctx, &o)
+	}
+	if err := d.name(&o); err != nil {
 		return Operation{}, err
 	}
-	if o.Estimate, err = m.estimate(ctx, &o); err != nil {
+	found, err := m.repeated(ctx, &o)
+	if !errors.Is(err, ErrNotFound) {
+		return found, err
+	}
+	created, err := m.create(ctx, &o)
+	if errors.Is(err, store.ErrConflict) { // another call was faster
+		return m.repeated(ctx, &o)
+	}
+	return created, err
+}
+
+// repeated is the operation that has the id of o.
+func (m *Manager) repeated(ctx context.Context, o *Operation) (Operation, error) {
+	found, err := m.Get(ctx, o.ID)
+	if err == nil && found.Content != o.Content {
+		err = ErrKeyReused
+	}
+	return found, err
+}
+
+func (m *Manager) create(ctx context.Context, o *Operation) (_ Operation, err error) {
+	if err := m.admit(ctx, o); err != nil {
 		return Operation{}, err
 	}
-	return m.start(ctx, &o)
+	if o.Estimate, err = m.estimate(ctx, o); err != nil {
+		return Operation{}, err
+	}
+	return m.start(ctx, o)
 }
 
 // start stores an admitted operation, which starts it.
@@ -159,11 +187,13 @@ func shown(ctx context.Context, o Operation) Operation {
 // admit sets the id of an operation and makes room for it: if necessary, it deletes the
 // oldest ended operations.
 func (m *Manager) admit(ctx context.Context, o *Operation) error {
-	id, err := ulid.New(uint64(o.StartedAt), rand.Reader)
-	if err != nil {
-		return fmt.Errorf("name an operation: %w", err)
+	if o.ID == "" {
+		id, err := ulid.New(uint64(o.StartedAt), rand.Reader)
+		if err != nil {
+			return fmt.Errorf("name an operation: %w", err)
+		}
+		o.ID = id.String()
 	}
-	o.ID = id.String()
 	text, err := json.Marshal(o)
 	if err != nil {
 		return fmt.Errorf("encode an operation: %w", err)
@@ -254,18 +284,20 @@ func (m *Manager) estimateDead(ctx context.Context, f *store.Query) (*int64, err
 
 // forgetOldest deletes the oldest ended operations, until that many bytes are free.
 func (m *Manager) forgetOldest(ctx context.Context, bytes int) error {
-	for raw, err := range m.docs.From(ctx, "", pageSize) {
-		if err != nil {
-			return err
-		}
-		d := m.docs.Decode(raw)
-		if d.Err != nil || !d.Value.State.Ended() {
+	all, err := m.byAge(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		d := &all[i]
+		if !d.Value.State.Ended() {
 			continue
 		}
-		err := m.docs.Delete(ctx, &d)
+		size := len(d.Data)
+		err := m.docs.Delete(ctx, d)
 		switch {
 		case err == nil || errors.Is(err, store.ErrNotFound):
-			if bytes -= len(raw.Data); bytes <= 0 {
+			if bytes -= size; bytes <= 0 {
 				return nil
 			}
 		case !errors.Is(err, store.ErrConflict):
@@ -273,6 +305,25 @@ func (m *Manager) forgetOldest(ctx context.Context, bytes int) error {
 		}
 	}
 	return nil
+}
+
+// byAge are the operations that can be read, the oldest first.
+func (m *Manager) byAge(ctx context.Context) ([]stored, error) {
+	raws, err := m.docs.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []stored
+	for _, raw := range raws {
+		d := m.docs.Decode(raw)
+		if d.Err != nil {
+			m.log.Error("an operation cannot be read; it is left to newer nodes", "error", d.Err)
+			continue
+		}
+		all = append(all, d)
+	}
+	slices.SortFunc(all, func(a, b stored) int { return strings.Compare(a.Value.place(), b.Value.place()) })
+	return all, nil
 }
 
 // pageSize is how many operations are read at once.
@@ -299,24 +350,20 @@ func (m *Manager) list(ctx context.Context, limit int, cursor string) (page Page
 	if err := documents.CheckCursor(cursor); err != nil {
 		return Page{}, err
 	}
-	docs, err := m.docs.List(ctx)
+	all, err := m.byAge(ctx)
 	if err != nil {
 		return Page{}, err
 	}
-	for _, raw := range slices.Backward(docs) { // they come by name
-		if cursor != "" && raw.Name >= cursor {
+	for i := range slices.Backward(all) {
+		d := &all[i]
+		if cursor != "" && d.Value.place() >= cursor {
 			continue
 		}
 		if len(page.Operations) == limit {
-			page.Next = page.Operations[limit-1].ID
+			page.Next = page.Operations[limit-1].place()
 			break
 		}
-		d := m.docs.Decode(raw)
-		if d.Err != nil {
-			m.log.Error("an operation cannot be read; it is left to newer nodes", "error", d.Err)
-			continue
-		}
-		page.Operations = append(page.Operations, shown(ctx, operationOf(&d)))
+		page.Operations = append(page.Operations, shown(ctx, operationOf(d)))
 	}
 	return page, nil
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/store"
 )
@@ -53,6 +52,8 @@ type Operation struct {
 	Set  *job.Draft `json:"set,omitempty"`
 	Rate int        `json:"rate"`         // most jobs per second
 	By   string     `json:"by,omitempty"` // the name of the API key that began it
+	// Content is the fingerprint of the request if it had an Idempotency-Key.
+	Content job.Fingerprint `json:"content,omitempty"`
 
 	State State  `json:"state"`
 	Why   string `json:"why,omitempty"` // it failed
@@ -77,6 +78,15 @@ type Operation struct {
 type JobError struct {
 	Job     string `json:"job"` // topic/id
 	Message string `json:"message"`
+}
+
+// VersionOf is the version that answers show, for the number of writes from 1: that of an operation which
+// takes the id of another is larger.
+func (o *Operation) VersionOf(number uint64) uint64 {
+	if number == 0 { // there is nothing
+		return 0
+	}
+	return uint64(max(o.StartedAt, 1)) + number - 1
 }
 
 // Within reports whether the operation changes jobs of these topics only.
@@ -216,7 +226,7 @@ func collection(s store.Documents, clock job.Clock) *documents.Collection[Operat
 		Store: s, Kind: documentKind, Strict: true, Missing: ErrNotFound,
 		Max: MaxKept, MaxBytes: MaxAllBytes, Full: ErrTooMany, Clock: clock,
 		New:     func(id string) Operation { return Operation{ID: id} },
-		Version: func(d *stored) uint64 { return jobjson.VersionOf(d.Name, d.Version) },
+		Version: func(d *stored) uint64 { return d.Value.VersionOf(d.Version) },
 		Check: func(o *Operation) error {
 			if _, ok := states[o.Action]; !ok {
 				return fmt.Errorf("unknown action %q", o.Action)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/leader"
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/store"
 )
 
@@ -588,6 +590,64 @@ func TestThereAreNotTooMany(t *testing.T) {
 		if len(listed) != MaxKept || listed[MaxKept-1] != ids[0] || listed[1] != ids[MaxKept-1] {
 			t.Errorf("%d listed, from %s to %s", len(listed), listed[0], listed[len(listed)-1])
 		}
+	})
+}
+
+// Calls with one key begin one operation, whatever becomes of it; among others it is listed by its age.
+func TestIdempotencyKeys(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *rig) {
+		m, first := r.idle()
+		of := func(body string) Draft {
+			return Draft{
+				Action: "replay", Filter: store.Query{Topic: "t"}, Key: "k", By: "shop",
+				Set: &job.Draft{Body: &job.Body{Form: job.BodyJSON, Content: []byte(body)}},
+			}
+		}
+		var calls sync.WaitGroup
+		ids := make([]string, 10)
+		for i := range ids {
+			calls.Go(func() {
+				o, err := m.Create(t.Context(), of(`{"a":1,"b":2}`))
+				if ids[i] = o.ID; err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		calls.Wait()
+		if one := slices.Compact(ids); len(one) != 1 {
+			t.Fatalf("one key began %v", one)
+		}
+		d, err := m.docs.Get(t.Context(), ids[0])
+		must.OK(t, err)
+		d.Value.State = Done
+		must.OK(t, m.docs.Put(t.Context(), &d))
+		pass(time.Hour)
+		again := of(`{"b":2, "a":1}`)
+		again.Filter.Only = job.TopicSet{"t"} // of the client's API key, which is another matter
+		if o, err := m.Create(t.Context(), again); err != nil || o.ID != ids[0] || o.State != Done {
+			t.Errorf("repeated after its end: %+v, %v", o, err)
+		}
+		for _, body := range []string{`{"a":1,"b":3}`, `{"a":1,"b":2.0}`} {
+			if _, err := m.Create(t.Context(), of(body)); !errors.Is(err, ErrKeyReused) {
+				t.Errorf("%s: %v", body, err)
+			}
+		}
+		other := of(`{"a":1,"b":3}`)
+		other.By = "crm"
+		last, err := m.Create(t.Context(), other)
+		must.OK(t, err)
+		var listed []string
+		for cursor := ""; ; {
+			page, err := m.List(t.Context(), 1, cursor)
+			must.OK(t, err)
+			for _, o := range page.Operations {
+				listed = append(listed, o.ID)
+			}
+			if cursor = page.Next; cursor == "" {
+				break
+			}
+		}
+		must.Same(t, "the newest first", listed, []string{last.ID, ids[0], first.ID})
 	})
 }
 
