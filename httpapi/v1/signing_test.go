@@ -187,17 +187,6 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A client that lost the answer repeats the request.
-func TestRotationWithASecretIsSafeToRepeat(t *testing.T) {
-	a := newAPI(t)
-	const body = `{"secret":"` + given + `","overlap":"1h"}`
-	first := a.want(200, "POST", "/v1/topics/t/signing/rotate", body)
-	a.clock.Advance(time.Minute)
-	if diff := cmp.Diff(first, a.want(200, "POST", "/v1/topics/t/signing/rotate", body)); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestSecretOfTheSettings(t *testing.T) {
 	a := newAPI(t)
 	a.withSigning(a.newSigning(a.mem, documents.GenerateMasterKey(), given+","+a.secret), func() {
@@ -255,24 +244,6 @@ func TestBadSecretsAreRefused(t *testing.T) {
 	if a.signatures("t") != 1 || !a.signedBy("t", a.secret) {
 		t.Error("something was changed")
 	}
-}
-
-// What is damaged can be taken away.
-func TestDamagedSecretsOfATopic(t *testing.T) {
-	a := newAPI(t)
-	a.want(201, "PUT", "/v1/topics/t/signing", `{}`)
-	secret, err := store.ReadDocument(t.Context(), a.mem, "signing-secret", "t")
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret.Data = []byte("garbage")
-	if _, err := store.PutDocument(t.Context(), a.mem, secret); err != nil {
-		t.Fatal(err)
-	}
-	a.wantProblem(httpapi.CodeSecretUnreadable, "GET", "/v1/topics/t/signing", "")
-	a.wantProblem(httpapi.CodeSecretUnreadable, "PUT", "/v1/topics/t/signing", `{}`)
-	a.want(200, "DELETE", "/v1/topics/t/signing", "")
-	a.want(201, "PUT", "/v1/topics/t/signing", `{}`)
 }
 
 // Every secret is told by the answer to the request that set it, and nowhere
