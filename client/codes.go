@@ -23,6 +23,7 @@ const (
 	ErrJobFinished          Code = "job_finished"
 	ErrJobDead              Code = "job_dead"
 	ErrJobInFlight          Code = "job_in_flight"
+	ErrJobBusy              Code = "job_busy"
 	ErrJobNotCounted        Code = "job_not_counted"
 	ErrTooManyCountKeys     Code = "too_many_count_keys"
 	ErrVersionChanged       Code = "version_changed"
@@ -77,6 +78,7 @@ var Codes = []Code{
 	ErrJobFinished,
 	ErrJobDead,
 	ErrJobInFlight,
+	ErrJobBusy,
 	ErrJobNotCounted,
 	ErrTooManyCountKeys,
 	ErrVersionChanged,

@@ -10,7 +10,7 @@ import (
 )
 
 // mayRepeat reports whether the call may succeed if it is sent again, and does no harm. A refused
-// connection, a 425 and a 429 surely changed nothing; other failures may hide a change.
+// connection, a 425, a 429 and a busy job surely changed nothing; other failures may hide a change.
 func mayRepeat(err error, safe bool) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
@@ -22,7 +22,7 @@ func mayRepeat(err error, safe bool) bool {
 		case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			return safe
 		}
-		return false
+		return e.Code == ErrJobBusy
 	}
 	if e := new(net.OpError); errors.As(err, &e) && e.Op == "dial" {
 		return true

@@ -44,6 +44,7 @@ var (
 	CodeJobFinished          = newCode("job_finished", http.StatusConflict, "The job has ended")
 	CodeJobDead              = newCode("job_dead", http.StatusConflict, "A dead letter has this topic and id")
 	CodeJobInFlight          = newCode("job_in_flight", http.StatusConflict, "The job is in flight")
+	CodeJobBusy              = newCode("job_busy", http.StatusConflict, "Others change the job all the time")
 	CodeJobNotCounted        = newCode("job_not_counted", http.StatusConflict, "The job has no count")
 	CodeTooManyCountKeys     = newCode("too_many_count_keys", http.StatusConflict, "The job has reached its limit of keys")
 	CodeVersionChanged       = newCode("version_changed", http.StatusPreconditionFailed, "The version has changed")

@@ -157,6 +157,7 @@ var known = []struct {
 	{job.ErrCountKeys, CodeTooManyCountKeys, "The job remembers " + strconv.Itoa(job.MaxCountKeys) + " keys, the limit. Count without a key, or add several at once."},
 	{job.ErrFinished, CodeJobFinished, "The job has ended, so it can no longer be changed or cancelled. Replay it, or register it again."},
 	{job.ErrStripped, CodeJobFinished, "The callback of a failed attempt keeps no content after its end, so it cannot be replayed. Replay the job that it reports."},
+	{app.ErrBusy, CodeJobBusy, busyDetail},
 	{job.ErrInFlight, CodeJobInFlight, "An attempt of the job is in flight. Try again when it has ended."},
 	{job.ErrNotEnded, CodeJobInFlight, "The job has not ended, so it cannot be replayed. Use run to send it now."},
 
@@ -171,6 +172,7 @@ var known = []struct {
 }
 
 const (
+	busyDetail     = "Other requests change this job all the time; nothing was stored. Send the request again."
 	unavailable    = "The store cannot be reached or is full. Try again; with the same id or Idempotency-Key a registration is safe to repeat."
 	internalDetail = "The server failed. Its log has the cause under the X-Request-Id of this answer."
 )
@@ -279,6 +281,8 @@ func ofConflict(e *app.ConflictError) *Error {
 	case store.InFlight:
 		return &Error{Code: CodeJobInFlight, Job: j, Detail: fmt.Sprintf(
 			"An attempt of %s (uid %s) is in flight, so the job can be neither replaced nor moved. Try again when the attempt has ended.", j.Key, j.UID)}
+	case store.Busy:
+		return &Error{Code: CodeJobBusy, Detail: busyDetail}
 	case store.DeadLetter:
 		return &Error{Code: CodeJobDead, Job: j, Detail: fmt.Sprintf(
 			"%s (uid %s) is a dead letter. Replay or discard it, choose another id, or replace it with on_conflict replace.", j.Key, j.UID)}

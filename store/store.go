@@ -154,12 +154,13 @@ const (
 	Created       RegisterOutcome = iota // a new job
 	Same                                 // the same content is registered: a safe repetition
 	Kept                                 // an unfinished job holds the key and stays unchanged
-	Moves                                // an unfinished job holds the key; rules.Move moves its due time
-	Moved                                // rules.Move moved the due time
+	Moves                                // an unfinished job or a dead letter holds the key; rules.Move makes it due
+	Moved                                // rules.Move did so
 	Exists                               // refused: other content is registered
 	InFlight                             // refused: an attempt is in flight (Replace, Later, Sooner)
 	DeadLetter                           // refused: a dead letter holds the key
 	KeyReused                            // refused: the Idempotency-Key named other content before
+	Busy                                 // refused: others change the job with the key all the time
 	OtherOrderKey                        // refused: the job with the key has another order key, which holds a turn for it
 	TopicFull                            // refused: the topic has reached its capacity
 	TopicDraining                        // refused: the topic is draining
@@ -171,7 +172,7 @@ func (o RegisterOutcome) Held() bool { return o != Created && !o.Refused() }
 
 // Conflicts reports whether the job that holds the key refuses the registration.
 func (o RegisterOutcome) Conflicts() bool {
-	return o == Exists || o == InFlight || o == DeadLetter || o == KeyReused || o == OtherOrderKey
+	return o == Exists || o == InFlight || o == DeadLetter || o == KeyReused || o == Busy || o == OtherOrderKey
 }
 
 // Refused reports whether the topic or the store accepts no jobs, whatever their keys.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -183,6 +184,44 @@ func TestPagesOfLargeMessages(t *testing.T) {
 	}
 }
 
+// A deleted queue leaves no message, however many it had.
+func TestDeleteLongQueue(t *testing.T) {
+	s := newServer(t)
+	const most = 12_100 // more than one page of a call looks at
+	for n := 0; n < most; n += 100 {
+		s.want(200, "POST", "/v2/batch", "", "["+strings.Repeat(`{"destination":"R/paid","queue":"long","headers":{"Upstash-Delay":"1h"}},`, 99)+`{"destination":"R/paid","queue":"long","headers":{"Upstash-Delay":"1h"}}]`)
+	}
+	var q struct{ Lag int }
+	if s.want(200, "GET", "/v2/queues/long", "", "", &q); q.Lag != most {
+		t.Fatalf("the queue has %d messages", q.Lag)
+	}
+	s.want(200, "DELETE", "/v2/queues/long", "", "")
+	s.want(404, "GET", "/v2/queues/long", "", "")
+	var topic struct{ States map[string]int }
+	if s.want(200, "GET", "/v1/topics/qstash:queue:long", "", "", &topic); topic.States["waiting"] != 0 || topic.States["cancelled"] != most {
+		t.Errorf("the deleted queue has %v", topic.States)
+	}
+}
+
+// A flow-control key is text: other bytes are refused wherever a call names one.
+func TestFlowKeysAreUTF8(t *testing.T) {
+	s := newServer(t)
+	for _, key := range []string{"\xff", "k\xc3", "\xed\xa0\x80"} {
+		h := http.Header{"Upstash-Flow-Control-Key": {key}, "Upstash-Flow-Control-Value": {"parallelism=1"}}
+		if got, text := s.call("POST", s.filled("/v2/publish/R/paid"), h, "x"); got != 400 || !strings.Contains(string(text), "UTF-8") {
+			t.Errorf("publishing with the key %q: %d %s", key, got, text)
+		}
+		path := "/v2/flowControl/" + url.PathEscape(key)
+		for _, call := range []string{"GET " + path, "POST " + path + "/pause"} {
+			method, target, _ := strings.Cut(call, " ")
+			if got, text := s.call(method, target, nil, ""); got != 400 || !strings.Contains(string(text), "UTF-8") {
+				t.Errorf("%s: %d %s", call, got, text)
+			}
+		}
+	}
+	s.want(200, "POST", "/v2/publish/R/paid", "Upstash-Flow-Control-Key: ключ; Upstash-Flow-Control-Value: parallelism=1", "x")
+}
+
 // A queue sends one message after the other, in their order, also if one fails at first.
 func TestQueueKeepsTheOrder(t *testing.T) {
 	s := newServer(t)
@@ -238,15 +277,23 @@ func TestLimitsOfOperators(t *testing.T) {
 	}
 }
 
-// A deduplication id is taken whatever became of its message, and at a group for each endpoint.
+// A deduplication id is taken whatever became of its message, except that a cancelled message frees it, and at a group for each endpoint.
 func TestDeduplication(t *testing.T) {
 	s := newServer(t)
 	var first, second accepted
 	s.want(200, "POST", "/v2/publish/R/paid", "Upstash-Content-Based-Deduplication: True; Upstash-Delay: 1h", "x", &first)
-	s.want(200, "DELETE", "/v2/messages/"+first.MessageID, "", "")
 	s.want(202, "POST", "/v2/publish/R/paid", "Upstash-Content-Based-Deduplication: true", "x", &second)
 	if second != (accepted{first.MessageID, true}) {
 		t.Errorf("%+v after %+v", second, first)
+	}
+	for range 2 {
+		s.want(200, "DELETE", "/v2/messages/"+first.MessageID, "", "")
+		var third accepted
+		s.want(200, "POST", "/v2/publish/R/paid", "Upstash-Content-Based-Deduplication: True; Upstash-Delay: 1h", "x", &third)
+		if third.Deduplicated || third.MessageID == first.MessageID {
+			t.Errorf("after the cancellation of %+v: %+v", first, third)
+		}
+		first = third
 	}
 	var other accepted
 	s.want(200, "POST", "/v2/publish/R/paid", "Upstash-Content-Based-Deduplication: true", "y", &other)
@@ -259,6 +306,16 @@ func TestDeduplication(t *testing.T) {
 	s.want(202, "POST", "/v2/publish/g", "Upstash-Deduplication-Id: 1", "y", &again)
 	if len(again) != 2 || again[0] != (accepted{all[0].MessageID, true}) || !again[1].Deduplicated {
 		t.Errorf("%+v after %+v", again, all)
+	}
+	all, again = nil, nil
+	s.want(200, "POST", "/v2/publish/g", "Upstash-Deduplication-Id: 2; Upstash-Delay: 1h", "x", &all)
+	s.want(200, "DELETE", "/v2/messages/"+all[0].MessageID, "", "")
+	s.want(202, "POST", "/v2/publish/g", "Upstash-Deduplication-Id: 2", "x") // of one endpoint it waits still
+	s.want(200, "DELETE", "/v2/messages/"+all[1].MessageID, "", "")
+	again = nil
+	s.want(200, "POST", "/v2/publish/g", "Upstash-Deduplication-Id: 2; Upstash-Delay: 1h", "x", &again)
+	if len(again) != 2 || again[0].Deduplicated || again[1].Deduplicated || again[0] == all[0] {
+		t.Errorf("%+v after %+v were cancelled", again, all)
 	}
 	s.want(404, "POST", "/v2/publish/unknown", "", "")
 	var e struct{ Error string }

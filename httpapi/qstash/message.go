@@ -246,6 +246,9 @@ func (m *message) readFlow(h http.Header) error {
 	case key == "":
 		return nil
 	}
+	if err := checkFlowKey(key); err != nil {
+		return err
+	}
 	f, err := parseFlow(key, value)
 	m.Flow, m.draft.Topic = &f, new(flowTopic(key))
 	if err == nil && job.CheckName(*m.draft.Topic) != nil {

@@ -287,7 +287,7 @@ func dedupID(id string, at time.Time) string {
 	return "d" + hex.EncodeToString(digest[:kept]) + "-" + strconv.FormatInt(at.Unix()/int64(dedupWindow/time.Second), 36)
 }
 
-// taken adds the jobs that have the id and were registered since a time.
+// taken adds the jobs that have the id and were registered since a time. Cancelled ones alone leave the id free.
 func (a *api) taken(ctx context.Context, m *message, id string, since job.Instant, r *result) (bool, error) {
 	var jobs []job.Job
 	if r.group {
@@ -305,6 +305,10 @@ func (a *api) taken(ctx context.Context, m *message, id string, since job.Instan
 		if err == nil {
 			jobs = []job.Job{j}
 		}
+	}
+	cancelled := func(j job.Job) bool { return j.State == job.Cancelled && j.Reason == job.ReasonCancelled }
+	if !slices.ContainsFunc(jobs, func(j job.Job) bool { return !cancelled(j) }) {
+		return false, nil
 	}
 	for i := range jobs {
 		if jobs[i].CreatedAt > since {

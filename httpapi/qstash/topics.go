@@ -4,16 +4,19 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/fanout"
 	"github.com/duehook/duehook/store"
 )
 
@@ -209,12 +212,14 @@ func (a *api) upsertQueue(c *httpapi.Call) error {
 	return done(c)
 }
 
-// deleteQueue cancels what waits, and forgets the queue.
+// deleteQueue cancels what waits, and forgets the queue. A call whose time ends before leaves the queue, and says so.
 func (a *api) deleteQueue(c *httpapi.Call) error {
 	topic := queueTopic(c.Param("name"))
-	if _, err := a.each(c.Context(), store.Query{Topic: topic, States: unfinished}, amount{math.MaxInt, math.MaxInt}, "", func(j *job.Job) (bool, error) {
-		return a.cancelOne(c.Context(), j)
-	}); err != nil {
+	if n, err := a.cancelAll(c.Context(), topic); err != nil {
+		if errors.Is(c.Context().Err(), context.DeadlineExceeded) {
+			err = &httpapi.Error{Code: httpapi.CodeServerBusy, Detail: fmt.Sprintf(
+				"The queue has more messages than one call deletes: %d were cancelled, the others and the queue stay. Send the request again to go on.", n)}
+		}
 		return err
 	}
 	if err := a.pause(c, topic, false); err != nil {
@@ -224,6 +229,32 @@ func (a *api) deleteQueue(c *httpapi.Call) error {
 		return err
 	}
 	return done(c)
+}
+
+// cancelAll cancels the unfinished messages of a topic, and returns how many.
+func (a *api) cancelAll(ctx context.Context, topic string) (n int, err error) {
+	q := store.Query{Topic: topic, States: unfinished, Limit: 100}
+	for before := 0; ; {
+		page, err := a.App.List(ctx, q)
+		if err != nil {
+			return n, err
+		}
+		done, err := fanout.Gather(ctx, len(page.Jobs), func(ctx context.Context, i int) (bool, error) { return a.cancelOne(ctx, &page.Jobs[i]) })
+		for _, did := range done {
+			if did {
+				n++
+			}
+		}
+		if err != nil {
+			return n, err
+		}
+		// The next message of an order key comes to the front when the one before it ends, behind the cursor.
+		if q.Cursor = page.Next; q.Cursor == "" && n == before {
+			return n, nil
+		} else if q.Cursor == "" {
+			before = n
+		}
+	}
 }
 
 // pauseBy is a pause by the caller.
@@ -315,7 +346,18 @@ func (a *api) flowKeys(c *httpapi.Call) error {
 	return viewsOf(c, all, flowViewOf)
 }
 
+// checkFlowKey refuses a key that no answer could show.
+func checkFlowKey(key string) error {
+	if !utf8.ValidString(key) {
+		return refused("the flow-control key must be UTF-8")
+	}
+	return nil
+}
+
 func (a *api) flowKey(c *httpapi.Call) error {
+	if err := checkFlowKey(c.Param("*")); err != nil {
+		return err
+	}
 	t, err := a.App.Topic(c.Context(), flowTopic(c.Param("*")))
 	if err != nil {
 		return err
@@ -335,6 +377,8 @@ func (a *api) changeFlowKey(c *httpapi.Call) error {
 	switch {
 	case key == "":
 		return &httpapi.Error{Code: httpapi.CodeNotFound}
+	case !utf8.ValidString(key):
+		return checkFlowKey(key)
 	case action == "pause" || action == "resume":
 		if err := a.pause(c, flowTopic(key), action == "pause"); err != nil {
 			return err

@@ -243,13 +243,20 @@ func TestConflicts(t *testing.T) {
 		}
 	}
 	a.settle(claimed[0], job.OutcomeRefused, job.Attempt{Status: 410})
-	for _, policy := range []string{"reject", "ignore", "later", "sooner"} {
+	for _, policy := range []string{"reject", "ignore"} {
 		if p := decodeProblem(register("5h", policy)); p.Code != httpapi.CodeJobDead.Name || !strings.Contains(p.Detail, kept) {
 			t.Errorf("%s over a dead letter: %+v", policy, p)
 		}
 	}
 	if r := register("3h", "reject"); r.Code != 200 || uid(r) != kept {
 		t.Errorf("the same content as that of the dead letter: %d %s", r.Code, r.Body)
+	}
+	for _, policy := range []string{"later", "sooner"} {
+		if r := register("5h", policy); r.Code != 200 || uid(r) != kept || !strings.Contains(r.Body.String(), `"result":"moved"`) || !strings.Contains(r.Body.String(), `"state":"waiting"`) {
+			t.Errorf("%s over a dead letter: %d %s", policy, r.Code, r.Body)
+		}
+		a.want(200, "POST", "/v1/jobs/t/a/run", "")
+		a.end(job.OutcomeRefused)
 	}
 	if r := register("3h", "replace"); r.Code != 201 || uid(r) == kept {
 		t.Errorf("in the place of the dead letter: %d %s", r.Code, r.Body)

@@ -493,12 +493,13 @@ func coverFaults(a *keyedAPI) {
 	}
 	for _, fault := range []struct {
 		code httpapi.Code
+		busy bool // the changes of a job say that it is busy
 		fail func() error
 	}{
-		{httpapi.CodeStoreUnavailable, func() error { return fmt.Errorf("%w: connection refused", store.ErrUnavailable) }},
-		{httpapi.CodeStoreUnavailable, func() error { return store.ErrConflict }},
-		{httpapi.CodeInternalError, func() error { return errors.New("a defect") }},
-		{httpapi.CodeInternalError, func() error { panic("a defect") }},
+		{httpapi.CodeStoreUnavailable, false, func() error { return fmt.Errorf("%w: connection refused", store.ErrUnavailable) }},
+		{httpapi.CodeStoreUnavailable, true, func() error { return store.ErrConflict }},
+		{httpapi.CodeInternalError, false, func() error { return errors.New("a defect") }},
+		{httpapi.CodeInternalError, false, func() error { panic("a defect") }},
 	} {
 		a.faults.set(fault.fail)
 		a.clock.Advance(time.Minute) // the last one would be shown
@@ -506,10 +507,23 @@ func coverFaults(a *keyedAPI) {
 			if rt.body == bodyIgnored && rt.path != "/readyz" || rt.path == "/v1/whoami" {
 				continue // asks no store
 			}
-			path := rt.example("t", "waits")
-			a.wantProblem(fault.code, rt.method, path, valid[rt.method+" "+rt.path])
+			path, code := rt.example("t", "waits"), fault.code
+			if fault.busy && rt.method != http.MethodGet && strings.HasPrefix(rt.path, jobsPath+"/{topic}/{id}") {
+				code = httpapi.CodeJobBusy
+			}
+			a.wantProblem(code, rt.method, path, valid[rt.method+" "+rt.path])
 		}
 	}
+	a.faults.set(nil)
+	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"busy","delay":"1h"}`)
+	calls := 0
+	a.faults.set(func() error {
+		if calls++; calls == 1 { // Register, then Update
+			return nil
+		}
+		return store.ErrConflict
+	})
+	a.wantProblem(httpapi.CodeJobBusy, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"busy","on_conflict":"later","delay":"9h"}`)
 	a.faults.set(nil)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -555,6 +569,7 @@ func TestErrorsHaveCodes(t *testing.T) {
 		store.ErrOtherLayout:      httpapi.CodeStoreUnavailable,
 		store.ErrNewer:            httpapi.CodeNewerVersion,
 		store.ErrConflict:         httpapi.CodeStoreUnavailable,
+		app.ErrBusy:               httpapi.CodeJobBusy,
 		job.ErrFinished:           httpapi.CodeJobFinished,
 		job.ErrInFlight:           httpapi.CodeJobInFlight,
 		job.ErrNotEnded:           httpapi.CodeJobInFlight,

@@ -41,6 +41,7 @@ func TestDryRunOfRegistrations(t *testing.T) {
 	job := func(topic, id, more string) string {
 		return fmt.Sprintf(`{"topic":%q,"id":%q,"url":"https://shop.example/hook","delay":"1h"%s}`, topic, id, more)
 	}
+	a.dead(`{"topic":"d","id":"dies","url":"https://shop.example/hook"}`)
 	a.want(201, "PUT", "/v1/groups/g", `{"members":[{"name":"m","url":"https://a.example/"},{"name":"n","url":"https://b.example/"}]}`)
 	a.want(201, "PUT", "/v1/topics/full", `{"capacity":1}`)
 	a.want(201, "PUT", "/v1/topics/limited/limits", `{"capacity":1}`)
@@ -58,6 +59,7 @@ func TestDryRunOfRegistrations(t *testing.T) {
 		{"/v1/jobs", `{"topic":"t","id":"old","url":"https://shop.example/hook","delay":"3h","on_conflict":"later"}`},
 		{"/v1/jobs", `{"topic":"t","id":"old","url":"https://shop.example/hook","delay":"3h","on_conflict":"sooner"}`},
 		{"/v1/jobs", job("t", "old", `,"body":1,"on_conflict":"replace"`)},
+		{"/v1/jobs", `{"topic":"d","id":"dies","url":"https://shop.example/hook","delay":"3h","on_conflict":"later"}`},
 		{"/v1/jobs", job("full", "b", "")},
 		{"/v1/jobs", job("limited", "b", "")},
 		{"/v1/jobs", job("full", "a", `,"body":1,"on_conflict":"replace"`)},

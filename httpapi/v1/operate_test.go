@@ -149,6 +149,7 @@ func TestMetrics(t *testing.T) {
 	want := `
 # HELP duehook_registrations_total Registrations of clients, by outcome.
 # TYPE duehook_registrations_total counter
+duehook_registrations_total{outcome="busy"} 0
 duehook_registrations_total{outcome="created"} 1
 duehook_registrations_total{outcome="dead"} 0
 duehook_registrations_total{outcome="exists"} 1

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/duehook/duehook/internal/app/topics"
@@ -97,6 +98,11 @@ func (d *dryRun) register(ctx context.Context, r *store.Registration) (store.Reg
 	if old != nil {
 		switch outcome := rules.Against(r, old); outcome {
 		case store.Moves:
+			if old.State.Final() {
+				if outcome, err := d.takeIn(ctx, r.Key.Topic); outcome != store.Created || err != nil {
+					return store.Registered{Outcome: outcome}, err
+				}
+			}
 			return d.move(r, old)
 		case store.Created:
 			made = r.Over(old, d.now)
@@ -105,28 +111,36 @@ func (d *dryRun) register(ctx context.Context, r *store.Registration) (store.Reg
 		}
 	}
 	if old == nil || old.State.Final() {
-		topic, err := d.roomOf(ctx, r.Key.Topic)
-		if err != nil {
-			return store.Registered{}, err
+		if outcome, err := d.takeIn(ctx, r.Key.Topic); outcome != store.Created || err != nil {
+			return store.Registered{Outcome: outcome}, err
 		}
-		switch {
-		case topic.draining:
-			return store.Registered{Outcome: store.TopicDraining}, nil
-		case topic.capacity > 0 && topic.has >= int64(topic.capacity):
-			return store.Registered{Outcome: store.TopicFull}, nil
-		}
-		topic.has++
 	}
 	d.held[r.Key] = &made
 	return store.Registered{Outcome: store.Created, Job: made}, nil
 }
 
+// takeIn counts one more unfinished job of a topic: store.Created, unless the topic refuses it.
+func (d *dryRun) takeIn(ctx context.Context, name string) (store.RegisterOutcome, error) {
+	topic, err := d.roomOf(ctx, name)
+	switch {
+	case err != nil:
+		return store.Created, err
+	case topic.draining:
+		return store.TopicDraining, nil
+	case topic.capacity > 0 && topic.has >= int64(topic.capacity):
+		return store.TopicFull, nil
+	}
+	topic.has++
+	return store.Created, nil
+}
+
 // move moves the due time of a copy.
 func (d *dryRun) move(r *store.Registration, old *job.Job) (store.Registered, error) {
 	j := *old
-	moved, err := j.MoveDue(r.Spec.When, r.OnConflict == job.ConflictLater, d.now)
-	if err != nil || !moved {
-		return store.Taken(store.Kept, *old), err
+	if err := rules.Move(r)(&j, d.now); errors.Is(err, rules.ErrStays) {
+		return store.Taken(store.Kept, *old), nil
+	} else if err != nil {
+		return store.Registered{}, err
 	}
 	d.held[r.Key] = &j
 	return store.Registered{Outcome: store.Moved, Job: j}, nil

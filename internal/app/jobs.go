@@ -93,8 +93,14 @@ func (e *StateError) Error() string {
 
 func (e *StateError) Unwrap() error { return e.Cause }
 
+// ErrBusy: others change the job all the time.
+var ErrBusy = errors.New("others change the job all the time")
+
 // inState is the error of a call for the job, with its state if that is the reason.
 func inState(j *job.Job, err error) error {
+	if errors.Is(err, store.ErrConflict) {
+		return ErrBusy
+	}
 	for _, cause := range []error{job.ErrFinished, job.ErrInFlight, job.ErrNotEnded} {
 		if errors.Is(err, cause) {
 			return &StateError{*j, err}

@@ -17,6 +17,7 @@ var OutcomeNames = map[store.RegisterOutcome]string{
 	store.Exists:        "exists",
 	store.InFlight:      "in_flight",
 	store.DeadLetter:    "dead",
+	store.Busy:          "busy",
 	store.KeyReused:     "key_reused",
 	store.OtherOrderKey: "other_order_key",
 	store.TopicFull:     "topic_full",

@@ -17,7 +17,7 @@ type registrar interface {
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 }
 
-// register registers jobs, and moves the due times of unfinished ones: the outcome
+// register registers jobs, and moves the due times of unfinished ones and of dead letters: the outcome
 // store.Moves becomes store.Moved or store.Kept. Registrations of one key take effect
 // in their order.
 func register(ctx context.Context, s registrar, regs []store.Registration) ([]store.Registered, error) {
@@ -65,11 +65,20 @@ const moveTries = 10
 // move moves the due time of the job that holds the key of r, or registers r if that
 // job has ended in between.
 func move(ctx context.Context, s registrar, r *store.Registration) (store.Registered, error) {
+	last := job.Job{Key: r.Key}
 	for range moveTries {
 		j, err := s.Update(ctx, r.Key, rules.Move(r))
 		switch {
 		case err == nil:
 			return store.Registered{Outcome: store.Moved, Job: j}, nil
+		case errors.Is(err, store.ErrConflict):
+			return store.Registered{Outcome: store.Busy, Job: last}, nil
+		case errors.Is(err, store.ErrTopicFull):
+			return store.Registered{Outcome: store.TopicFull}, nil
+		case errors.Is(err, store.ErrTopicDraining):
+			return store.Registered{Outcome: store.TopicDraining}, nil
+		case errors.Is(err, store.ErrFull):
+			return store.Registered{Outcome: store.StoreFull}, nil
 		case errors.Is(err, rules.ErrStays):
 			return store.Registered{Outcome: store.Kept, Job: j}, nil
 		case !errors.Is(err, rules.ErrGaveWay) && !errors.Is(err, store.ErrNotFound):
@@ -80,7 +89,9 @@ func move(ctx context.Context, s registrar, r *store.Registration) (store.Regist
 			return store.Registered{}, err
 		case again[0].Outcome != store.Moves:
 			return again[0], nil
+		default:
+			last = again[0].Job
 		}
 	}
-	return store.Registered{}, store.ErrConflict
+	return store.Registered{Outcome: store.Busy, Job: last}, nil
 }

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/duehook/duehook/internal/job"
@@ -15,6 +14,8 @@ type scripted struct {
 	holds []*job.Job // before each call; the last stays
 	calls int
 	now   job.Instant
+	// refuses is the answer to a change that the job allows.
+	refuses error
 }
 
 func (s *scripted) next() *job.Job {
@@ -47,6 +48,9 @@ func (s *scripted) Update(_ context.Context, _ job.Key, change func(*job.Job, jo
 	if err := change(&changed, s.now); err != nil {
 		return *j, err
 	}
+	if s.refuses != nil {
+		return *j, s.refuses
+	}
 	*j = changed
 	return changed, nil
 }
@@ -65,7 +69,8 @@ func TestRegisterMoves(t *testing.T) {
 		"later already":           {[]*job.Job{waiting(70_000)}, store.Kept, 70_000},
 		"in flight":               {[]*job.Job{state(job.Running)}, store.InFlight, 0},
 		"claimed meanwhile":       {[]*job.Job{waiting(500), state(job.Running)}, store.InFlight, 0},
-		"dead meanwhile":          {[]*job.Job{waiting(500), state(job.Dead)}, store.DeadLetter, 0},
+		"dead":                    {[]*job.Job{state(job.Dead)}, store.Moved, 60_100},
+		"dead meanwhile":          {[]*job.Job{waiting(500), state(job.Dead)}, store.Moved, 60_100},
 		"delivered meanwhile":     {[]*job.Job{waiting(500), state(job.Delivered)}, store.Created, 60_100},
 		"forgotten meanwhile":     {[]*job.Job{waiting(500), nil}, store.Created, 60_100},
 		"claimed and back at it":  {[]*job.Job{waiting(500), state(job.Running), waiting(600)}, store.Moved, 60_100},
@@ -85,7 +90,15 @@ func TestRegisterMoves(t *testing.T) {
 	// Register sees it wait, and Update in flight, again and again.
 	s := &scripted{holds: flapping, now: 100}
 	r := store.Registration{Spec: job.Spec{When: job.When{At: 900}}, OnConflict: job.ConflictLater}
-	if got, err := register(t.Context(), s, []store.Registration{r}); !errors.Is(err, store.ErrConflict) {
+	if got, err := register(t.Context(), s, []store.Registration{r}); err != nil || got[0].Outcome != store.Busy || !got[0].Outcome.Conflicts() {
 		t.Errorf("it never stands still: %+v, %v", got, err)
+	}
+	for refused, want := range map[error]store.RegisterOutcome{
+		store.ErrConflict: store.Busy, store.ErrTopicFull: store.TopicFull, store.ErrTopicDraining: store.TopicDraining, store.ErrFull: store.StoreFull,
+	} {
+		s := &scripted{holds: []*job.Job{state(job.Dead)}, now: 100, refuses: refused}
+		if got, err := register(t.Context(), s, []store.Registration{r}); err != nil || got[0].Outcome != want {
+			t.Errorf("a replay that answers %v: %+v, %v, want %v", refused, got, err, want)
+		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error) {
 	slot := s.callers.take()
 	defer s.callers.give(slot)
-	for try := range maxTries {
+	for try := range tries(ctx) {
 		is, err := s.countable(ctx, c.Key, try > 0)
 		if err != nil {
 			return store.Counted{}, err

@@ -140,7 +140,7 @@ func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, 
 	if s.away(key, orderKey) {
 		target = forward(uid, orderKey)
 	}
-	for range maxTries {
+	for range tries(ctx) {
 		w, _, err := s.read(ctx, home, key)
 		if err != nil {
 			return nil, err
@@ -198,13 +198,15 @@ func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, 
 // registerElsewhere registers a job whose home or shard has a forward.
 func (s *Store) registerElsewhere(ctx context.Context, reg store.Registration) (store.Registered, error) {
 	key, orderKey := reg.Key, reg.Spec.OrderKey
-	for range maxTries {
+	for range tries(ctx) {
 		old, err := s.makeWay(ctx, key, reg.UID, orderKey, func(old *job.Job) bool {
 			return old.UID == reg.UID || rules.Against(&reg, old) == store.Created
 		})
 		switch {
 		case refuses(err):
 			return store.Registered{Outcome: store.StoreFull}, nil
+		case errors.Is(err, store.ErrConflict):
+			return store.Registered{Outcome: store.Busy, Job: job.Job{Key: key}}, nil
 		case err != nil:
 			return store.Registered{}, err
 		case old != nil:
@@ -220,5 +222,5 @@ func (s *Store) registerElsewhere(ctx context.Context, reg store.Registration) (
 		}
 		return out[0], err
 	}
-	return store.Registered{}, store.ErrConflict
+	return store.Registered{Outcome: store.Busy, Job: job.Job{Key: key}}, nil
 }

@@ -18,7 +18,7 @@ import (
 // Outlook returns the facts that delay a job's next attempt.
 func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
 	o := store.Outlook{Shards: len(s.shards)}
-	for range maxTries {
+	for range tries(ctx) {
 		sh, r, err := s.find(ctx, key)
 		o.Shard = slices.Index(s.shards, sh)
 		if err != nil {

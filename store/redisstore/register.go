@@ -206,7 +206,8 @@ var refusals = map[string]store.RegisterOutcome{"full": store.TopicFull, "draini
 
 // registerTaken registers a job whose key is held by the record w.
 func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registration, w raw) (store.Registered, error) {
-	for range maxTries {
+	last := job.Job{Key: reg.Key}
+	for range tries(ctx) {
 		var old *record
 		if !w.missing() {
 			var err error
@@ -220,6 +221,7 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 			}
 		}
 		if old != nil {
+			last = old.Job
 			// Our own record: the script was sent again after its reply was lost. With Renew,
 			// an earlier call may have registered it.
 			if old.UID == reg.UID && reg.OnConflict != job.ConflictRenew {
@@ -262,7 +264,7 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 			return store.Registered{Outcome: store.Created, Job: fresh.Job}, nil
 		}
 	}
-	return store.Registered{}, store.ErrConflict
+	return store.Taken(store.Busy, last), nil
 }
 
 // forget removes the entries of a job whose record w cannot be read, so that its key is

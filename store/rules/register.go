@@ -13,8 +13,8 @@ import (
 // Equal content is the same job for as long as that is kept, so that a client may repeat
 // its call. An ended job makes room for other content. There are three exceptions. A
 // cancelled job makes room for equal content as well. A dead letter gives way to Replace
-// only, because it must not vanish unseen. With Replace, Later and Sooner something
-// happened anew, so the content of an ended job does not count. With Renew the uid decides:
+// and Renew only, because it must not vanish unseen: Later and Sooner replay it. With Replace, Later and
+// Sooner something happened anew, so the content of an ended job does not count. With Renew the uid decides:
 // it names the same registration, whatever became of its job. With Once no job gives way,
 // so that an import can be repeated, though what it reads or how it translates has changed.
 // With Key no job gives way either, and other content is an error of the client.
@@ -52,6 +52,8 @@ func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 
 func againstEnded(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	switch {
+	case old.State == job.Dead && Moves(r):
+		return store.Moves
 	case old.State == job.Dead && r.Spec.OrderKey != old.Spec.OrderKey:
 		return store.OtherOrderKey
 	case r.OnConflict == job.ConflictReplace, r.OnConflict == job.ConflictRenew, old.State == job.Cancelled:
@@ -64,7 +66,7 @@ func againstEnded(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	return store.Created
 }
 
-// Moves reports whether the registration moves the due time of an unfinished job.
+// Moves reports whether the registration moves the due time of an unfinished job, or replays a dead letter.
 func Moves(r *store.Registration) bool {
 	return r.OnConflict == job.ConflictLater || r.OnConflict == job.ConflictSooner
 }
@@ -83,11 +85,14 @@ var (
 )
 
 // Move is the change, for Store.Update, that a registration makes of the job with its key
-// if its outcome was store.Moves.
+// if its outcome was store.Moves. It replays a dead letter, with its content and its log, at the due time.
 func Move(r *store.Registration) func(j *job.Job, now job.Instant) error {
 	return func(j *job.Job, now job.Instant) error {
 		if Against(r, j) != store.Moves {
 			return ErrGaveWay
+		}
+		if j.State == job.Dead {
+			return j.ReplayAs(j.Spec, &r.Spec.When, now)
 		}
 		moved, err := j.MoveDue(r.Spec.When, r.OnConflict == job.ConflictLater, now)
 		if err == nil && !moved {

@@ -28,7 +28,7 @@ func TestAgainst(t *testing.T) {
 		job.Delivered: {row{same, same, created, created, created, created, kept, same}, row{created, created, created, created, created, created, kept, reused}},
 		job.Expired:   {row{same, same, created, created, created, created, kept, same}, row{created, created, created, created, created, created, kept, reused}},
 		job.Cancelled: {row{created, created, created, created, created, created, kept, same}, row{created, created, created, created, created, created, kept, reused}},
-		job.Dead:      {row{same, same, created, dead, dead, created, kept, same}, row{dead, dead, created, dead, dead, created, kept, reused}},
+		job.Dead:      {row{same, same, created, moves, moves, created, kept, same}, row{dead, dead, created, moves, moves, created, kept, reused}},
 	} {
 		old := job.Job{State: state, Spec: job.Spec{Destination: "http://a", Content: 1}}
 		for content, want := range map[job.Fingerprint]row{1: rows.equal, 2: rows.other} {
@@ -48,7 +48,7 @@ func TestAgainstAnotherOrderKey(t *testing.T) {
 	for state, want := range map[job.State]map[job.OnConflict]store.RegisterOutcome{
 		job.Waiting:   {job.ConflictReject: store.Exists, job.ConflictReplace: store.OtherOrderKey},
 		job.Running:   {job.ConflictReject: store.Exists, job.ConflictReplace: store.InFlight},
-		job.Dead:      {job.ConflictReject: store.OtherOrderKey, job.ConflictReplace: store.OtherOrderKey, job.ConflictLater: store.OtherOrderKey},
+		job.Dead:      {job.ConflictReject: store.OtherOrderKey, job.ConflictReplace: store.OtherOrderKey},
 		job.Delivered: {job.ConflictReject: store.Created, job.ConflictReplace: store.Created},
 	} {
 		for policy, outcome := range want {

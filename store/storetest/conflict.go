@@ -127,11 +127,29 @@ var conflictCases = []testCase{
 			}
 		}
 	}},
+	{name: "conflict/later and sooner replay a dead letter", options: Options{Retention: long}, run: func(f *fixture) {
+		for topic, p := range map[string]job.OnConflict{"later": job.ConflictLater, "sooner": job.ConflictSooner} {
+			old := f.end(reg(topic, "a", biz("old")), job.Dead)
+			log := f.attempts(old.Key)
+			from := f.now()
+			r := reg(topic, "a", body(newUID()), delay(long), onConflict(p))
+			equal(f, "outcome", f.move(r), store.Moved)
+			j := f.get(old.Key)
+			f.between("due", j.NextAt, from.Add(long), f.now().Add(long))
+			equal(f, "uid", j.UID, old.UID)
+			equal(f, "body", string(j.Spec.Body), string(old.Spec.Body))
+			equal(f, "attempts", j.Attempts, 0)
+			equal(f, "log", f.attempts(old.Key), log)
+			equal(f, "counts", f.states(topic), map[job.State]int64{job.Waiting: 1})
+			equal(f, "outcome", f.move(reg(topic, "a", onConflict(job.ConflictSooner))), store.Moved)
+			equal(f, "claimed", f.takeOne().Job.UID, old.UID)
+		}
+	}},
 	{name: "conflict/a dead letter makes no room", options: Options{Retention: long}, run: func(f *fixture) {
 		r := reg("t", "a", biz("old"))
 		old := f.end(r, job.Dead)
 		log := f.attempts(r.Key)
-		for _, p := range []job.OnConflict{job.ConflictReject, job.ConflictIgnore, job.ConflictLater, job.ConflictSooner} {
+		for _, p := range []job.OnConflict{job.ConflictReject, job.ConflictIgnore} {
 			for _, content := range []string{"x", string(r.Spec.Body)} {
 				other := reg("t", "a", biz("old"), body(content), onConflict(p))
 				if rules.Repeats(&other) && content != "x" {

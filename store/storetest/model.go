@@ -179,6 +179,8 @@ func (m *model) outcomeOf(r store.Registration) store.RegisterOutcome {
 		return store.Created
 	case old.state.Final() && same && again:
 		return store.Same
+	case old.state == job.Dead && (r.OnConflict == job.ConflictLater || r.OnConflict == job.ConflictSooner):
+		return store.Moves
 	case old.state == job.Dead:
 		return store.DeadLetter
 	case old.state.Final():
