@@ -45,6 +45,9 @@ func TestMerged(t *testing.T) {
 func TestPatchOfResources(t *testing.T) {
 	a := newKeyedAPI(t)
 	a.want(201, "PATCH", "/v1/topics/t", `{"rate":50,"capacity":1000,"headers":{"X-A":"1"}}`)
+	a.want(404, "PATCH", "/v1/groups/none", `{"members":{}}`)
+	a.want(404, "PATCH", "/v1/schedules/none", `{"every":"1h"}`)
+	a.want(404, "PATCH", "/v1/alerts/rules/none", `{"above":2}`)
 	settings := a.want(200, "PATCH", "/v1/topics/t", `{"spread":"10m","capacity":null,"headers":{"X-B":"2"}}`, "If-Match", a.tag("GET", "/v1/topics/t", ""))
 	s := object(settings["settings"])
 	if s["rate"] != 50.0 || s["capacity"] != nil || s["spread"] != "10m" || !cmp.Equal(s["headers"], any(map[string]any{"X-A": "1", "X-B": "2"})) {
