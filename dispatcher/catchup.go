@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/fanout"
-	"github.com/duehook/duehook/internal/kit/mailbox"
+	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
@@ -40,7 +40,7 @@ type catchUp struct {
 	fails   func(endpoint string) bool
 	outage  *outage.Outage
 	brought prometheus.Counter
-	fresh   *mailbox.Mailbox[time.Time] // the beginning of an outage that is over
+	fresh   *signal.Mailbox[time.Time] // the beginning of an outage that is over
 }
 
 // recovery is an endpoint whose retries are being advanced.
@@ -56,7 +56,7 @@ func newCatchUp(o Options, fails func(endpoint string) bool, brought prometheus.
 		store: o.Store, clock: o.Clock, log: o.Logger, policy: o.Policy, rate: o.CatchUpRate,
 		fails: fails, brought: brought,
 		outage: outage.New("bringing retries forward", o.Clock, o.Logger, o.Random),
-		fresh:  mailbox.New[time.Time](),
+		fresh:  signal.NewMailbox[time.Time](),
 	}
 }
 
@@ -139,7 +139,7 @@ func (c *catchUp) serve(ctx context.Context, endpoint string, r *recovery) (done
 
 // bring advances the jobs that the outage delayed, and counts them.
 func (c *catchUp) bring(ctx context.Context, jobs []job.Job, since time.Time) (n int, err error) {
-	changed, err := fanout.Gather(ctx, len(jobs), func(ctx context.Context, i int) (bool, error) { return c.bringOne(ctx, jobs[i].Key, since) })
+	changed, err := batch.Gather(ctx, len(jobs), func(ctx context.Context, i int) (bool, error) { return c.bringOne(ctx, jobs[i].Key, since) })
 	for _, did := range changed {
 		if did {
 			n++

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/follow"
-	"github.com/duehook/duehook/internal/kit/mailbox"
+	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/store"
 )
 
@@ -40,7 +40,7 @@ func (d *Dispatcher) Try(ctx context.Context, endpoint string) error {
 // hearTries passes the endpoints of Try, from all nodes, to the circuits until ctx
 // ends.
 func (d *Dispatcher) hearTries(ctx context.Context) {
-	follow.Channel(ctx, d.opts.Store, triedChannel, d.opts.Clock, d.opts.Logger, func(message []byte) {
+	feed.Follow(ctx, d.opts.Store, triedChannel, d.opts.Clock, d.opts.Logger, func(message []byte) {
 		if message != nil {
 			d.circuits.try(string(message))
 		}
@@ -53,12 +53,12 @@ type reports struct {
 	clock   job.Clock
 	log     *slog.Logger
 	outage  *outage.Outage
-	changes *mailbox.Mailbox[time.Time] // the end of an opening; zero: closed
+	changes *signal.Mailbox[time.Time] // the end of an opening; zero: closed
 }
 
 func newReports(o Options) *reports {
 	return &reports{
-		store: o.Store, clock: o.Clock, log: o.Logger, changes: mailbox.New[time.Time](),
+		store: o.Store, clock: o.Clock, log: o.Logger, changes: signal.NewMailbox[time.Time](),
 		outage: outage.New("reporting circuits", o.Clock, o.Logger, o.Random),
 	}
 }

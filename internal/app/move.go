@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/fanout"
+	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
 )
@@ -50,7 +50,7 @@ func registerAndMove(ctx context.Context, s registrar, regs []store.Registration
 	if !slices.ContainsFunc(out, func(r store.Registered) bool { return r.Outcome == store.Moves }) {
 		return out, nil
 	}
-	return fanout.Gather(ctx, len(out), func(ctx context.Context, i int) (store.Registered, error) {
+	return batch.Gather(ctx, len(out), func(ctx context.Context, i int) (store.Registered, error) {
 		if out[i].Outcome == store.Moves {
 			return move(ctx, s, &regs[i])
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/fanout"
+	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
 )
@@ -75,7 +75,7 @@ func (s *App) withdraw(ctx context.Context, jobs []Prepared, registered []store.
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
-	return fanout.Do(ctx, len(jobs), func(ctx context.Context, i int) error {
+	return batch.Each(ctx, len(jobs), func(ctx context.Context, i int) error {
 		if failed[jobs[i].fan] && registered[i].Outcome == store.Created {
 			return s.cancelNew(ctx, &registered[i])
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/fanout"
+	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
 )
@@ -28,7 +28,7 @@ func DueCounts(ctx context.Context, src store.Reader, of store.DueOf, bounds []j
 	if !of.Within {
 		bounds = slices.Concat([]job.Instant{0}, bounds, []job.Instant{store.EndOfTime})
 	}
-	perShard, err := fanout.Gather(ctx, src.Shards(), func(ctx context.Context, shard int) (store.DueCounts, error) {
+	perShard, err := batch.Gather(ctx, src.Shards(), func(ctx context.Context, shard int) (store.DueCounts, error) {
 		lanes := earliest(src, shard)
 		if of.Topic != "" || of.Endpoint != "" {
 			lanes = namedLanes(src, store.NameQuery{Kind: store.LaneNames, Shard: shard, Topic: of.Topic, Endpoint: of.Endpoint, N: nameChunk})
@@ -123,7 +123,7 @@ func dueIn(ctx context.Context, src store.Reader, shard int, lanes someLanes, bo
 // Backlogs returns the topics that have due jobs waiting. Its work grows with the number of
 // lanes that have such jobs or may be put off; store.MaxLanes bounds it.
 func Backlogs(ctx context.Context, src store.Reader) (store.Backlogs, error) {
-	perShard, err := fanout.Gather(ctx, src.Shards(), func(ctx context.Context, shard int) (backlogs, error) { return backlogsOf(ctx, src, shard) })
+	perShard, err := batch.Gather(ctx, src.Shards(), func(ctx context.Context, shard int) (backlogs, error) { return backlogsOf(ctx, src, shard) })
 	var b store.Backlogs
 	all := map[string]store.Backlog{}
 	for _, of := range perShard {

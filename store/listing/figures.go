@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/fanout"
+	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/store"
 )
 
 // ask asks every shard for figures.
 func ask(ctx context.Context, src store.Figuring, q store.FigureQuery) ([]store.Figures, error) {
-	return fanout.Gather(ctx, src.Shards(), func(ctx context.Context, shard int) (store.Figures, error) {
+	return batch.Gather(ctx, src.Shards(), func(ctx context.Context, shard int) (store.Figures, error) {
 		q := q
 		q.Shard = shard
 		return src.Figures(ctx, q)

@@ -11,7 +11,7 @@ import (
 	"sort"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/fanout"
+	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/store"
 )
 
@@ -86,7 +86,7 @@ type getting interface {
 
 // Jobs returns the jobs of keys, nil for those that the store does not have.
 func Jobs(ctx context.Context, src getting, keys []job.Key) ([]*job.Job, error) {
-	return fanout.Gather(ctx, len(keys), func(ctx context.Context, i int) (found *job.Job, err error) {
+	return batch.Gather(ctx, len(keys), func(ctx context.Context, i int) (found *job.Job, err error) {
 		j, err := src.Get(ctx, keys[i])
 		if err == nil {
 			found = &j
@@ -185,7 +185,7 @@ var namesOf = map[store.IndexKind]store.NameKind{
 
 // segments returns the next indexes of a kind, by name and shard.
 func (w *walk) segments(ctx context.Context, kind store.IndexKind, from store.Index) ([]store.Index, error) {
-	perShard, err := fanout.Gather(ctx, w.src.Shards(), func(ctx context.Context, shard int) ([]string, error) {
+	perShard, err := batch.Gather(ctx, w.src.Shards(), func(ctx context.Context, shard int) ([]string, error) {
 		switch {
 		case kind == store.IndexNamed:
 			return []string{w.q.index()}, nil

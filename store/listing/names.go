@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/fanout"
+	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/store"
 )
 
@@ -121,7 +121,7 @@ func merged(src store.Reader, q store.NameQuery) nextNames {
 
 // namesIn returns the first names of every shard, sorted.
 func namesIn(ctx context.Context, src store.Reader, q store.NameQuery) ([]string, error) {
-	perShard, err := fanout.Gather(ctx, src.Shards(), func(ctx context.Context, shard int) ([]string, error) {
+	perShard, err := batch.Gather(ctx, src.Shards(), func(ctx context.Context, shard int) ([]string, error) {
 		q := q
 		q.Shard = shard
 		return src.Names(ctx, q)

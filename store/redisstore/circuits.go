@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/fanout"
+	batches "github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
 )
@@ -16,7 +16,7 @@ import (
 // SetCircuit opens or closes the circuit of an endpoint in all shards. Unless it opens, carriers
 // visit its lanes, which may have been put off until the circuit half-opens.
 func (s *Store) SetCircuit(ctx context.Context, endpoint string, to store.CircuitState, d time.Duration) error {
-	return fanout.Do(ctx, len(s.shards), func(ctx context.Context, i int) error {
+	return batches.Each(ctx, len(s.shards), func(ctx context.Context, i int) error {
 		sh := s.shards[i]
 		err := s.changeCircuit(ctx, sh, endpoint, func(c store.Circuit, now job.Instant) store.Circuit {
 			return rules.ChangedCircuit(c, to, d, now)

@@ -37,15 +37,15 @@ const (
 const keysOfChange = "lanes counts circuits deads topics places ranks index busy endings heads turns calls"
 
 var (
-	registerScript = newScript(refusedWhenFull, "lanes counts circuits topics ranks index busy heads turns calls", "base", "counts", "lanes", "turns", "batch", "limits", "register")
-	claimScript    = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls", "base", "record", "parse", "counts", "lanes", "turns", "batch", "limits", "claim")
-	countScript    = newScript(runsWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count")
-	recallScript   = newScript(refusedWhenFull, "lanes circuits", "base", "record", "parse", "counts", "lanes", "count") // for keys to remember
-	settleScript   = newScript(refusedWhenFull, keysOfChange, "base", "record", "counts", "lanes", "turns", "batch", "limits", "entry", "settle")
-	drainScript    = newScript(runsWhenFull, keysOfChange, "base", "record", "counts", "lanes", "turns", "batch", "limits", "entry", "settle") // with shorter logs
-	changeScript   = newScript(runsWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "entry", "change")
-	takeScript     = newScript(refusedWhenFull, keysOfChange, "base", "counts", "lanes", "turns", "batch", "limits", "entry", "change") // for jobs that it does not have yet
-	lookScript     = newScript(runsWhenFull, "lanes", "base", "counts", "lanes", "look")
+	registerScript = newScript(refusedWhenFull, "lanes counts circuits topics ranks index busy heads turns calls", "base", "states", "lanes", "turns", "batch", "limits", "register")
+	claimScript    = newScript(runsWhenFull, "lanes counts circuits topics places busy heads turns calls", "base", "record", "parse", "states", "lanes", "turns", "batch", "limits", "claim")
+	countScript    = newScript(runsWhenFull, "lanes circuits", "base", "record", "parse", "states", "lanes", "count")
+	recallScript   = newScript(refusedWhenFull, "lanes circuits", "base", "record", "parse", "states", "lanes", "count") // for keys to remember
+	settleScript   = newScript(refusedWhenFull, keysOfChange, "base", "record", "states", "lanes", "turns", "batch", "limits", "entry", "settle")
+	drainScript    = newScript(runsWhenFull, keysOfChange, "base", "record", "states", "lanes", "turns", "batch", "limits", "entry", "settle") // with shorter logs
+	changeScript   = newScript(runsWhenFull, keysOfChange, "base", "states", "lanes", "turns", "batch", "limits", "entry", "change")
+	takeScript     = newScript(refusedWhenFull, keysOfChange, "base", "states", "lanes", "turns", "batch", "limits", "entry", "change") // for jobs that it does not have yet
+	lookScript     = newScript(runsWhenFull, "lanes", "base", "states", "lanes", "look")
 	readScript     = newScript(readOnly, "", "base", "read")
 	findScript     = newScript(readOnly, "", "find")
 	fieldsScript   = newScript(runsWhenFull, "plan", "fields")
@@ -56,12 +56,12 @@ var (
 
 	takesScript = newScript(refusedWhenFull, takenKeys, "takes")
 
-	factsScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks calls plan", "base", "counts", "facts")
-	carryScript = newScript(runsWhenFull, "lanes counts circuits ready tokens places ranks index busy calls plan", "base", "counts", "lanes", "carry")
+	factsScript = newScript(runsWhenFull, "lanes counts circuits ready topics tokens places ranks calls plan", "base", "states", "facts")
+	carryScript = newScript(runsWhenFull, "lanes counts circuits ready tokens places ranks index busy calls plan", "base", "states", "lanes", "carry")
 )
 
 // libraries are the files of lua/lib, which several scripts begin with.
-var libraries = []string{"base", "record", "parse", "counts", "lanes", "batch", "entry", "limits", "turns"}
+var libraries = []string{"base", "record", "parse", "states", "lanes", "batch", "entry", "limits", "turns"}
 
 // ownKeys are the names of the shard's keys with which the keys of a script begin.
 var ownKeys = map[*redis.Script][]string{}

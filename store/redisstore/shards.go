@@ -3,7 +3,7 @@ package redisstore
 import (
 	"context"
 
-	"github.com/duehook/duehook/internal/kit/fanout"
+	batches "github.com/duehook/duehook/internal/kit/batch"
 )
 
 // toShards sends n items to their shards, in batches. send gets the numbers of a shard's
@@ -18,7 +18,7 @@ func (s *Store) toShards(ctx context.Context, n int, shardOf func(i int) int, se
 		}
 		items[shard] = append(items[shard], i)
 	}
-	return fanout.Do(ctx, len(shards), func(ctx context.Context, i int) (err error) {
+	return batches.Each(ctx, len(shards), func(ctx context.Context, i int) (err error) {
 		for left := items[shards[i]]; len(left) > 0; {
 			if left, err = send(ctx, s.shards[shards[i]], left); err != nil {
 				return err

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/duehook/duehook/internal/kit/follow"
+	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/store"
 )
@@ -34,7 +34,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	workers.Go(func() {
-		follow.Channel(ctx, m.store, channel, m.clock, m.log, func([]byte) { m.kick.Set() })
+		feed.Follow(ctx, m.store, channel, m.clock, m.log, func([]byte) { m.kick.Set() })
 	})
 	outage := outage.New("looking for operations", m.clock, m.log, nil)
 	var forgot time.Time

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/places"
 	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/store"
@@ -32,7 +31,7 @@ type waiters struct {
 	clock   job.Clock
 	stored  *storetime.Clock
 	changed signal.Signal // the first time may be earlier
-	places  *places.Places
+	places  *places
 
 	mu        sync.Mutex
 	of        map[string]*topicWaiters
@@ -64,7 +63,7 @@ func (e *BusyError) Error() string {
 func (*BusyError) Unwrap() error { return store.ErrUnavailable }
 
 func newWaiters(clock job.Clock, stored *storetime.Clock) *waiters {
-	return &waiters{clock: clock, stored: stored, changed: signal.New(), places: places.New(maxWaiting), of: map[string]*topicWaiters{}}
+	return &waiters{clock: clock, stored: stored, changed: signal.New(), places: newPlaces(maxWaiting), of: map[string]*topicWaiters{}}
 }
 
 // ofTopic returns the waiters of a topic. A new topic has to be looked at, and is not kept if there are too many.
@@ -98,10 +97,10 @@ func (ws *waiters) enter(w *waiter) (look bool, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.fit(w.topics) {
-		w.free = ws.places.Take(w.by)
+		w.free = ws.places.take(w.by)
 	}
 	if w.free == nil {
-		return false, &BusyError{Waiting: ws.places.Held(), Topics: len(ws.of)}
+		return false, &BusyError{Waiting: ws.places.taken(), Topics: len(ws.of)}
 	}
 	now := ws.clock.Now()
 	look = !ws.listening
@@ -115,7 +114,7 @@ func (ws *waiters) enter(w *waiter) (look bool, err error) {
 }
 
 // count is the number of waiting calls.
-func (ws *waiters) count() float64 { return float64(ws.places.Held()) }
+func (ws *waiters) count() float64 { return float64(ws.places.taken()) }
 
 // rest is how long a look at the topic will find nothing. No wait is longer than unheard: one that is shows
 // that the node's clock went back.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/internal/kit/follow"
-	"github.com/duehook/duehook/internal/kit/mailbox"
+	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/store"
 )
@@ -43,7 +43,7 @@ const (
 // engine is the elected node's copy of the schedules. mu is held by a round, and guards the rest.
 type engine struct {
 	mu      sync.Mutex
-	changed *mailbox.Mailbox[struct{}] // names of schedules; "" is all of them
+	changed *signal.Mailbox[struct{}] // names of schedules; "" is all of them
 	known   *documents.Mirror[record, *entry]
 	leading bool
 	listed  time.Time
@@ -64,7 +64,7 @@ type entry struct {
 }
 
 func (m *Manager) newEngine() *engine {
-	return &engine{changed: mailbox.New[struct{}](), known: documents.NewMirror(m.docs, m.know), release: release{docs: releases(m.o.Store)}}
+	return &engine{changed: signal.NewMailbox[struct{}](), known: documents.NewMirror(m.docs, m.know), release: release{docs: releases(m.o.Store)}}
 }
 
 // heard notes that a schedule is to be read again, and wakes Run.
@@ -76,7 +76,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() {
-		follow.Channel(ctx, m.o.Store, channel, m.clock, m.log, func(message []byte) { e.heard(string(message)) })
+		feed.Follow(ctx, m.o.Store, channel, m.clock, m.log, func(message []byte) { e.heard(string(message)) })
 	})
 	outage := outage.New("executing schedules", m.clock, m.log, nil)
 	for ctx.Err() == nil {

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/follow"
-	"github.com/duehook/duehook/internal/kit/mailbox"
+	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/store"
 )
 
@@ -146,10 +146,10 @@ type Following struct {
 func (m *Mirror[T, V]) Run(ctx context.Context, f Following) error {
 	var listening sync.WaitGroup
 	defer listening.Wait()
-	changed := mailbox.New[struct{}]()
+	changed := signal.NewMailbox[struct{}]()
 	if f.Channel != "" {
 		listening.Go(func() {
-			follow.Channel(ctx, f.From, f.Channel, f.Clock, f.Logger, func(name []byte) { changed.Put(string(name), struct{}{}) })
+			feed.Follow(ctx, f.From, f.Channel, f.Clock, f.Logger, func(name []byte) { changed.Put(string(name), struct{}{}) })
 		})
 	}
 	if f.Refresh == nil {

@@ -1,4 +1,4 @@
-// Package signal wakes goroutines.
+// Package signal wakes goroutines, and passes named values to them.
 package signal
 
 import (

@@ -14,7 +14,6 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/feed"
-	"github.com/duehook/duehook/internal/kit/follow"
 	"github.com/duehook/duehook/store"
 )
 
@@ -99,7 +98,7 @@ func (c *Counts) note(outcomes iter.Seq2[*job.Settlement, *store.Settled]) {
 func (c *Counts) Run(ctx context.Context) error {
 	var listening sync.WaitGroup
 	defer listening.Wait()
-	listening.Go(func() { follow.Channel(ctx, c.bus, countsChannel, c.clock, c.log, c.receive) })
+	listening.Go(func() { feed.Follow(ctx, c.bus, countsChannel, c.clock, c.log, c.receive) })
 	for job.Sleep(ctx, c.clock, tellEvery) == nil {
 		c.tell(ctx)
 	}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/follow"
+	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/internal/kit/signal"
 	"github.com/duehook/duehook/store"
 )
@@ -149,7 +149,7 @@ func (h *Hub) heard() {
 }
 
 func (h *Hub) listen(ctx context.Context, channel string, receive func(m []byte)) {
-	follow.Channel(ctx, h.o.Bus, channel, h.o.Clock, h.o.Logger, receive)
+	feed.Follow(ctx, h.o.Bus, channel, h.o.Clock, h.o.Logger, receive)
 }
 
 // tell publishes emitted events, a few times a second.

@@ -1,17 +1,14 @@
-// Package mailbox passes named values to one goroutine.
-package mailbox
+package signal
 
 import (
 	"context"
 	"sync"
-
-	"github.com/duehook/duehook/internal/kit/signal"
 )
 
-// Mailbox holds one value of each name: a later one replaces an earlier one. Its methods are
+// Mailbox passes named values to one goroutine. It holds one value of each name: a later one replaces an earlier one. Its methods are
 // safe for concurrent use.
 type Mailbox[V any] struct {
-	Wake signal.Signal // there are values
+	Wake Signal // there are values
 
 	mu     sync.Mutex
 	values map[string]V
@@ -19,9 +16,9 @@ type Mailbox[V any] struct {
 	idle   chan struct{} // closed when there is nothing to do; nil while nobody waits
 }
 
-// New returns an empty Mailbox.
-func New[V any]() *Mailbox[V] {
-	return &Mailbox[V]{Wake: signal.New(), values: map[string]V{}}
+// NewMailbox returns an empty Mailbox.
+func NewMailbox[V any]() *Mailbox[V] {
+	return &Mailbox[V]{Wake: New(), values: map[string]V{}}
 }
 
 // Put never blocks.

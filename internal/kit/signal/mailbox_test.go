@@ -1,4 +1,4 @@
-package mailbox_test
+package signal_test
 
 import (
 	"context"
@@ -6,12 +6,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/duehook/duehook/internal/kit/mailbox"
+	"github.com/duehook/duehook/internal/kit/signal"
 )
 
 func TestSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := mailbox.New[int]()
+		b := signal.NewMailbox[int]()
 		if err := b.Settled(t.Context()); err != nil {
 			t.Errorf("empty: %v", err)
 		}

@@ -1,4 +1,4 @@
-package follow_test
+package feed_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/follow"
+	"github.com/duehook/duehook/internal/kit/feed"
 )
 
 // brokenTwice fails twice, and then listens until ctx ends.
@@ -32,7 +32,7 @@ func TestFollowGoesOnAfterFailures(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		var heard []time.Duration
-		follow.Channel(ctx, &brokenTwice{}, "news", job.SystemClock(), slog.New(slog.DiscardHandler), func(message []byte) {
+		feed.Follow(ctx, &brokenTwice{}, "news", job.SystemClock(), slog.New(slog.DiscardHandler), func(message []byte) {
 			if string(message) != "news" {
 				t.Errorf("heard %q", message)
 			}

@@ -1,15 +1,15 @@
-package places
+package pulls
 
 import "testing"
 
 // A key has at most half of the places. Callers without keys share all of them.
 func TestPlaces(t *testing.T) {
-	p := New(4)
+	p := newPlaces(4)
 	take := func(key string, ok bool) func() {
 		t.Helper()
-		free := p.Take(key)
+		free := p.take(key)
 		if (free != nil) != ok {
-			t.Errorf("%q has a place: %v, want %v, with %d held", key, free != nil, ok, p.Held())
+			t.Errorf("%q has a place: %v, want %v, with %d held", key, free != nil, ok, p.taken())
 		}
 		return free
 	}
@@ -24,16 +24,16 @@ func TestPlaces(t *testing.T) {
 	take("c", false) // all are held
 	free()
 	take("c", true)
-	if len(p.of) != 3 || p.Held() != 4 {
-		t.Errorf("%v, %d held", p.of, p.Held())
+	if len(p.of) != 3 || p.taken() != 4 {
+		t.Errorf("%v, %d held", p.of, p.taken())
 	}
-	open := New(2)
+	open := newPlaces(2)
 	for range 2 {
-		if open.Take("") == nil {
+		if open.take("") == nil {
 			t.Error("a server without keys has fewer places")
 		}
 	}
-	if open.Take("") != nil {
+	if open.take("") != nil {
 		t.Error("a place too many")
 	}
 }

@@ -1,5 +1,4 @@
-// Package fanout runs the parts of one call at once, a bounded number at a time.
-package fanout
+package batch
 
 import (
 	"context"
@@ -10,9 +9,9 @@ import (
 // atOnce bounds the parts that run at a time.
 const atOnce = 16
 
-// Do runs do for 0 to n-1. The first error cancels the others and is returned after all have
+// Each runs do for 0 to n-1. The first error cancels the others and is returned after all have
 // ended.
-func Do(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+func Each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	if n == 1 {
 		return do(ctx, 0)
 	}
@@ -24,10 +23,10 @@ func Do(ctx context.Context, n int, do func(ctx context.Context, i int) error) e
 	return group.Wait()
 }
 
-// Gather runs ask for 0 to n-1 as Do does, and returns the answers in order.
+// Gather runs ask for 0 to n-1 as Each does, and returns the answers in order.
 func Gather[T any](ctx context.Context, n int, ask func(ctx context.Context, i int) (T, error)) ([]T, error) {
 	all := make([]T, n)
-	err := Do(ctx, n, func(ctx context.Context, i int) (err error) {
+	err := Each(ctx, n, func(ctx context.Context, i int) (err error) {
 		all[i], err = ask(ctx, i)
 		return err
 	})
