@@ -25,8 +25,8 @@ func TestTheElectedNodeDies(t *testing.T) {
 		return receiver.Answer{Status: http.StatusInternalServerError}
 	})
 	p := startPager(t)
-	nodes := startNodes(t, shipped, "a b", testenv.StartRedis(t, testenv.WithAOF()).URL(), slices.Concat(quickTakeover, alertFlags)...)
-	elected, other := nodes[0], nodes[1]
+	redis, flags := testenv.StartRedis(t, testenv.WithAOF()).URL(), slices.Concat(quickTakeover, alertFlags)
+	elected := startNodes(t, shipped, "a", redis, flags...)[0] // there is no other one yet
 	for i := range jobs {
 		register(t, elected.base(), registration{Topic: "later", ID: fmt.Sprint(i), URL: r.URL(), Delay: "1h"})
 	}
@@ -37,11 +37,12 @@ func TestTheElectedNodeDies(t *testing.T) {
 	o := operation(t, "POST", elected.base()+"/v1/operations", http.StatusAccepted, map[string]any{
 		"action": "cancel", "filter": map[string]any{"topic": "later"}, "rate": rate,
 	})
-	target := other.base() + "/v1/operations/" + o.ID
 	ticks := func(since time.Time) int {
 		return len(slices.DeleteFunc(r.Deliveries(), func(d receiver.Delivery) bool { return d.Topic != "ticks" || d.Arrived.Before(since) }))
 	}
 	testenv.Eventually(t, deliverLimit, func() bool { return ticks(time.Time{}) >= 2 }, "the schedule fires")
+	other := startNodes(t, shipped, "b", redis, flags...)[0]
+	target := other.base() + "/v1/operations/" + o.ID
 	before := awaitOperation(t, target, deliverLimit, func(o operationView) bool { return o.Changed >= rate })
 
 	var c cuts

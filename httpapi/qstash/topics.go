@@ -16,7 +16,7 @@ import (
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/fanout"
+	"github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/store"
 )
 
@@ -239,7 +239,7 @@ func (a *api) cancelAll(ctx context.Context, topic string) (n int, err error) {
 		if err != nil {
 			return n, err
 		}
-		done, err := fanout.Gather(ctx, len(page.Jobs), func(ctx context.Context, i int) (bool, error) { return a.cancelOne(ctx, &page.Jobs[i]) })
+		done, err := batch.Gather(ctx, len(page.Jobs), func(ctx context.Context, i int) (bool, error) { return a.cancelOne(ctx, &page.Jobs[i]) })
 		for _, did := range done {
 			if did {
 				n++
