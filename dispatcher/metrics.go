@@ -1,6 +1,8 @@
 package dispatcher
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sony/gobreaker/v2"
 
@@ -108,12 +110,20 @@ func (count circuitStates) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *metrics) observeStart(j *job.Job, at job.Instant) {
-	late := at.Sub(j.AttemptDue())
-	m.topics.Started(j.Topic, late, at)
+// observeLateness is of an attempt that has ended.
+func (m *metrics) observeLateness(j *job.Job, late time.Duration, traceID string) {
 	if j.Attempts == 0 {
-		m.latenessFirst.Observe(late.Seconds())
+		observe(m.latenessFirst, late, traceID)
 	} else {
-		m.latenessRetry.Observe(late.Seconds())
+		observe(m.latenessRetry, late, traceID)
 	}
+}
+
+// observe adds the trace of an attempt, if it is recorded, as an exemplar.
+func observe(in prometheus.Observer, d time.Duration, traceID string) {
+	if with, ok := in.(prometheus.ExemplarObserver); ok && traceID != "" {
+		with.ObserveWithExemplar(d.Seconds(), prometheus.Labels{"trace_id": traceID})
+		return
+	}
+	in.Observe(d.Seconds())
 }

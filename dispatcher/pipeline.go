@@ -37,6 +37,7 @@ type claim struct {
 	endpoint string
 	asked    time.Time // before the call: the lease began no earlier
 	got      time.Time // after the call: the node's time at Claimed.Now
+	traceID  string    // of the attempt, if a span of it is recorded
 }
 
 func newClaim(c store.Claimed, asked, got time.Time) *claim {
@@ -352,14 +353,17 @@ func (p *pipeline) send(ph phases, c *claim) job.Outcome {
 	}
 	health := errExcluded // if sending panics
 	defer func() { done(health) }()
-	p.d.metrics.observeStart(&c.Job, c.instant(p.opts.Clock.Now()))
+	at := c.instant(p.opts.Clock.Now())
+	late := at.Sub(c.Job.AttemptDue())
+	p.d.metrics.topics.Started(c.Job.Topic, late, at)
 	p.d.metrics.inFlight.Inc()
 	defer p.d.metrics.inFlight.Dec()
 	var o job.Outcome
 	o, health = p.d.sender.send(ph.work, c)
+	p.d.metrics.observeLateness(&c.Job, late, c.traceID)
 	if o.Attempt != nil {
 		if o.Attempt.Duration > 0 { // else no request was made
-			p.d.metrics.duration.Observe(o.Attempt.Duration.Seconds())
+			observe(p.d.metrics.duration, o.Attempt.Duration, c.traceID)
 		}
 		p.d.metrics.reconnects.Add(float64(o.Attempt.ConnectRetries))
 		p.d.logAttempt(ph.work, c, o)

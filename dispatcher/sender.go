@@ -76,6 +76,7 @@ func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health erro
 	j, started := &c.Job, s.clock.Now()
 	attempt := &job.Attempt{Number: j.Attempts + 1, StartedAt: c.instant(started), Version: j.Version}
 	span := s.spans.begin(ctx, j, attempt)
+	c.traceID = span.traceID()
 	defer func() { span.end(&o) }()
 	j, err := s.rendered(c)
 	if err != nil {

@@ -82,6 +82,14 @@ func server(j *job.Job) []attribute.KeyValue {
 		attribute.String("server.address", u.Hostname()), attribute.Int("server.port", port))
 }
 
+// traceID is the trace of a span that is recorded, or empty.
+func (s *span) traceID() string {
+	if s == nil || !s.SpanContext().IsSampled() {
+		return ""
+	}
+	return s.SpanContext().TraceID().String()
+}
+
 // inject makes the receiver's spans children of the attempt's.
 func (s *span) inject(h http.Header) {
 	if s == nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
@@ -145,6 +146,36 @@ func TestUnsampledTraces(t *testing.T) {
 	sent := next(t, requests, "request").header.Get("traceparent")
 	if !job.ValidTraceparent(sent) || sent[:35] != registered[:35] || sent[53:] != "00" {
 		t.Errorf("the receiver is told of %q", sent)
+	}
+}
+
+// A recorded attempt is an exemplar, and others are none.
+func TestExemplars(t *testing.T) {
+	url, _ := recorder(t)
+	_, provider := traces(t, sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.AlwaysSample())))
+	for flags, want := range map[string]string{"01": registered[3:35], "00": ""} {
+		s := realSender(t, Options{AllowCIDRs: loopback(), Tracer: provider.Tracer("test")})
+		c := claimOf(newJob("a", url))
+		c.Job.Spec.Traceparent = registered[:53] + flags
+		_, _ = s.send(t.Context(), c) // the trace tells
+		registry := prometheus.NewRegistry()
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", Buckets: []float64{1}})
+		registry.MustRegister(h)
+		observe(h, time.Millisecond, c.traceID)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := ""
+		for _, label := range families[0].GetMetric()[0].GetHistogram().GetBucket()[0].GetExemplar().GetLabel() {
+			found += label.GetName() + "=" + label.GetValue()
+		}
+		if want != "" {
+			want = "trace_id=" + want
+		}
+		if found != want {
+			t.Errorf("flags %s: %q, want %q", flags, found, want)
+		}
 	}
 }
 
