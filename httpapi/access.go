@@ -131,7 +131,7 @@ func (s *Server) audit(next echo.HandlerFunc) echo.HandlerFunc {
 		if err != nil {
 			change.Result = AsError(err).Code.Name
 		}
-		change.Log(c.Request().Context(), s.opts.Logger)
+		s.auditLog.Log(c.Request().Context(), &change)
 		return err
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/services/access"
 )
 
 // Bounds of the time and memory that a client can use.
@@ -40,6 +41,7 @@ type Server struct {
 	own          *Dialect
 	paths        map[string]*served // by the router's paths
 	draining     atomic.Bool
+	auditLog     *access.Audit
 	uncountedNow atomic.Int64    // answers that count nowhere
 	stopping     context.Context // ends when streams have to
 	stop         context.CancelFunc
@@ -55,6 +57,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
+		auditLog: access.NewAudit(o.Logger, o.Clock),
 		opts:     o,
 		metrics:  m,
 		origins:  http.NewCrossOriginProtection(),
