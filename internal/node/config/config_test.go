@@ -106,7 +106,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 		"addr": "127.0.0.1:9", "debug-addr": ":6060", "api-keys": keyLine, "insecure-no-api-keys": "true", "api-rate": "100/1s", "dashboard": "false", "dialects": "qstash",
 		"tls-cert": "c.pem", "tls-key": "k.pem", "max-body": "8KiB", "memory-budget": "64MiB", "grace": "3s", "drain-delay": "4s", "data-dir": "/d", "redis-url": "redis://h:1",
 		"namespace": "ns", "shards": "3", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "deliver": "false", "allow-cidrs": "10.0.0.0/8,fd00::/8",
-		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5", "connect-retries": "1", "callback-response": "8KiB", "max-rounds": "7", "schedule-rate": "8", "tzdata": "/z.zip",
+		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5", "connect-retries": "1", "callback-response": "8KiB", "schedule-rate": "8", "tzdata": "/z.zip",
 		"ready-cap": "7", "lease": "1m", "visibility": "20s", "breaker-failures": "6", "breaker-open": "40s",
 		"log-level": "debug", "log-format": "json",
 		"signing": "off", "signing-secret": testSecret, "master-key": testMasterKey,
