@@ -21,24 +21,6 @@ func Of(uid string, all []job.Successor) []store.Registration {
 	return regs
 }
 
-// Settled returns the jobs that followed from an applied settlement, as the store registered
-// them.
-func Settled(s *job.Settlement, r *store.Settled) []job.Job {
-	if s.Job == nil || r.Status != store.Applied {
-		return nil
-	}
-	return Jobs(Of(s.Job.UID, s.Successors(r.Change(s), r.Version, r.Shed)), r.Now)
-}
-
-// Jobs returns the registered jobs of successors.
-func Jobs(regs []store.Registration, now job.Instant) []job.Job {
-	jobs := make([]job.Job, len(regs))
-	for i := range regs {
-		jobs[i] = regs[i].Job(now)
-	}
-	return jobs
-}
-
 // SetReport makes a report the content of a callback.
 func SetReport(callback *job.Spec, r *job.Report) {
 	callback.Body = encoding.AppendReport(make([]byte, 0, 512+store.SizeOf(&r.Job)), r)

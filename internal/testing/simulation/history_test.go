@@ -169,7 +169,7 @@ func (r *recorder) Update(ctx context.Context, key job.Key, alter func(*job.Job,
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: key, uid: after.UID, update: u})
-	for _, j := range successors.Jobs(successors.Of(after.UID, after.Ended(u.before.State, job.ShedNothing)), after.EndedAt) {
+	for _, j := range successorsOf(successors.Of(after.UID, after.Ended(u.before.State, job.ShedNothing)), after.EndedAt) {
 		h.uids[j.UID] = fmt.Sprintf("%s~%d", j.Key, len(h.changes))
 		h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: j.Key, uid: j.UID, birth: &j})
 	}
@@ -242,11 +242,27 @@ func (r *recorder) Settle(ctx context.Context, settlements []job.Settlement) ([]
 			h.counts["stale settlements"]++
 		case s.done.Status == store.Applied && !s.done.Repeated:
 			h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: s.Key, settle: s})
-			for _, j := range successors.Settled(&settlements[i], &done[i]) {
+			for _, j := range followers(&settlements[i], &done[i]) {
 				h.uids[j.UID] = fmt.Sprintf("%s~%d", j.Key, len(h.changes))
 				h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: j.Key, uid: j.UID, birth: &j})
 			}
 		}
 	}
 	return done, err
+}
+
+// followers are the jobs that followed from an applied settlement, as the store registered them.
+func followers(s *job.Settlement, r *store.Settled) []job.Job {
+	if s.Job == nil || r.Status != store.Applied {
+		return nil
+	}
+	return successorsOf(successors.Of(s.Job.UID, s.Successors(r.Change(s), r.Version, r.Shed)), r.Now)
+}
+
+func successorsOf(regs []store.Registration, now job.Instant) []job.Job {
+	jobs := make([]job.Job, len(regs))
+	for i := range regs {
+		jobs[i] = regs[i].Job(now)
+	}
+	return jobs
 }
