@@ -82,6 +82,11 @@ func TestJobs(t *testing.T) {
 	if j.GetResult() != "same" {
 		t.Errorf("registered again: %v", &j)
 	}
+	const over = `{"topic":"order","id":"o-1","at":%d,"headers":{"x-tenant":"acme"},"retry":{"limit":0,"steps":[1]},"labels":{"a":"1"},"url":%q,"body":{"order":8812,"name":"é"}}`
+	status, answer := c.Call("POST", "/v1/jobs", http.Header{"Content-Type": {"application/json"}}, fmt.Sprintf(over, at.UnixMilli(), c.Receiver.URL+"/order"))
+	if status != 200 || !strings.Contains(string(answer), `"result":"same"`) {
+		t.Errorf("registered again over HTTP: %d %s", status, answer)
+	}
 	key := &pb.JobKey{Topic: "order", Id: "o-1"}
 	c.want("Jobs/Change", &pb.Registration{Topic: new("order"), Id: new("o-1"), Priority: new(int32(9))}, &j)
 	var list pb.ListResponse
