@@ -327,6 +327,16 @@ func TestDeduplication(t *testing.T) {
 	s.want(400, "POST", "/v2/schedules/R/paid", "Upstash-Cron: 0 0 1 1 *; Duehook-Paused: maybe", "x")
 }
 
+// A schedule can have a URL group as its destination.
+func TestScheduleForAURLGroup(t *testing.T) {
+	s := newServer(t)
+	s.want(200, "POST", "/v2/schedules/g", "Upstash-Cron: 0 0 1 1 *; Upstash-Schedule-Id: yearly", "x")
+	var schedule struct{ ScheduleID, Destination string }
+	if s.want(200, "GET", "/v2/schedules/yearly", "", "", &schedule); schedule.ScheduleID != "yearly" || schedule.Destination != "g" {
+		t.Errorf("%+v", schedule)
+	}
+}
+
 // Jobs of the dialect are visible in v1, and a change there keeps their contract.
 func TestBesideV1(t *testing.T) {
 	s := newServer(t)

@@ -38,9 +38,6 @@ func (a *api) createSchedule(c *httpapi.Call) error {
 	if err != nil {
 		return err
 	}
-	if m.draft.Group != nil {
-		return refused("a schedule cannot have a url group as its destination here; make one for each endpoint")
-	}
 	paused, err := httpapi.Flag(pausedHeader, h.Get(pausedHeader))
 	if err != nil {
 		return err
@@ -157,7 +154,14 @@ type scheduleView struct {
 func (a *api) scheduleView(ctx context.Context, s *schedules.Schedule) (scheduleView, error) {
 	d := &s.Def.Job
 	var like job.Job // as an occurrence would be
-	request, err := d.Registration(a.App.Bounds(), s.Now)
+	var request job.Request
+	var err error
+	if d.Group != nil {
+		request, err = d.ForGroup(a.App.Bounds(), s.Now)
+		request.Spec.Destination = job.Destination(*d.Group) // as QStash shows it
+	} else {
+		request, err = d.Registration(a.App.Bounds(), s.Now)
+	}
 	if err != nil {
 		return scheduleView{}, err
 	}

@@ -35,6 +35,8 @@ func writeRegistration(w *jsonout.Writer, d *job.Draft) {
 	jsonout.IfGiven("order_key", d.OrderKey, w.Text)
 	jsonout.IfGiven("url", (*string)(d.Destination), w.Text)
 	jsonout.IfGiven("pull", d.Pull, w.Boolean)
+	jsonout.IfGiven("group", d.Group, w.Text)
+	jsonout.IfGiven("filter_label", d.FilterLabel, w.Text)
 	jsonout.IfGiven("method", d.Method, w.Text)
 	jsonout.IfGiven("at", d.At, w.Instant)
 	jsonout.IfGiven("delay", d.Delay, w.Duration)

@@ -134,7 +134,14 @@ func writeTemplate(w *jsonout.Writer, s *schedules.Schedule) {
 		spec.Method = *d.Method
 	}
 	w.Text("topic", s.Def.Topic())
-	jobjson.WriteDestination(w, &spec)
+	if d.Group == nil {
+		jobjson.WriteDestination(w, &spec)
+	} else {
+		w.Null("url")
+		w.Text("method", spec.HTTPMethod())
+		w.Text("group", *d.Group)
+		jsonout.IfGiven("filter_label", d.FilterLabel, w.Text)
+	}
 	jsonout.IfGiven("biz_key", d.BizKey, w.Text)
 	jsonout.IfGiven("order_key", d.OrderKey, w.Text)
 	if len(d.Labels) > 0 {

@@ -155,7 +155,7 @@ func TestRefusedSchedules(t *testing.T) {
 		`{"every":"1h","job":{}}`:                                                                                                        "/job/url",
 		`{"every":"1h","job":5}`:                                                                                                         "/job",
 		`{"every":"1h","job":{"url":5,"callbacks":{"dead":5}}}`:                                                                          "/job/url /job/callbacks/dead",
-		`{"every":"1h","job":{"group":"paid","delay":5}}`:                                                                                "/job/delay /job/group",
+		`{"every":"1h","job":{"group":"paid","url":"https://shop.example/","delay":5}}`:                                                  "/job/delay /job/url",
 		`{"every":"1h","job":{"url":"https://shop.example/","id":"x","delay":5}}`:                                                        "/job/id /job/delay",
 		`{"every":"90x","jitter":"25h","overlap":"both","job":{"url":"https://shop.example/"}}`:                                          "/every /jitter /overlap",
 		`{"every":"1h","misfire":{"policy":"maybe","grace":"2h","limit":0,"window":"1d"},"job":{"url":"https://shop.example/"}}`:         "/misfire/limit /misfire/window /misfire/policy /misfire/grace",
@@ -363,5 +363,20 @@ func TestPagesOfATimetable(t *testing.T) {
 	preview := a.want(200, "POST", "/v1/schedules/preview", `{"every":"1h","limit":1,"cursor":"2026-01-01T10:00:00Z"}`)
 	if first := object(preview["data"].([]any)[0]); first["time"] != "2026-01-01T11:00:00.000Z" {
 		t.Errorf("the preview: %v", preview)
+	}
+}
+
+// A schedule for a group shows it, and needs a key of all topics. It is not run by hand.
+func TestScheduleForAGroup(t *testing.T) {
+	a := newAPI(t)
+	s := a.want(201, "PUT", "/v1/schedules/s", `{"every":"1h","job":{"topic":"t","group":"g","filter_label":"eu"}}`)
+	if got := fmt.Sprint(s["job"]); got != "map[filter_label:eu group:g method:POST topic:t url:<nil>]" {
+		t.Errorf("job: %s", got)
+	}
+	if s := a.want(200, "PATCH", "/v1/schedules/s", `{"jitter":"1m"}`); fmt.Sprint(object(s["job"])["filter_label"]) != "eu" {
+		t.Errorf("patched: %v", s)
+	}
+	if p := a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/schedules/s/run", ""); len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Message, "group") {
+		t.Errorf("%+v", p)
 	}
 }

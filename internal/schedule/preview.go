@@ -59,9 +59,12 @@ func (t *Timetable) Local(at time.Time) string { return at.In(t.loc).Format(Loca
 // LocalLayout writes a local time with a numeric offset.
 const LocalLayout = "2006-01-02T15:04:05-07:00"
 
+// IDLayout writes the time of an occurrence in the id of its job.
+const IDLayout = "20060102T150405Z"
+
 // ID is the id of the job of an occurrence.
 func ID(schedule string, at time.Time) string {
-	return schedule + "@" + at.UTC().Format("20060102T150405Z")
+	return schedule + "@" + at.UTC().Format(IDLayout)
 }
 
 // Due is when the job of an occurrence is due: after it by the share of jitter that

@@ -35,6 +35,11 @@ func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...docum
 	if err := d.Topics.Allow(d.Topic()); err != nil {
 		return Schedule{}, false, err
 	}
+	if d.Job != nil && d.Job.Group != nil { // all topics share the groups
+		if err := d.Topics.Allow(""); err != nil {
+			return Schedule{}, false, err
+		}
+	}
 	def, rules, err := m.check(name, d, false)
 	if err != nil {
 		return Schedule{}, false, err
@@ -119,7 +124,7 @@ func (a *alteration) replace(def Definition, rules *schedule.Rules) error {
 		r.Open = nil
 	case old.Overlap == schedule.Allow && rules.Overlap != schedule.Allow:
 		for _, t := range old.Table.Latest(r.Since.Time(), a.now.Time(), maxSuspects) {
-			r.Open = append(r.Open, r.key(a.name, t))
+			r.Open = append(r.Open, r.opened(r.key(a.name, t)))
 		}
 	}
 	if r.Pause == nil && !def.sameTimes(&r.Def) {
@@ -127,8 +132,8 @@ func (a *alteration) replace(def Definition, rules *schedule.Rules) error {
 		r.Since = a.now
 	}
 	until := a.now.Add(lookTimeout)
-	if next, ok := old.Next(r.progress()); ok && def.Topic() != r.Def.Topic() && !next.At.After(until.Time()) {
-		r.Left = append(slices.Clip(r.Left[max(0, len(r.Left)-maxLeft+1):]), left{r.Def.Topic(), until})
+	if next, ok := old.Next(r.progress()); ok && (def.Topic() != r.Def.Topic() || def.group() != r.Def.group()) && !next.At.After(until.Time()) {
+		r.Left = append(slices.Clip(r.Left[max(0, len(r.Left)-maxLeft+1):]), left{r.Def.Topic(), until, r.Def.group()})
 	}
 	r.Def = def
 	a.changed(events.ScheduleChanged)

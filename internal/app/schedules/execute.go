@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -65,7 +66,10 @@ func (w *work) run(ctx context.Context) error {
 		}
 	}
 	d := w.rules.Decide(r.progress(), schedule.Facts{Now: w.now.Time(), Busy: busy})
-	err := w.take(ctx, &d)
+	err := w.complete(ctx)
+	if err == nil {
+		err = w.take(ctx, &d)
+	}
 	if refused, ok := errors.AsType[*refusedError](err); ok {
 		r.waits(&LastError{At: w.now, Reason: refused.reason, Message: refused.message})
 		return nil
@@ -114,40 +118,95 @@ func (r *record) suspect(name string, rules *schedule.Rules, at job.Instant) {
 		break
 	}
 	for _, t := range times {
-		r.open(r.key(name, t))
+		r.open(r.opened(r.key(name, t)))
 	}
 }
 
-// keyOf is the key of the job of an occurrence: in a topic that the schedule has left, if the job is there.
-func (w *work) keyOf(ctx context.Context, at, due job.Instant) (job.Key, error) {
+// complete registers the missing jobs of fan-outs that another node, or a call that failed, may have begun. Unless
+// overlap is allowed, these occurrences count as unfinished and are not registered again.
+func (w *work) complete(ctx context.Context) error {
+	r := &w.rec
+	if !w.unsure || r.Def.Job.Group == nil || w.rules.Overlap == schedule.Allow {
+		return nil
+	}
+	for _, key := range r.Open {
+		id, _ := strings.CutSuffix(key.ID, job.MemberID("", ""))
+		at, err := time.Parse(schedule.IDLayout, strings.TrimPrefix(id, w.name+"@"))
+		if err != nil || !w.rules.Pending(r.progress(), at) {
+			continue // a run by hand, or decided
+		}
+		begun, err := w.m.o.Jobs.HasGroupJob(ctx, key.Topic, id, false)
+		if err != nil || !begun {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		regs, err := w.registrations(ctx, job.InstantOf(at), false)
+		if errors.Is(err, app.ErrNoMembers) || wrongTemplate(err) || err == nil && len(regs) == 0 {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		got, err := w.m.o.Jobs.RegisterOwn(ctx, regs)
+		if err != nil {
+			return fmt.Errorf("register the occurrences of %s: %w", w.name, err)
+		}
+		for i := range got {
+			if refused := refusals[got[i].Outcome]; refused != nil {
+				return refused
+			}
+		}
+	}
+	return nil
+}
+
+// leftWith reports with which form that the schedule has left a node registered an occurrence; nil: with none.
+func (w *work) leftWith(ctx context.Context, at, due job.Instant) (*left, error) {
 	key := w.rec.key(w.name, at.Time())
-	for _, l := range w.rec.Left {
-		before := job.Key{Topic: l.Topic, ID: key.ID}
+	for i := range w.rec.Left {
+		l := &w.rec.Left[i]
 		if due > l.Until {
 			continue
 		}
-		switch _, err := w.m.o.Jobs.Get(ctx, before); {
-		case err == nil:
-			return before, nil
-		case !errors.Is(err, store.ErrNotFound):
-			return key, err
+		var found bool
+		var err error
+		if l.Group != "" {
+			found, err = w.m.o.Jobs.HasGroupJob(ctx, l.Topic, key.ID, false)
+		} else {
+			_, err = w.m.o.Jobs.Get(ctx, job.Key{Topic: l.Topic, ID: key.ID})
+			if found = err == nil; errors.Is(err, store.ErrNotFound) {
+				err = nil
+			}
+		}
+		if found || err != nil {
+			return l, err
 		}
 	}
-	return key, nil
+	return nil, nil
 }
 
-// registration makes the registration of an occurrence.
-func (w *work) registration(ctx context.Context, at job.Instant, late bool) (store.Registration, error) {
+// registrations makes the registrations of an occurrence. None: a fan-out was made before, in a form that the
+// schedule has left.
+func (w *work) registrations(ctx context.Context, at job.Instant, late bool) ([]store.Registration, error) {
 	r, due := &w.rec, job.InstantOf(schedule.Due(w.name, at.Time(), w.rec.Def.spread()))
 	of := job.Occurrence{Schedule: w.name, Time: at, Kind: job.ByTimetable}
 	if late {
 		of.Kind = job.ByMisfire
 	}
-	key, err := w.keyOf(ctx, at, due)
-	if err != nil {
-		return store.Registration{}, err
+	key := r.key(w.name, at.Time())
+	switch l, err := w.leftWith(ctx, at, due); {
+	case err != nil:
+		return nil, err
+	case l == nil:
+	case l.Group != "" || r.Def.Job.Group != nil:
+		return nil, nil
+	default:
+		key.Topic = l.Topic
 	}
-	return w.m.o.Jobs.Occurrence(&r.Def.Job, app.Occurrence{Key: key, UID: uidOf(r.UID, at, key), Now: w.now, Due: due, Of: of})
+	uid := func(key job.Key) string { return uidOf(r.UID, at, key) }
+	return w.m.o.Jobs.Occurrence(ctx, &r.Def.Job, app.Occurrence{Key: key, UID: uid, Now: w.now, Due: due, Of: of})
 }
 
 // refusedError says that an occurrence cannot be registered now.
@@ -166,6 +225,9 @@ func (w *work) take(ctx context.Context, d *schedule.Decision) error {
 		n := 0
 		for n < len(steps) && steps[n].Outcome == schedule.Fired {
 			n++
+		}
+		if w.rec.Def.Job.Group != nil {
+			n = min(n, 1) // a fan-out may be large
 		}
 		if n == 0 {
 			w.count(&steps[0])
@@ -221,32 +283,38 @@ func (w *work) failed(at job.Instant, reason string) {
 // fire registers the jobs of steps in one call, and takes the steps until one is refused.
 func (w *work) fire(ctx context.Context, steps []schedule.Step) error {
 	var regs []store.Registration
-	var of []*schedule.Step // the step of each
+	ends := make([]int, len(steps)) // of the registrations of each
+	reasons := make([]string, len(steps))
 	for i := range steps {
-		reg, err := w.registration(ctx, job.InstantOf(steps[i].Time), steps[i].Late)
-		if err != nil && !wrongTemplate(err) {
+		more, err := w.registrations(ctx, job.InstantOf(steps[i].Time), steps[i].Late)
+		switch {
+		case errors.Is(err, app.ErrNoMembers):
+			reasons[i] = ReasonNoMembers
+		case wrongTemplate(err): // the settings of the server no longer allow the template
+			reasons[i] = ReasonTemplate
+		case err != nil:
 			return err
 		}
-		if err == nil {
-			regs, of = append(regs, reg), append(of, &steps[i])
+		regs = append(regs, more...)
+		ends[i] = len(regs)
+	}
+	var got []store.Registered
+	if len(regs) > 0 {
+		var err error
+		if got, err = w.m.o.Jobs.RegisterOwn(ctx, regs); err != nil {
+			return fmt.Errorf("register the occurrences of %s: %w", w.name, err)
 		}
 	}
-	if len(regs) == 0 { // the settings of the server no longer allow the template
-		for i := range steps {
-			w.failed(job.InstantOf(steps[i].Time), ReasonTemplate)
-			w.passed(&steps[i])
-		}
-		return nil
-	}
-	got, err := w.m.o.Jobs.RegisterOwn(ctx, regs)
-	if err != nil {
-		return fmt.Errorf("register the occurrences of %s: %w", w.name, err)
-	}
-	for i, step := range of {
-		if err := w.registered(&regs[i], &got[i]); err != nil {
+	begin := 0
+	for i := range steps {
+		at := job.InstantOf(steps[i].Time)
+		if reasons[i] != "" {
+			w.failed(at, reasons[i])
+		} else if err := w.registered(at, regs[begin:ends[i]], got[begin:ends[i]]); err != nil {
 			return err
 		}
-		w.passed(step)
+		w.passed(&steps[i])
+		begin = ends[i]
 	}
 	return nil
 }
@@ -256,30 +324,36 @@ func wrongTemplate(err error) bool {
 	return errors.As(err, &wrong) || errors.Is(err, job.ErrBodyTooLarge)
 }
 
-// registered takes the result of a registration. A job that is there already counts: the node that
-// registered it did not write that.
-func (w *work) registered(reg *store.Registration, got *store.Registered) error {
-	if refused := refusals[got.Outcome]; refused != nil {
-		return refused
+// registered takes the results of the registrations of an occurrence, which fires once. A job that is there already
+// counts: the node that registered it did not write that.
+func (w *work) registered(at job.Instant, regs []store.Registration, got []store.Registered) error {
+	taken := 0
+	for i := range regs {
+		reg := &regs[i]
+		if refused := refusals[got[i].Outcome]; refused != nil {
+			return refused
+		}
+		switch {
+		case got[i].Outcome == store.StoreFull:
+			return store.ErrFull
+		case got[i].Job.UID != reg.UID && !reg.Spec.Occurrence.Is(got[i].Job.Spec.Occurrence):
+			taken++
+		}
 	}
-	switch {
-	case got.Outcome == store.StoreFull:
-		return store.ErrFull
-	case got.Job.UID == reg.UID || reg.Spec.Occurrence.Is(got.Job.Spec.Occurrence):
-		w.fired(reg)
-	default:
-		w.failed(reg.Spec.Occurrence.Time, ReasonIDTaken)
+	if taken > 0 && taken == len(regs) {
+		w.failed(at, ReasonIDTaken)
+		return nil
 	}
-	return nil
-}
-
-// fired notes the job of an occurrence.
-func (w *work) fired(reg *store.Registration) {
-	r := &w.rec
+	r, key := &w.rec, w.rec.key(w.name, at.Time())
+	last := &Last{Time: at, DueAt: job.InstantOf(schedule.Due(w.name, at.Time(), r.Def.spread())), Outcome: schedule.Fired, Key: key}
+	if r.Def.Job.Group == nil && len(regs) > 0 {
+		last.Key, last.UID = regs[0].Key, regs[0].UID
+	}
 	r.Fired++
 	w.m.metrics.outcomes.WithLabelValues(string(schedule.Fired)).Inc()
-	r.Last = &Last{Time: reg.Spec.Occurrence.Time, DueAt: reg.Spec.When.At, Outcome: schedule.Fired, Key: reg.Key, UID: reg.UID}
-	r.open(reg.Key)
+	r.Last = last
+	r.open(r.opened(last.Key))
+	return nil
 }
 
 // clockBack is how far the clock may go back unnoticed.

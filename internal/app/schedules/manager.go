@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -47,7 +48,8 @@ type Store interface {
 // Jobs registers, changes and reads jobs. A *app.App is one.
 type Jobs interface {
 	CheckTemplate(d *job.Draft) error
-	Occurrence(d *job.Draft, o app.Occurrence) (store.Registration, error)
+	Occurrence(ctx context.Context, d *job.Draft, o app.Occurrence) ([]store.Registration, error)
+	HasGroupJob(ctx context.Context, topic, groupID string, unfinished bool) (bool, error)
 	RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 	Get(ctx context.Context, key job.Key) (job.Job, error)
@@ -154,6 +156,11 @@ func (m *Manager) busy(ctx context.Context, r *record) (bool, error) {
 	group.SetLimit(atOnce)
 	for i, key := range r.Open {
 		group.Go(func() error {
+			if id, is := strings.CutSuffix(key.ID, job.MemberID("", "")); is {
+				var err error
+				open[i], err = m.o.Jobs.HasGroupJob(ctx, key.Topic, id, true)
+				return err
+			}
 			j, err := m.o.Jobs.Get(ctx, key)
 			if errors.Is(err, store.ErrNotFound) || errors.Is(err, job.ErrFinished) {
 				return nil

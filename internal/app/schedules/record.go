@@ -125,6 +125,7 @@ const (
 	ReasonUnreadable    = "unreadable"
 	ReasonTemplate      = "invalid_job"
 	ReasonIDTaken       = "id_taken"
+	ReasonNoMembers     = "no_members"
 	ReasonOverlap       = "overlap"
 	ReasonPaused        = "paused"
 	ReasonChanged       = "changed"
@@ -146,11 +147,12 @@ func (t turn) turn() schedule.Turn { return schedule.Turn{At: t.At.Time(), Time:
 // maxLeft bounds the topics that a schedule remembers; the latest stay.
 const maxLeft = 10
 
-// left is a topic in which a node may have registered occurrences that are due until a time, before the schedule
+// left is a topic, or a group, with which a node may have registered occurrences that are due until a time, before the schedule
 // left it.
 type left struct {
 	Topic string      `json:"topic"`
 	Until job.Instant `json:"until"`
+	Group string      `json:"group,omitempty"` // of its jobs
 }
 
 // record is a schedule as its document keeps it.
@@ -179,10 +181,21 @@ type record struct {
 	DeletedAt job.Instant `json:"deleted_at,omitempty"`
 }
 
-// key is the key of the job of an occurrence.
+// key is the key of the job of an occurrence, or of its fan-out.
 func (r *record) key(name string, at time.Time) job.Key {
 	return job.Key{Topic: r.Def.Topic(), ID: schedule.ID(name, at)}
 }
+
+// opened is how Open has the job of a key: for a fan-out, as a member without a name.
+func (r *record) opened(key job.Key) job.Key {
+	if r.Def.Job.Group != nil {
+		key.ID = job.MemberID(key.ID, "")
+	}
+	return key
+}
+
+// group is the group of the jobs, or empty.
+func (d *Definition) group() string { return orZero(d.Job.Group) }
 
 // rules are those of the definition, with the occurrences to skip. The error is store.ErrNewer: another version of duehook
 // accepted the definition.

@@ -34,7 +34,10 @@ func (m *Manager) RunNow(ctx context.Context, name, repeat string) (RunResult, e
 	if err != nil {
 		return RunResult{}, err
 	}
-	reg, err := m.runOf(&s, repeat)
+	if s.Def.Job.Group != nil {
+		return RunResult{}, job.Invalid("schedule", "has a job for a group, and is not run by hand: register a job with the group")
+	}
+	reg, err := m.runOf(ctx, &s, repeat)
 	if err != nil {
 		return RunResult{}, err
 	}
@@ -54,17 +57,21 @@ func (m *Manager) RunNow(ctx context.Context, name, repeat string) (RunResult, e
 }
 
 // runOf makes the registration of a run. Its uid follows from the name of repeated calls.
-func (m *Manager) runOf(s *Schedule, repeat string) (store.Registration, error) {
+func (m *Manager) runOf(ctx context.Context, s *Schedule, repeat string) (store.Registration, error) {
 	run, at := ulid.Make().String(), s.Now
 	if repeat != "" {
 		sum := sha256.Sum256([]byte(repeat))
 		run, at = strings.ToUpper(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:]))[:26], s.CreatedAt
 	}
 	key := job.Key{Topic: s.Def.Topic(), ID: s.Name + runMark + run}
-	return m.o.Jobs.Occurrence(&s.Def.Job, app.Occurrence{
-		Key: key, UID: uidOf(s.UID, at, key), Now: s.Now, Due: s.Now,
+	regs, err := m.o.Jobs.Occurrence(ctx, &s.Def.Job, app.Occurrence{
+		Key: key, UID: func(key job.Key) string { return uidOf(s.UID, at, key) }, Now: s.Now, Due: s.Now,
 		Of: job.Occurrence{Schedule: s.Name, Time: s.Now, Kind: job.ByHand},
 	})
+	if err != nil {
+		return store.Registration{}, err
+	}
+	return regs[0], nil
 }
 
 // countRun notes a run. The counter lacks the run if this node dies before.

@@ -221,7 +221,7 @@ function Settings({ schedule }: { schedule: Schedule }) {
       <h2>{t('job.facts')}</h2>
       <Facts
         facts={[
-          [t('job.request'), job.url === null ? t('job.pull') : `${job.method} ${job.url}`, true],
+          [t('job.request'), job.group ? `${job.method} ${job.group}` : job.url === null ? t('job.pull') : `${job.method} ${job.url}`, true],
           [
             t('register.topic'),
             <a href={address(['topics', job.topic])} data-page>
@@ -245,7 +245,7 @@ function Settings({ schedule }: { schedule: Schedule }) {
   );
 }
 
-function Actions({ schedule: { name, state } }: { schedule: Schedule }) {
+function Actions({ schedule: { name, state, job } }: { schedule: Schedule }) {
   const [asking, ask] = useState<'pause' | 'delete'>();
   const remove = async () => {
     await api.deleteSchedule(name);
@@ -253,12 +253,14 @@ function Actions({ schedule: { name, state } }: { schedule: Schedule }) {
   };
   return (
     <div class="actions">
-      <button onClick={() => void act(() => api.runSchedule(name), 'schedule.wasRun')}>{t('action.run')}</button>
+      {!job.group && <button onClick={() => void act(() => api.runSchedule(name), 'schedule.wasRun')}>{t('action.run')}</button>}
       {state === 'active' && <button onClick={() => ask('pause')}>{t('schedule.pause')}</button>}
       {state === 'paused' && <button onClick={() => void act(() => api.resumeSchedule(name), 'schedule.wasResumed')}>{t('schedule.resume')}</button>}
-      <a class="button" href={address(['schedules', name, 'edit'])} data-page>
-        {t('action.edit')}
-      </a>
+      {!job.group && (
+        <a class="button" href={address(['schedules', name, 'edit'])} data-page>
+          {t('action.edit')}
+        </a>
+      )}
       <button class="grave" onClick={() => ask('delete')}>
         {t('action.delete')}
       </button>
