@@ -52,12 +52,12 @@ func TestUnreadAnswersAreCut(t *testing.T) {
 		"read at once":          {reader{reads: parts}, parts, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			began := time.Now() //nolint:forbidigo // virtual
+			began := time.Now()
 			to := tc.reader
 			to.ResponseWriter, to.t = httptest.NewRecorder(), t
 			w := &answerWriter{ResponseWriter: &to, control: http.NewResponseController(&to), most: writeProgress}
 			n, err := w.Write(make([]byte, parts*writePart))
-			if took := time.Since(began); n != tc.taken*writePart || took != tc.took || (err == nil) != (tc.taken == parts) { //nolint:forbidigo // virtual
+			if took := time.Since(began); n != tc.taken*writePart || took != tc.took || (err == nil) != (tc.taken == parts) {
 				t.Errorf("%s: %d parts after %v, %v; want %d after %v", name, n/writePart, took, err, tc.taken, tc.took)
 			}
 		})

@@ -1,4 +1,4 @@
-// Package wire decodes requests strictly and encodes answers, for dialects.
+// Package decode decodes requests strictly and encodes answers, for dialects.
 package decode
 
 import (

@@ -94,7 +94,7 @@ func (s *API) putTopic(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings, err := s.App.TopicSettings(r.Param("topic"), draft.Settings, &draft.defaults)
+	settings, err := s.App.TopicSettings(draft.Settings, &draft.defaults)
 	if err := errs.Merge(err); err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func (e *StateError) Error() string {
 
 func (e *StateError) Unwrap() error { return e.Cause }
 
-// ErrBusy: others change the job all the time.
+// ErrBusy means that others change the job all the time. The caller may repeat the call.
 var ErrBusy = errors.New("others change the job all the time")
 
 // inState is the error of a call for the job, with its state if that is the reason.

@@ -12,7 +12,7 @@ import (
 	"github.com/duehook/duehook/store/listing"
 )
 
-// ErrNoMembers: the group of a schedule's job is missing, or has no member that the job is for.
+// ErrNoMembers means that the group of a schedule's job is missing, or has no member that the job is for.
 var ErrNoMembers = errors.New("the group has no members")
 
 // Occurrence is the part of a recurring schedule's job that its template lacks.

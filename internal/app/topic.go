@@ -156,7 +156,7 @@ func (s *App) defaults(topic string) *job.Defaults {
 
 // TopicSettings checks the settings of a topic, and reads the defaults of its jobs from a
 // draft. The error is a *job.ValidationError.
-func (s *App) TopicSettings(topic string, settings topics.Settings, defaults *job.Draft) (topics.Settings, error) {
+func (s *App) TopicSettings(settings topics.Settings, defaults *job.Draft) (topics.Settings, error) {
 	var f job.Findings
 	var err error
 	settings.Defaults, err = defaults.Defaults(s.o.Bounds)

@@ -326,9 +326,6 @@ func (m *Manager) byAge(ctx context.Context) ([]stored, error) {
 	return all, nil
 }
 
-// pageSize is how many operations are read at once.
-const pageSize = 100
-
 // Page is a page of a listing; Next is empty on the last.
 type Page struct {
 	Operations []Operation
