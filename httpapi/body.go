@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/duehook/duehook/internal/kit/strictjson"
@@ -62,7 +63,16 @@ func (c *Call) HasBody() bool {
 // ReadJSON is ReadBody for a body that must be one JSON text of the type
 // application/json.
 func (c *Call) ReadJSON(limit int64) (*bytes.Buffer, error) {
-	if err := checkMediaType(c.Request); err != nil {
+	return c.readText(limit, MIMEJSON)
+}
+
+// ReadMergePatch is ReadJSON for a JSON Merge Patch (RFC 7396), which may have a type of its own.
+func (c *Call) ReadMergePatch(limit int64) (*bytes.Buffer, error) {
+	return c.readText(limit, MIMEMergePatch, MIMEJSON)
+}
+
+func (c *Call) readText(limit int64, types ...string) (*bytes.Buffer, error) {
+	if err := checkMediaType(c.Request, types); err != nil {
 		return nil, err
 	}
 	b, err := c.ReadBody(limit)
@@ -76,11 +86,14 @@ func (c *Call) ReadJSON(limit int64) (*bytes.Buffer, error) {
 	return b, nil
 }
 
-// MIMEMergePatch is the type of a JSON Merge Patch (RFC 7396). A PATCH may also have MIMEJSON.
+// MIMEMergePatch is the type of a JSON Merge Patch (RFC 7396).
 const MIMEMergePatch = "application/merge-patch+json"
 
-// checkMediaType wants plain, unencoded JSON in UTF-8.
-func checkMediaType(r *http.Request) error {
+// checkMediaType wants plain, unencoded JSON in UTF-8, of one of the types.
+func checkMediaType(r *http.Request, types []string) error {
+	unsupportedMedia := func(detail string) error {
+		return &Error{Code: CodeUnsupportedMediaType, Detail: detail, Accept: strings.Join(types, ", ")}
+	}
 	h := r.Header
 	if encoding := strings.Join(h.Values("Content-Encoding"), ", "); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return unsupportedMedia("The Content-Encoding " + Shorten(encoding) + " is not supported. Send the body as it is.")
@@ -93,17 +106,13 @@ func checkMediaType(r *http.Request) error {
 		return unsupportedMedia("There is no Content-Type. Send application/json.")
 	}
 	mediaType, params, err := mime.ParseMediaType(given)
-	if patch := r.Method == http.MethodPatch && mediaType == MIMEMergePatch; err != nil || mediaType != MIMEJSON && !patch {
+	if err != nil || !slices.Contains(types, mediaType) {
 		return unsupportedMedia("The Content-Type " + Shorten(given) + " is not supported. Send application/json.")
 	}
 	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
 		return unsupportedMedia("The charset " + Shorten(charset) + " is not supported. Send UTF-8.")
 	}
 	return nil
-}
-
-func unsupportedMedia(detail string) error {
-	return &Error{Code: CodeUnsupportedMediaType, Detail: detail}
 }
 
 // checkJSON refuses a body that is no JSON text.

@@ -34,6 +34,8 @@ type Error struct {
 	Cause  error // never shown to the client
 	// Job is the job whose state or content refuses the call, or nil.
 	Job *job.Job
+	// Accept are the media types that the call takes in place of the one that it refused.
+	Accept string
 	// More is an object whose members the answer has as well, or nil.
 	More any
 }

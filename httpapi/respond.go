@@ -103,8 +103,8 @@ func (s *Server) writeError(err error, c echo.Context) {
 	if e.Code.Status == http.StatusServiceUnavailable || e.Code == CodeTopicFull {
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds)
 	}
-	if e.Code == CodeUnsupportedMediaType && c.Request().Method == http.MethodPatch {
-		c.Response().Header().Set("Accept-Patch", MIMEMergePatch+", "+MIMEJSON) // RFC 5789, 2.2
+	if e.Accept != "" && c.Request().Method == http.MethodPatch {
+		c.Response().Header().Set("Accept-Patch", e.Accept) // RFC 5789, 2.2
 	}
 	if challenge := access.Challenge(err); challenge != "" {
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, challenge)

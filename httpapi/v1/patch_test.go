@@ -96,16 +96,19 @@ func TestPatchOfResources(t *testing.T) {
 	}
 }
 
-// A PATCH has the media type of a merge patch, or that of JSON. Other calls only have the latter.
+// A merge patch has its media type, or that of JSON. The PATCH of a job is none, and other calls take only JSON.
 func TestMediaTypeOfPatches(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","url":"https://shop.example/hook","delay":"1h"}`)
 	a.want(201, "PUT", "/v1/topics/t", `{"priority":2}`)
-	for _, path := range []string{"/v1/jobs/t/a", "/v1/topics/t"} {
-		for _, mediaType := range []string{httpapi.MIMEMergePatch, httpapi.MIMEMergePatch + "; charset=utf-8", httpapi.MIMEJSON} {
+	for path, mediaTypes := range map[string][]string{
+		"/v1/jobs/t/a": {httpapi.MIMEJSON}, "/v1/topics/t": {httpapi.MIMEMergePatch, httpapi.MIMEMergePatch + "; charset=utf-8", httpapi.MIMEJSON},
+	} {
+		for _, mediaType := range mediaTypes {
 			a.want(200, "PATCH", path, `{"priority":3}`, "Content-Type", mediaType)
 		}
 		a.wantProblem(httpapi.CodeUnsupportedMediaType, "PATCH", path, `{"priority":3}`, "Content-Type", "application/json-patch+json")
 	}
+	a.wantProblem(httpapi.CodeUnsupportedMediaType, "PATCH", "/v1/jobs/t/a", `{"priority":3}`, "Content-Type", httpapi.MIMEMergePatch)
 	a.wantProblem(httpapi.CodeUnsupportedMediaType, "PUT", "/v1/topics/t", `{"priority":3}`, "Content-Type", httpapi.MIMEMergePatch)
 }

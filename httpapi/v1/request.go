@@ -20,6 +20,7 @@ const (
 	bodyJSON                         // a JSON object
 	bodyEmptyJSON                    // nothing, or {}
 	bodyOptionalJSON                 // nothing, or a JSON object
+	bodyMergePatch                   // a merge patch (RFC 7396), which is a JSON object
 )
 
 // maxSmall bounds, in bytes, the body of a call that registers or changes no job.
@@ -63,10 +64,14 @@ func (r *request) body(limit int64) (_ []byte, err error) {
 		}
 		return r.given, nil
 	}
-	if r.row.body != bodyJSON && !r.HasBody() {
+	read := r.ReadJSON
+	switch {
+	case r.row.body == bodyMergePatch:
+		read = r.ReadMergePatch
+	case r.row.body != bodyJSON && !r.HasBody():
 		return nil, nil
 	}
-	if r.buffer, err = r.ReadJSON(limit); err != nil {
+	if r.buffer, err = read(limit); err != nil {
 		return nil, err
 	}
 	return r.buffer.Bytes(), nil
