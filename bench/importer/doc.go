@@ -1,3 +1,3 @@
-// Package moving tests imports with what the originals' own code writes. Its tests are in the module of
+// Package importer tests imports with what the originals' own code writes. Its tests are in the module of
 // the benchmarks, because of their dependencies.
 package importer
