@@ -78,7 +78,7 @@ func (n *node) secure(o *httpapi.Options, calls *v1.Options, ln net.Listener) ([
 		return nil, err
 	}
 	o.Access, calls.Access = keys, keys
-	o.Ready = readyWith(keys, n.store.Ping)
+	o.Ready, n.keys = readyWith(keys, o.Ready), keys
 	return append(parts, part{"keys", keys.Run}), nil
 }
 

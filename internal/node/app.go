@@ -79,6 +79,7 @@ type node struct {
 	disk     diskstore.Embedded              // the embedded store; nil on Redis
 	takes    func(ctx context.Context) error // of the store: why it would not take a job
 	seal     *documents.Seal                 // of secrets in the store; nil: nothing is signed
+	keys     *access.Keys                    // of the API; nil: it needs none
 	jobs     *app.App
 	events   *events.Hub
 	counts   *alerts.Counts

@@ -112,8 +112,11 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		}
 		return n.delivering(dispatch.Run)(ctx)
 	}}, {"api", func(ctx context.Context) error {
-		loads, cancel := context.WithTimeout(ctx, topicsWithin)
+		loads, cancel := context.WithTimeout(ctx, startWithin)
 		topicSettings.Load(loads) // a job that is registered before would not have the url and the defaults of its topic
+		if n.keys != nil {
+			_ = n.keys.Load(loads) // without them the node serves, and is not ready until its part has read them
+		}
 		cancel()
 		return api.Serve(ctx, ln)
 	}}, {"operations", bulk.Run}, {"schedules", n.delivering(recurring.Run)}, {"alerts", n.delivering(watch.Run)}}
@@ -157,8 +160,8 @@ func (n *node) forOperators(ctx context.Context) ([]part, error) {
 	return parts, err
 }
 
-// topicsWithin is how long a node that starts reads its topics before it serves: without a store, it answers 503.
-const topicsWithin = 2 * time.Second
+// startWithin is how long a node that starts reads topics and keys before it serves: without a store, it answers 503.
+const startWithin = 2 * time.Second
 
 // watchDisk ends the node when the embedded store fails: it must be opened anew.
 func (n *node) watchDisk(ctx context.Context) error {

@@ -225,15 +225,6 @@ test('names in other scripts', async () => {
   await field('Search jobs').fill('订单/甲-1');
   await button('Search').click();
   await page.getByRole('heading', { name: '甲-1', exact: true }).waitFor();
-
-  await go(encodeURI('/topics/订单'));
-  await page.getByRole('link', { name: 'Edit' }).click();
-  await field('Dead letters above').fill('0');
-  await button('Save').click();
-  await page.getByRole('heading', { name: '订单', exact: true }).waitFor();
-  await go('/alerts');
-  await page.getByRole('link', { name: '订单:dead_letters' }).click();
-  await page.getByRole('heading', { name: 'Settings of 订单' }).waitFor();
 });
 
 test('the jobs of a state are sorted', async () => {

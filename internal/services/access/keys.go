@@ -80,6 +80,9 @@ func (k *Keys) newEntry(key *Key) *entry {
 // Run keeps the stored keys up to date until ctx ends.
 func (k *Keys) Run(ctx context.Context) error { return k.stored.Run(ctx) }
 
+// Load reads the stored keys.
+func (k *Keys) Load(ctx context.Context) error { return k.stored.Load(ctx) }
+
 // Ready returns an error that wraps documents.ErrUnread while stored keys may be unknown.
 func (k *Keys) Ready() error { return k.stored.Ready() }
 
