@@ -71,10 +71,7 @@ func (s *App) PrepareGroup(ctx context.Context, d *job.Draft, from Origin) (*Fan
 	} else if plan.Kept, err = s.keptJobs(ctx, f.Topic, f.ID); err != nil {
 		return nil, err
 	}
-	group, err := groups.Group{}, groups.ErrNotFound
-	if s.o.Groups != nil {
-		group, err = s.o.Groups.Get(ctx, f.Group)
-	}
+	group, err := s.groupNamed(ctx, f.Group)
 	if err != nil && !errors.Is(err, groups.ErrNotFound) {
 		return nil, err
 	}
@@ -93,6 +90,14 @@ func (s *App) PrepareGroup(ctx context.Context, d *job.Draft, from Origin) (*Fan
 		return nil, err
 	}
 	return f, s.refuseTaken(ctx, f, plan.Kept)
+}
+
+// groupNamed reads a group. The error is groups.ErrNotFound also without a manager of groups, or the store's.
+func (s *App) groupNamed(ctx context.Context, name string) (groups.Group, error) {
+	if s.o.Groups == nil {
+		return groups.Group{}, groups.ErrNotFound
+	}
+	return s.o.Groups.Get(ctx, name)
 }
 
 // RegisterGroup registers the jobs of a fan-out.

@@ -73,10 +73,7 @@ func (s *App) fanOut(ctx context.Context, d *job.Draft, o Occurrence) ([]store.R
 	if err != nil {
 		return nil, err
 	}
-	group, err := groups.Group{}, groups.ErrNotFound
-	if s.o.Groups != nil {
-		group, err = s.o.Groups.Get(ctx, *d.Group)
-	}
+	group, err := s.groupNamed(ctx, *d.Group)
 	if err != nil && !errors.Is(err, groups.ErrNotFound) {
 		return nil, fmt.Errorf("read the group of a schedule: %w", err)
 	}
