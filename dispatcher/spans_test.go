@@ -157,7 +157,7 @@ func TestExemplars(t *testing.T) {
 		s := realSender(t, Options{AllowCIDRs: loopback(), Tracer: provider.Tracer("test")})
 		c := claimOf(newJob("a", url))
 		c.Job.Spec.Traceparent = registered[:53] + flags
-		_, _ = s.send(t.Context(), c) // the trace tells
+		_, _ = s.send(t.Context(), c) // the trace shows it
 		registry := prometheus.NewRegistry()
 		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", Buckets: []float64{1}})
 		registry.MustRegister(h)

@@ -145,7 +145,7 @@ func testAlert(t *testing.T, nodes []*node) {
 			page := string(must(t, http.StatusOK, "GET", n.base()+"/metrics", nil).body)
 			return strings.Contains(page, `duehook_alert_firing{rule="down"} 1`)
 		})
-	}, "the metric of the node that evaluates tells of it")
+	}, "the elected node reports it in its metric")
 	var c cuts
 	for _, n := range nodes {
 		c.kill(n)

@@ -78,7 +78,7 @@ func TestBadAlertRules(t *testing.T) {
 	}
 }
 
-// What fires is told with all that there is to tell.
+// The list shows all fields of a firing alert.
 func TestAlertsAreListed(t *testing.T) {
 	a := newAPI(t)
 	then := job.InstantOf(a.clock.Now())

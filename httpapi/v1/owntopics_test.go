@@ -117,7 +117,7 @@ func bodiesOf(w *walk, op *operation) []string {
 	return []string{w.body(op)}
 }
 
-// What an operator limits, no key of the topic changes: neither through the settings, nor through the limits.
+// A key of the topic cannot change the limits of an operator, neither through the settings nor through the limits.
 func TestTenantsKeepTheLimitsOfOperators(t *testing.T) {
 	a := newKeyedAPI(t)
 	admin, adminKey := a.newKey(access.Draft{Scope: "admin", Topics: []string{"own-*"}})

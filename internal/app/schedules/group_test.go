@@ -16,7 +16,7 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// forGroup is a rig with a group g of members, and a schedule of each minute for it.
+// forGroup returns a rig with a group g of members, and a schedule that fires for it each minute.
 func forGroup(t *testing.T, members int) (*rig, *groups.Manager, *Draft) {
 	r := newRig(t, time.Hour)
 	all := groups.New(r.store, app.Guard(nil).Check, nil)

@@ -18,7 +18,7 @@ func TestSettingsWithAnyFieldAreKept(t *testing.T) {
 	}
 }
 
-// What an operator and a tenant set hold side by side: of each limit, the smaller one.
+// The smaller of the limits of operator and tenant is in force.
 func TestTheSmallerLimitCounts(t *testing.T) {
 	for _, tc := range []struct {
 		name                      string
