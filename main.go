@@ -31,6 +31,7 @@ import (
 	"github.com/duehook/duehook/internal/node/dev"
 	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/store/walk"
 )
 
 // version is set by the linker: -ldflags "-X main.version=1.2.3".
@@ -77,6 +78,7 @@ func zoneOf(name string) *time.Location {
 // run runs the command that args name.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) error {
 	root := commands(environ, stdout, stderr)
+	args = ofStore(args)
 	root.SetArgs(args)
 	if err := unknownCommand(root, misnamed(root, args)); err != nil { // before a flag of it is unknown
 		return err
@@ -89,6 +91,14 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		_, usage.Command, _ = strings.Cut(cmd.CommandPath(), " ")
 	}
 	return err
+}
+
+// ofStore has export --all and import --all name the commands that open the store itself: they take the settings of its nodes.
+func ofStore(args []string) []string {
+	if at := slices.Index(args, "--all"); at > 0 && (args[0] == "export" || args[0] == "import") {
+		return slices.Concat([]string{args[0] + "-all"}, args[1:at], args[at+1:])
+	}
+	return args
 }
 
 // commands are all commands.
@@ -217,6 +227,15 @@ func serverCommands(environ []string, stdout, stderr io.Writer) []*cobra.Command
 		apikey,
 		out.takes(backup(environ, stdout, out)),
 		doctor(environ, stdout),
+		out.takes(exportAll(environ, stdout, stderr, out)),
+		out.takes(importAll(environ, stdout, stderr, out)),
+		out.takes(withSettings("resume", "Resume the deliveries that serve --start-paused holds, on all nodes", environ, stdout, func(ctx context.Context, c *config.Config) error {
+			done, err := node.Resume(ctx, c)
+			if err != nil {
+				return err
+			}
+			return out.show(done)
+		})),
 		out.takes(withSettings("reshard", "Move the jobs on Redis to another number of shards; stop all nodes first", environ, stdout, func(ctx context.Context, c *config.Config) error {
 			progress := stdout
 			if out.json {
@@ -277,6 +296,84 @@ func backup(environ []string, stdout io.Writer, out *printer) *cobra.Command {
 	return cmd
 }
 
+// exportAll writes a whole store to a file or to standard output.
+func exportAll(environ []string, stdout, stderr io.Writer, out *printer) *cobra.Command {
+	cmd := settled("Write all that a store has, for import --all; stop its nodes first", environ, stdout, func(cmd *cobra.Command, c *config.Config) error {
+		to := stdout
+		name := cmd.Flags().Arg(0)
+		if name == "" || name == "-" {
+			out.w = stderr // the walk is on standard output
+		} else {
+			file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			if err != nil {
+				return err
+			}
+			defer file.Close() //nolint:errcheck // what was written is synced
+			to = file
+		}
+		done, err := node.ExportAll(cmd.Context(), c, node.Version(version), to, progressOf(out, stderr))
+		if file, is := to.(*os.File); is && to != stdout {
+			if err == nil {
+				err = file.Sync()
+			}
+			if err != nil {
+				return errors.Join(err, os.Remove(name))
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return out.show(done)
+	})
+	cmd.Use, cmd.Hidden, cmd.Args = "export-all [FILE] [flags]", true, oneFile
+	cmd.Long = "duehook export --all writes jobs with their attempts, counts and turns, topics, schedules, groups, rules, keys and signing secrets, which stay\n" +
+		"sealed with the master key. Its settings name the store. The file has bodies of jobs: only its owner can read it.\n\n"
+	return cmd
+}
+
+// importAll fills an empty store with an export of another one.
+func importAll(environ []string, stdout, stderr io.Writer, out *printer) *cobra.Command {
+	cmd := settled("Fill an empty store with what export --all wrote", environ, stdout, func(cmd *cobra.Command, c *config.Config) error {
+		from := io.Reader(os.Stdin)
+		if name := cmd.Flags().Arg(0); name != "" && name != "-" {
+			file, err := os.Open(name)
+			if err != nil {
+				return err
+			}
+			defer file.Close() //nolint:errcheck // it is only read
+			if err := walk.CheckEnd(file); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			from = file
+		}
+		done, err := node.ImportAll(cmd.Context(), c, from, progressOf(out, stderr))
+		if err != nil {
+			return err
+		}
+		return out.show(done)
+	})
+	cmd.Use, cmd.Hidden, cmd.Args = "import-all [FILE] [flags]", true, oneFile
+	cmd.Long = "duehook import --all needs an empty store, whose nodes are stopped. Its settings name the store. When it breaks off, the store is held: no node\n" +
+		"delivers. Run it again with the same file to continue.\n\n"
+	return cmd
+}
+
+// oneFile takes one argument at most.
+func oneFile(_ *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return config.Unexpected(args[1])
+	}
+	return nil
+}
+
+// progressOf is where progress goes: nowhere with --json.
+func progressOf(out *printer, w io.Writer) io.Writer {
+	if out.json {
+		return io.Discard
+	}
+	return w
+}
+
 // showConfig prints the settings.
 func showConfig(environ []string, stdout io.Writer) *cobra.Command {
 	var asJSON bool
@@ -311,15 +408,15 @@ func doctor(environ []string, stdout io.Writer) *cobra.Command {
 		}
 		switch wrong, missing := count[node.FoundProblem], count[node.FoundUnreachable]; {
 		case missing > 0:
-			return &cli.UncheckedError{Cause: fmt.Errorf("%d checks could not be made, and %d problems were found", missing, wrong)}
+			return &cli.UncheckedError{Cause: fmt.Errorf("checks that could not be made: %d; problems found: %d", missing, wrong)}
 		case wrong > 0:
-			return fmt.Errorf("%d problems were found", wrong)
+			return fmt.Errorf("problems found: %d", wrong)
 		}
 		return nil
 	})
 	cmd.Use = "doctor [--deep] [--json] [flags]"
 	cmd.Long = "It changes nothing. With --json, each finding is one line of JSON. The exit code is 0 without problems,\n" +
-		"1 with problems, 2 with invalid settings, and 4 if Redis cannot be reached or the jobs cannot be read.\n\n"
+		"1 with problems, 2 with invalid settings, and 4 if the store cannot be reached or read.\n\n"
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each finding as JSON, one a line")
 	cmd.Flags().BoolVar(&deep, "deep", false, "read all jobs of the data directory; its node must be stopped")
 	return cmd

@@ -56,7 +56,7 @@ func compare(ctx context.Context, args []string, out io.Writer) error {
 	only := flags.String("only", "", "scenarios to run, separated by commas: "+strings.Join(scenario.Names(), ", "))
 	without := flags.String("without", "", "contenders to leave out, separated by commas")
 	rounds := flags.Int("rounds", 0, "rounds of each measure (0: as the size says)")
-	waiting := flags.String("waiting", "", "how many jobs wait in restart, scale and pages, separated by commas (default: as the size says)")
+	waiting := flags.String("waiting", "", "how many jobs wait in restart, debt, scale and pages, separated by commas (default: as the size says)")
 	flags.DurationVar(&o.Budget, "budget", 0, "begin no round after this time (0: no limit)")
 	flags.StringVar(&o.Docs, "docs", "", "directory of benchmarks.md, to write the results into")
 	flags.StringVar(&o.Persistence, "persistence", "everysec", "of every Redis: its appendfsync (everysec, always, no), or none")

@@ -1,7 +1,7 @@
-// Package carrier moves due jobs from their buckets to the ready lists. It also
+// Package carrier moves due jobs from their buckets to the ready lists, if the store has some. It also
 // purges ended jobs and samples the store's depth.
 //
-// Each shard has one loop. It asks the store for due jobs and for the time of the
+// Each shard with a ready list has one loop. It asks the store for due jobs and for the time of the
 // next one. Then it sleeps until that time, until a wake-up announces an earlier job,
 // or for the poll interval. One node holds the lock of a shard and carries as soon
 // as a job is due. The other nodes lag a little, so they find work only if the lock
@@ -19,13 +19,12 @@ import (
 
 // Store is the part of a store.Store that the carrier needs.
 type Store interface {
-	store.Carrying
 	store.Keeping
 	store.Reader
 	store.Listener
 }
 
-// Carrier carries the due jobs of every shard of one store.
+// Carrier carries the due jobs of every shard of one store, and keeps its house.
 type Carrier struct {
 	store   Store
 	clock   job.Clock
@@ -47,7 +46,7 @@ func New(o Options) (*Carrier, error) {
 		opts:    o,
 		metrics: newMetrics(),
 	}
-	if err := c.metrics.register(o.Metrics); err != nil {
+	if err := c.metrics.register(o.Metrics, o.Lists != nil); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -58,7 +57,22 @@ func New(o Options) (*Carrier, error) {
 // the same time.
 func (c *Carrier) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	loops := make([]*loop, c.store.Shards())
+	if c.opts.Lists != nil {
+		wg.Go(func() { c.carry(ctx) })
+	}
+	wg.Go(func() { c.keepHouse(ctx, "sampling the store's depth", c.sampleDepth) })
+	if c.opts.Waiting != nil {
+		wg.Go(func() { c.keepHouse(ctx, "sampling the due jobs of topics", c.sampleWaiting) })
+	}
+	wg.Go(func() { c.keepHouse(ctx, "purging ended jobs", c.purge) })
+	wg.Wait()
+	return nil
+}
+
+// carry runs a loop for each shard.
+func (c *Carrier) carry(ctx context.Context) {
+	var wg sync.WaitGroup
+	loops := make([]*loop, c.opts.Lists.Shards())
 	for shard := range loops {
 		loops[shard] = c.newLoop(shard)
 	}
@@ -67,11 +81,5 @@ func (c *Carrier) Run(ctx context.Context) error {
 		wg.Go(func() { l.run(ctx) })
 	}
 	wg.Go(func() { c.listen(ctx, loops) })
-	wg.Go(func() { c.keepHouse(ctx, "sampling the store's depth", c.sampleDepth) })
-	if c.opts.Waiting != nil {
-		wg.Go(func() { c.keepHouse(ctx, "sampling the due jobs of topics", c.sampleWaiting) })
-	}
-	wg.Go(func() { c.keepHouse(ctx, "purging ended jobs", c.purge) })
 	wg.Wait()
-	return nil
 }

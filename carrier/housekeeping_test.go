@@ -232,7 +232,7 @@ func TestRunWaitsForItsChores(t *testing.T) {
 
 func TestOptionErrors(t *testing.T) {
 	_, err := New(Options{
-		CarryOptions: store.CarryOptions{Cap: -1, Visibility: -1, HalfOpenLimit: -1},
+		CarryOptions: store.CarryOptions{Cap: -1, Visibility: -1, FlightLimits: store.FlightLimits{HalfOpenLimit: -1}},
 		LockTTL:      time.Millisecond, Poll: time.Millisecond, Lag: -1, Housekeeping: -1,
 	})
 	if err == nil {
@@ -255,7 +255,8 @@ func TestOptionErrors(t *testing.T) {
 
 func TestMetricsAreRegisteredOnce(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	o := Options{Store: newFakeStore(), Metrics: registry}
+	s := newFakeStore()
+	o := Options{Store: s, Lists: s, Metrics: registry}
 	if _, err := New(o); err != nil {
 		t.Fatal(err)
 	}

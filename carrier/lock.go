@@ -34,7 +34,7 @@ type keeper struct {
 
 func (c *Carrier) newKeeper(shard int, log *slog.Logger, moved func()) *keeper {
 	k := &keeper{
-		lock:   c.store.Locker(shard),
+		lock:   c.opts.Lists.Locker(shard),
 		ttl:    c.opts.LockTTL,
 		clock:  c.clock,
 		log:    log,

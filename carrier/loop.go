@@ -59,7 +59,7 @@ func (l *loop) round(ctx context.Context) (store.CarryResult, error) {
 	}
 	l.began = l.clock.Now()
 	done := l.metrics.round()
-	result, err := l.store.Carry(ctx, l.shard, l.opts.CarryOptions)
+	result, err := l.opts.Lists.Carry(ctx, l.shard, l.opts.CarryOptions)
 	done()
 	if err != nil {
 		return store.CarryResult{}, err

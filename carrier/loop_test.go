@@ -98,7 +98,8 @@ func TestFullListIsLeftToDrain(t *testing.T) {
 func TestBusyLoopIsImpossible(t *testing.T) {
 	// Whatever a store answers, a round that carried nothing is followed by a pause.
 	synctest.Test(t, func(t *testing.T) {
-		c, err := New(Options{Store: newFakeStore()})
+		s := newFakeStore()
+		c, err := New(Options{Store: s, Lists: s})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,13 +308,13 @@ func TestTermsOfCarrying(t *testing.T) {
 			want store.CarryOptions
 		}{
 			{"defaults", func(*Options) {}, store.CarryOptions{
-				Cap: 1000, Visibility: 15 * time.Second, HalfOpenLimit: 3,
+				Cap: 1000, Visibility: 15 * time.Second, FlightLimits: store.FlightLimits{HalfOpenLimit: 3},
 			}},
 			{"set", func(o *Options) {
 				o.Cap, o.Visibility, o.EndpointLimit, o.HalfOpenLimit = 7, time.Second, 8, 2
 				o.TopicLimits = map[string]int{"t": 9}
 			}, store.CarryOptions{
-				Cap: 7, Visibility: time.Second, EndpointLimit: 8, TopicLimits: map[string]int{"t": 9}, HalfOpenLimit: 2,
+				Cap: 7, Visibility: time.Second, FlightLimits: store.FlightLimits{EndpointLimit: 8, TopicLimits: map[string]int{"t": 9}, HalfOpenLimit: 2},
 			}},
 		} {
 			s := newFakeStore()

@@ -22,6 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	_ Store = store.Store(nil)
 	_ Store = (*fakeStore)(nil)
+
+	_ store.ReadyList = (*fakeStore)(nil)
 )
 
 var errDown = errors.New("connection refused")
@@ -301,10 +303,10 @@ type running struct {
 
 // start runs a carrier on s until the test ends or stop is called. Stop
 // returns when Run has.
-func start(t *testing.T, s Store, change ...func(*Options)) *running {
+func start(t *testing.T, s *fakeStore, change ...func(*Options)) *running {
 	t.Helper()
 	rec := &logs{}
-	o := Options{Store: s, Logger: slog.New(rec)}
+	o := Options{Store: s, Lists: s, Logger: slog.New(rec)}
 	for _, c := range change {
 		c(&o)
 	}

@@ -57,8 +57,13 @@ func newMetrics() *metrics {
 	return m
 }
 
-func (m *metrics) register(r prometheus.Registerer) error {
-	return metered.Register(r, "the carrier", m.rounds, m.seconds, m.carried, m.again, m.held, m.purged, &m.depth)
+// register registers the metrics, without those of ready lists if there are none.
+func (m *metrics) register(r prometheus.Registerer, lists bool) error {
+	all := []prometheus.Collector{m.purged, &m.depth}
+	if m.depth.lists = lists; lists {
+		all = append(all, m.rounds, m.seconds, m.carried, m.again, m.held)
+	}
+	return metered.Register(r, "the carrier", all...)
 }
 
 // round counts a round and returns a function that ends its measurement.
@@ -89,7 +94,10 @@ func (m *metrics) lockHeld(shard int) prometheus.Gauge {
 // depthGauges shows the last sample of the store's depth. After a failed sampling it
 // shows nothing: an old figure would hide a backlog. All nodes show the same store, so
 // aggregate with max, not sum.
-type depthGauges struct{ last atomic.Pointer[store.Depth] }
+type depthGauges struct {
+	last  atomic.Pointer[store.Depth]
+	lists bool // the store has ready lists
+}
 
 var (
 	jobsDesc  = prometheus.NewDesc("duehook_jobs", "Jobs in the store, by state.", []string{"state"}, nil)
@@ -102,7 +110,9 @@ var (
 
 func (g *depthGauges) Describe(ch chan<- *prometheus.Desc) {
 	ch <- jobsDesc
-	ch <- readyDesc
+	if g.lists {
+		ch <- readyDesc
+	}
 	ch <- dueDesc
 	ch <- openDesc
 	ch <- keysDesc
@@ -124,7 +134,9 @@ func (g *depthGauges) Collect(ch chan<- prometheus.Metric) {
 	if d.OldestDue != 0 {
 		overdue = max(0, d.Now.Sub(d.OldestDue).Seconds())
 	}
-	gauge(readyDesc, float64(d.ReadyList))
+	if g.lists {
+		gauge(readyDesc, float64(d.ReadyList))
+	}
 	gauge(dueDesc, overdue)
 	gauge(openDesc, float64(d.OpenCircuits))
 	gauge(keysDesc, float64(d.OrderKeys))

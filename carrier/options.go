@@ -18,6 +18,8 @@ import (
 type Options struct {
 	// Store is required.
 	Store Store
+	// Lists are the ready lists of the store. Nil: it has none, and nothing is carried.
+	Lists store.ReadyList
 	// Clock is the machine's by default.
 	Clock job.Clock
 	// Logger is none by default.
@@ -28,7 +30,7 @@ type Options struct {
 	// concurrent use. Default: math/rand/v2.
 	Random func() float64
 
-	// CarryOptions are the terms of each call. The defaults are a Cap of
+	// CarryOptions are the terms of each call of Lists.Carry. The defaults are a Cap of
 	// 1000, a Visibility of 15 s and a HalfOpenLimit of 3.
 	store.CarryOptions
 

@@ -35,7 +35,8 @@ type Alert struct {
 	Topic     string    `json:"topic"`
 	Endpoint  string    `json:"endpoint"`
 	Node      string    `json:"node"`
-	Value     float64   `json:"value"` // when it fired
+	Trouble   string    `json:"trouble"` // of the store's server or an inbox, and what causes it
+	Value     float64   `json:"value"`   // when it fired
 	Threshold float64   `json:"threshold"`
 	FiredAt   time.Time `json:"fired_at"`
 }

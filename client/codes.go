@@ -18,6 +18,8 @@ const (
 	ErrScheduleNotFound     Code = "schedule_not_found"
 	ErrGroupNotFound        Code = "group_not_found"
 	ErrAlertRuleNotFound    Code = "alert_rule_not_found"
+	ErrInboxNotFound        Code = "inbox_not_found"
+	ErrInboxUnavailable     Code = "inbox_unavailable"
 	ErrMethodNotAllowed     Code = "method_not_allowed"
 	ErrJobExists            Code = "job_exists"
 	ErrJobFinished          Code = "job_finished"
@@ -73,6 +75,8 @@ var Codes = []Code{
 	ErrScheduleNotFound,
 	ErrGroupNotFound,
 	ErrAlertRuleNotFound,
+	ErrInboxNotFound,
+	ErrInboxUnavailable,
 	ErrMethodNotAllowed,
 	ErrJobExists,
 	ErrJobFinished,

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -42,3 +43,16 @@ func ExampleClient_Consume() {
 }
 
 func print(context.Context, []byte) error { return nil }
+
+// Register a job in the transaction that writes the order.
+func ExampleInboxRow() {
+	row, err := client.InboxRow(client.Registration{
+		Topic: "order-timeout", ID: "order-8812", URL: "https://shop.example/hooks/timeout", Delay: client.Duration(30 * time.Minute),
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("INSERT INTO duehook_inbox (request) VALUES ($1) -- " + row)
+	// Output:
+	// INSERT INTO duehook_inbox (request) VALUES ($1) -- {"topic":"order-timeout","id":"order-8812","url":"https://shop.example/hooks/timeout","delay":"30m"}
+}

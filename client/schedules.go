@@ -233,10 +233,19 @@ func (c *Client) UnskipOccurrence(ctx context.Context, name string, at time.Time
 	return do[Schedule](ctx, c, newCall(http.MethodPost, true, path("v1", "schedules", name, "unskip"), skip{at}, options))
 }
 
-// RunSchedule registers one job of a schedule now.
-func (c *Client) RunSchedule(ctx context.Context, name string, options ...CallOption) (RegisteredJob, error) {
+// ScheduleRun is the job that a run of a schedule registered. If the schedule names a group, these are
+// Jobs, one for each member, and the other fields of RegisteredJob are zero.
+type ScheduleRun struct {
+	RegisteredJob
+	Group   string          `json:"group"`
+	GroupID string          `json:"group_id"`
+	Jobs    []RegisteredJob `json:"jobs"`
+}
+
+// RunSchedule registers the job of a schedule now, or one for each member of its group.
+func (c *Client) RunSchedule(ctx context.Context, name string, options ...CallOption) (ScheduleRun, error) {
 	options = append([]CallOption{WithIdempotencyKey(newID())}, options...)
-	return do[RegisteredJob](ctx, c, newCall(http.MethodPost, true, path("v1", "schedules", name, "run"), nil, options))
+	return do[ScheduleRun](ctx, c, newCall(http.MethodPost, true, path("v1", "schedules", name, "run"), nil, options))
 }
 
 // PreviewOf is the preview of the first n occurrences of a schedule from now on.

@@ -14,17 +14,21 @@ import (
 )
 
 // carryOptions are enough for tests.
-var carryOptions = store.CarryOptions{Cap: 1000, Visibility: 2 * time.Second, HalfOpenLimit: 3}
+var carryOptions = store.CarryOptions{Cap: 1000, Visibility: 2 * time.Second, FlightLimits: store.FlightLimits{HalfOpenLimit: 3}}
 
-// carrying carries all the time until the test ends.
+// carrying carries all the time until the test ends, if the store has a ready list.
 func carrying(t testing.TB, s store.Store) {
 	t.Helper()
+	lists, ok := s.(store.ReadyList)
+	if !ok {
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	for shard := range s.Shards() {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				_, _ = s.Carry(ctx, shard, carryOptions) // if it failed, the next may not
+				_, _ = lists.Carry(ctx, shard, carryOptions) // if it failed, the next may not
 				_ = job.Sleep(ctx, job.SystemClock(), time.Millisecond)
 			}
 		})

@@ -73,36 +73,28 @@ type instantStore struct {
 	total int
 
 	mu       sync.Mutex
-	popped   int
+	taken    int
 	settled  int
 	finished chan struct{}
 }
 
 func (s *instantStore) Shards() int { return 1 }
 
-func (s *instantStore) Pop(ctx context.Context, _, limit int, _ time.Duration) ([]store.Hint, error) {
+func (s *instantStore) Take(ctx context.Context, _ int, o store.TakeOptions) (store.Taken, error) {
 	s.mu.Lock()
-	n := min(limit, s.total-s.popped)
-	first := s.popped
-	s.popped += n
+	n := min(o.Max, s.total-s.taken)
+	first := s.taken
+	s.taken += n
 	s.mu.Unlock()
 	if n == 0 {
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return store.Taken{}, ctx.Err()
 	}
-	hints := make([]store.Hint, n)
-	for i := range hints {
-		hints[i] = store.Hint{Lane: job.Lane{Topic: "orders"}, ID: strconv.Itoa(first + i)}
+	claims := make([]store.Claimed, n)
+	for i := range claims {
+		claims[i] = store.Claimed{Job: newJob(strconv.Itoa(first+i), s.url), Now: job.InstantOf(time.Now())}
 	}
-	return hints, nil
-}
-
-func (s *instantStore) Claim(_ context.Context, _ int, hints []store.Hint, _ store.ClaimOptions) ([]store.Claimed, error) {
-	claimed := make([]store.Claimed, len(hints))
-	for i, h := range hints {
-		claimed[i] = store.Claimed{Job: newJob(h.ID, s.url), Now: job.InstantOf(time.Now())}
-	}
-	return claimed, nil
+	return store.Taken{Claims: claims}, nil
 }
 
 func (s *instantStore) Settle(_ context.Context, batch []job.Settlement) ([]store.Settled, error) {
@@ -162,7 +154,7 @@ func BenchmarkLateness(b *testing.B) {
 		late <- time.Since(at.(time.Time))
 	})
 	s := newFakeStore()
-	d, err := New(Options{Store: s, AllowCIDRs: loopback()})
+	d, err := New(Options{Store: nodeOf(s), AllowCIDRs: loopback()})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -41,27 +40,6 @@ func (noMessages) Listen(ctx context.Context, _ string, _ func([]byte)) error {
 	return nil
 }
 
-// carryingAsDue carries whenever something is due, so that a bubble's clock can
-// take long steps.
-func carryingAsDue(t *testing.T, s store.Store) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			r, err := s.Carry(ctx, 0, carryOptions)
-			if err != nil {
-				continue
-			}
-			_ = job.Sleep(ctx, job.SystemClock(), min(max(r.Wait, 100*time.Millisecond), time.Minute))
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
-}
-
 // outageCosts has an endpoint fail 30 jobs for three hours, which brings them
 // high on the default ladder, and then take them. It returns how long after the
 // end of the outage the last one was delivered.
@@ -70,7 +48,6 @@ func outageCosts(t *testing.T, catchUpRate int) (cost time.Duration, brought flo
 	const jobs, lasts = 30, 3 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
 		s := testenv.Store(t, diskstore.Options{Retention: 1000 * time.Hour})
-		carryingAsDue(t, s)
 		var up atomic.Bool
 		policy := retrypolicy.Default()
 		policy.Jitter = 0
@@ -122,14 +99,8 @@ func retryingJobs(t *testing.T, s store.Store, n int) {
 	for i := range n {
 		register(t, s, fmt.Sprint(i), job.Spec{Destination: anyURL})
 	}
-	if _, err := s.Carry(t.Context(), 0, carryOptions); err != nil {
-		t.Fatal(err)
-	}
-	hints, err := s.Pop(t.Context(), 0, n, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "n", Lease: time.Minute})
+	taken, err := s.Take(t.Context(), 0, store.TakeOptions{Max: n, Lease: time.Minute, Limits: store.FlightLimits{HalfOpenLimit: 3}})
+	claims := taken.Claims
 	if err != nil || len(claims) != n {
 		t.Fatalf("claimed %d of %d: %v", len(claims), n, err)
 	}

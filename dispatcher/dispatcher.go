@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/outage"
 	"github.com/duehook/duehook/store"
 )
 
@@ -80,6 +79,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	work, breakOff := context.WithCancel(lasting)
 	settle, giveUp := context.WithCancel(lasting)
 	defer giveUp()
+	d.metrics.workers.Set(float64(d.opts.Workers))
+	defer d.metrics.workers.Set(0)
 
 	var aides, pipelines sync.WaitGroup
 	drained := make(chan struct{})
@@ -109,17 +110,15 @@ func (d *Dispatcher) Settled(ctx context.Context) error {
 	return d.catchUp.fresh.Settled(ctx)
 }
 
-// stuckAfter is how long pops or claims fail before Stuck reports it.
+// stuckAfter is how long taking jobs fails before Stuck reports it.
 const stuckAfter = 10 * time.Second
 
 // Stuck names the call that has failed for more than 10 s without a success, on any shard.
-// It is empty if jobs can be popped and claimed, or if there are none.
+// It is empty if jobs can be taken, or if there are none.
 func (d *Dispatcher) Stuck() string {
 	for _, p := range d.pipelines {
-		for _, o := range []*outage.Outage{p.pops, p.claims} {
-			if o.Lasts(stuckAfter) {
-				return o.What()
-			}
+		if p.takes.Lasts(stuckAfter) {
+			return p.takes.What()
 		}
 	}
 	return ""

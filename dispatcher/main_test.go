@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/readylist"
 )
 
 func TestMain(m *testing.M) {
@@ -40,6 +42,30 @@ func loopback() []netip.Prefix {
 // exact is a policy without jitter.
 func exact(steps ...time.Duration) retrypolicy.Policy {
 	return retrypolicy.Policy{Steps: steps, Limit: len(steps)}
+}
+
+// node is what a dispatcher sees of a fakeStore, or of a store that embeds one: the jobs whose hints are on
+// its ready list.
+type node struct {
+	fake
+	takers []*readylist.Taker
+}
+
+type fake interface {
+	Store
+	readylist.Lists
+}
+
+func nodeOf(s fake) *node {
+	n := &node{fake: s}
+	for shard := range s.Shards() {
+		n.takers = append(n.takers, readylist.New(s, shard, job.SystemClock(), slog.New(slog.DiscardHandler)))
+	}
+	return n
+}
+
+func (n *node) Take(ctx context.Context, shard int, o store.TakeOptions) (store.Taken, error) {
+	return n.takers[shard].Take(ctx, o)
 }
 
 // fakeStore holds jobs in a map and hints in a channel. Its hooks may fail
@@ -97,6 +123,22 @@ func (s *fakeStore) add(j job.Job) {
 }
 
 func (s *fakeStore) Shards() int { return s.shards }
+
+// Take is that of nodes.
+func (*fakeStore) Take(context.Context, int, store.TakeOptions) (store.Taken, error) {
+	panic("a dispatcher has a node")
+}
+
+func (*fakeStore) Carry(context.Context, int, store.CarryOptions) (store.CarryResult, error) {
+	panic("there are no pull queues")
+}
+
+func (s *fakeStore) Return(_ context.Context, _ int, hints []store.Hint) error {
+	for _, h := range hints {
+		s.hints <- h
+	}
+	return nil
+}
 
 func (s *fakeStore) Pop(ctx context.Context, _, limit int, wait time.Duration) ([]store.Hint, error) {
 	if s.popHook != nil {
@@ -254,6 +296,9 @@ func (r *running) stop() {
 // withTransport makes a dispatcher that sends through transport.
 func withTransport(t *testing.T, o Options, transport http.RoundTripper) *Dispatcher {
 	t.Helper()
+	if s, ok := o.Store.(fake); ok {
+		o.Store = nodeOf(s)
+	}
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}

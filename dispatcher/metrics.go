@@ -38,6 +38,7 @@ type metrics struct {
 	latenessRetry prometheus.Observer
 	duration      prometheus.Histogram
 	inFlight      prometheus.Gauge
+	workers       prometheus.Gauge
 	reconnects    prometheus.Counter
 	stale         prometheus.Counter
 	dropped       prometheus.Counter
@@ -67,6 +68,9 @@ func newMetrics(r prometheus.Registerer, circuits func() map[gobreaker.State]int
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "duehook_in_flight", Help: "Deliveries in flight.",
 		}),
+		workers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "duehook_workers", Help: "Workers for deliveries.",
+		}),
 		reconnects: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "duehook_connect_retries_total",
 			Help: "Repeated connections of attempts whose request had not been sent.",
@@ -92,7 +96,7 @@ func newMetrics(r prometheus.Registerer, circuits func() map[gobreaker.State]int
 		m.shed[level] = shed.WithLabelValues(shedReasons[level])
 	}
 	return m, metered.Register(r, "the dispatcher",
-		lateness, m.duration, m.inFlight, m.reconnects, m.stale, m.dropped, shed, m.broughtForward, circuitStates(circuits))
+		lateness, m.duration, m.inFlight, m.workers, m.reconnects, m.stale, m.dropped, shed, m.broughtForward, circuitStates(circuits))
 }
 
 // circuitStates counts circuits by state when metrics are read.

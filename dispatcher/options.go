@@ -54,8 +54,7 @@ var ErrLease = errors.New("lease too short")
 // document the methods.
 type Store interface {
 	store.Reader
-	Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error)
-	Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error)
+	Take(ctx context.Context, shard int, o store.TakeOptions) (store.Taken, error)
 	Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error)
 	SetCircuit(ctx context.Context, endpoint string, to store.CircuitState, d time.Duration) error
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
@@ -87,9 +86,11 @@ type Options struct {
 	Clock   job.Clock             // nil: the machine's
 	Logger  *slog.Logger          // nil: none
 	Metrics prometheus.Registerer // nil: metrics are not registered
-	ID      string                // names the worker in store.Outlook
+	ID      string                // names the worker in store.Outlook and job.Attempt
 	Version string                // sent to receivers in User-Agent; empty: "dev"
 
+	// Limits are those of jobs in flight in the whole store. A HalfOpenLimit of zero is BreakerProbes.
+	Limits store.FlightLimits
 	// Workers is the most requests in flight, spread evenly over the store's shards,
 	// at least one each. Zero: DefaultWorkers.
 	Workers int
@@ -197,6 +198,7 @@ func (o Options) withDefaults() Options {
 	o.BreakerFailures = cmp.Or(o.BreakerFailures, DefaultBreakerFailures)
 	o.BreakerOpen = cmp.Or(o.BreakerOpen, DefaultBreakerOpen)
 	o.BreakerProbes = cmp.Or(o.BreakerProbes, DefaultBreakerProbes)
+	o.Limits.HalfOpenLimit = cmp.Or(o.Limits.HalfOpenLimit, o.BreakerProbes)
 	o.CatchUpRate = cmp.Or(o.CatchUpRate, DefaultCatchUpRate)
 	if o.TopicTimeout == nil {
 		o.TopicTimeout = func(string) time.Duration { return 0 }

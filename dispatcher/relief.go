@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
@@ -35,17 +34,5 @@ func (p *pipeline) giveBack(waited time.Duration, reason string) {
 	for _, c := range p.shares.untaken(p.opts.Clock.Now().Add(-waited)) {
 		p.conclude(c, job.Outcome{Kind: job.OutcomeReleased, Reason: reason})
 		p.slots.untaken()
-	}
-}
-
-// giveBackHints releases the jobs whose hints this node has taken off the ready list and not used.
-// Otherwise they would be late until their visibility deadlines pass.
-func (p *pipeline) giveBackHints(ph phases) {
-	hints := p.unique(append(p.shares.takeAside(), p.left...))
-	for batch := range slices.Chunk(hints, maxBatch) {
-		p.left = nil
-		for _, c := range p.claim(ph, batch) {
-			p.conclude(c, job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown})
-		}
 	}
 }

@@ -41,6 +41,7 @@ type sender struct {
 	// topicTimeout is the timeout that a topic's jobs get; zero: the server's.
 	topicTimeout func(topic string) time.Duration
 	agent        string
+	node         string
 	signer       Signer
 	spans        *spans
 	log          *slog.Logger
@@ -55,7 +56,7 @@ func newSender(o Options, transport http.RoundTripper) *sender {
 	s := &sender{
 		steady: func(string) bool { return false },
 		clock:  o.Clock, layer: o.Layer, timeout: o.Timeout, topicTimeout: o.TopicTimeout,
-		agent: "duehook/" + o.Version, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
+		agent: "duehook/" + o.Version, node: o.ID, signer: o.Signer, spans: newSpans(o.Tracer), log: o.Logger,
 		bodies: sync.Pool{New: func() any { return new(bytes.Buffer) }},
 		render: o.RenderCallback, callbackLimit: o.CallbackResponse, contract: o.contractOf,
 	}
@@ -74,7 +75,7 @@ func newSender(o Options, transport http.RoundTripper) *sender {
 // not count. health is for the circuit: nil, errEndpoint or errExcluded.
 func (s *sender) send(ctx context.Context, c *claim) (o job.Outcome, health error) {
 	j, started := &c.Job, s.clock.Now()
-	attempt := &job.Attempt{Number: j.Attempts + 1, StartedAt: c.instant(started), Version: j.Version}
+	attempt := &job.Attempt{Number: j.Attempts + 1, StartedAt: c.instant(started), Version: j.Version, Node: s.node}
 	span := s.spans.begin(ctx, j, attempt)
 	c.traceID = span.traceID()
 	defer func() { span.end(&o) }()

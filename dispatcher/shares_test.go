@@ -168,52 +168,25 @@ func TestHintsThatWereSetAsideAreUsed(t *testing.T) {
 		s.wantSent(time.Second, map[string]int64{"slow": 8})
 		for n := range int64(22) {
 			s.answer <- struct{}{}
-			s.wantSent(2*asideWait, map[string]int64{"slow": 9 + n})
+			s.wantSent(10*time.Millisecond, map[string]int64{"slow": 9 + n})
 		}
 	})
 }
 
-// A hint that comes again, because its visibility deadline has passed, is set aside once.
-func TestAHintIsSetAsideOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSilence(t, 9, nil, "slow")
-		launch(t, s.d)
-		s.ready("slow", 20)
-		pass(t, time.Second)
-		for _, j := range s.jobs {
-			if j.State == job.Ready {
-				s.hints <- store.Hint{Lane: j.Lane(), ID: j.ID}
-			}
-		}
-		pass(t, time.Second)
-		if n := len(s.d.pipelines[0].shares.aside); n != 12 {
-			t.Errorf("%d hints are aside, want 12", n)
-		}
-		for range 20 {
-			s.answer <- struct{}{}
-			pass(t, 2*asideWait)
-		}
-		s.wantSent(0, map[string]int64{"slow": 20})
-	})
-}
-
-// A node that stops gives back what it has set aside, so that another one need not wait for the
-// visibility deadline.
+// A node that stops returns its hints to the ready list, so another node gets them at once.
 func TestHintsThatWereSetAsideAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilence(t, 9, nil, "slow")
 		r := launch(t, s.d)
 		s.ready("slow", 20)
 		pass(t, time.Second)
-		r.cancel()
-		for range 12 {
-			got := next(t, s.settled, "settlement")
-			if got.To != job.Waiting || got.Reason != job.ReasonShutdown || got.Attempts != 0 || got.Attempt != nil || got.Delay != 0 {
-				t.Errorf("%+v", got)
-			}
+		if n := len(s.hints); n != 0 {
+			t.Fatalf("%d hints are on the ready list, want them set aside", n)
 		}
-		if n := len(s.d.pipelines[0].shares.aside); n != 0 {
-			t.Errorf("%d hints are still aside", n)
+		r.cancel()
+		pass(t, time.Millisecond)
+		if n := len(s.hints); n != 12 {
+			t.Errorf("%d hints are on the ready list again, want 12", n)
 		}
 		r.stop()
 	})
@@ -240,7 +213,7 @@ func TestSharesAreForgotten(t *testing.T) {
 		s.hints <- store.Hint{Lane: job.Lane{Topic: "gone", Endpoint: "http://gone.example:80"}, ID: "gone"}
 		pass(t, time.Minute)
 		shares := s.d.pipelines[0].shares
-		if len(shares.topics) != 0 || shares.running != 0 || shares.queued != 0 || len(shares.aside)+len(shares.asides)+len(shares.queues) != 0 {
+		if len(shares.topics) != 0 || shares.running != 0 || shares.queued != 0 || len(shares.queues) != 0 {
 			t.Errorf("left: %+v", shares)
 		}
 	})

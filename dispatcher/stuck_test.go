@@ -45,7 +45,7 @@ func TestStuckWhileClaimsFail(t *testing.T) {
 		sleep(stuckAfter - time.Second)
 		stuck("", "when claims have failed for less than the limit")
 		sleep(2 * time.Second)
-		stuck("claiming jobs", "when they have for longer")
+		stuck("taking jobs", "when they have for longer")
 		s.slow.Store(false)
 		next(t, s.settled, "settlement")
 		stuck("", "after a success")

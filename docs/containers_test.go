@@ -248,7 +248,7 @@ func TestCompose(t *testing.T) {
 	if !strings.Contains(read(t, ".gitignore"), "\n/.env\n") {
 		t.Error(".env, with its keys, is not in .gitignore")
 	}
-	for _, profile := range []string{"proxy", "receiver", "monitoring"} {
+	for _, profile := range []string{"proxy", "receiver", "inbox", "monitoring"} {
 		used := false
 		for _, s := range c.Services {
 			used = used || slices.Contains(s.Profiles, profile)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -102,13 +103,14 @@ func TestLinksLeadSomewhere(t *testing.T) {
 var (
 	quoted  = regexp.MustCompile("`([^` ]+)`|\\*\\*([a-z]+)\\*\\*")
 	source  = regexp.MustCompile(`^[\w./-]+\.(go|lua|md|pml|proto|sql|ts|tsx|yaml|yml)$`)
-	inStore = regexp.MustCompile("^ of (both stores|each store)")
+	inStore = regexp.MustCompile("^ of each store")
 )
 
 // TestMapNamesFiles: each file in the map of the code is there. A name without a path is in a folder that
-// the same row or paragraph names before it, or in both stores.
+// the same row or paragraph names before it, or in each store.
 func TestMapNamesFiles(t *testing.T) {
-	text := fence.ReplaceAllString(documents(t)["ARCHITECTURE.md"], "")
+	docs := documents(t)
+	text := fence.ReplaceAllString(docs["ARCHITECTURE.md"]+"\n\n"+docs["docs/rooms.md"]+"\n\n"+docs["docs/words.md"], "")
 	exists := func(path string) bool {
 		_, err := os.Stat(filepath.Join(root, path))
 		return err == nil
@@ -132,9 +134,9 @@ func TestMapNamesFiles(t *testing.T) {
 				continue
 			case !file:
 				continue
-			case found == "" && inStore.MatchString(rest) && exists("store/diskstore/"+name) && exists("store/redisstore/"+name):
+			case found == "" && inStore.MatchString(rest) && exists("store/diskstore/"+name) && exists("store/redisstore/"+name) && exists("store/sqlstore/"+name):
 			case found == "":
-				t.Errorf("ARCHITECTURE.md names %s, which is in none of %v", name, folders)
+				t.Errorf("the map names %s, which is in none of %v", name, folders)
 			default:
 				folders = append(folders, filepath.Dir(found))
 			}
@@ -148,7 +150,7 @@ func TestMapNamesFiles(t *testing.T) {
 
 // TestMapHasEveryPackage: the tree of packages in the map of the code has the folders that there are.
 func TestMapHasEveryPackage(t *testing.T) {
-	_, tree, _ := strings.Cut(documents(t)["ARCHITECTURE.md"], "## Packages\n\n```\n")
+	_, tree, _ := strings.Cut(documents(t)["docs/rooms.md"], "## Packages\n\n```\n")
 	tree, _, _ = strings.Cut(tree, "```")
 	listed, above := map[string]bool{}, ""
 	for line := range strings.Lines(tree) {
@@ -179,6 +181,36 @@ func TestMapHasEveryPackage(t *testing.T) {
 	}
 }
 
+var decision = regexp.MustCompile(`(?:ADR |adr/)0*([1-9][0-9]*)`)
+
+// TestDecisionsExist: comments and documents name decisions that there are, and the index has each of them.
+func TestDecisionsExist(t *testing.T) {
+	names, err := filepath.Glob("adr/[0-9]*.md")
+	if err != nil || len(names) < 10 {
+		t.Fatalf("found %d decisions, error %v", len(names), err)
+	}
+	index, known := documents(t)["docs/adr/README.md"], map[int]bool{}
+	for _, name := range names {
+		var number int
+		if _, err := fmt.Sscanf(filepath.Base(name), "%d-", &number); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		known[number] = true
+		if !strings.Contains(index, "]("+filepath.Base(name)+")") {
+			t.Errorf("the index lacks %s", name)
+		}
+	}
+	for _, suffix := range []string{".go", ".lua", ".sql", ".md", ".pml", ".ts", ".tsx"} {
+		for name, text := range files(t, suffix) {
+			for _, m := range decision.FindAllStringSubmatch(text, -1) {
+				if number, _ := strconv.Atoi(m[1]); !known[number] {
+					t.Errorf("%s names decision %s, which is not there", name, m[1])
+				}
+			}
+		}
+	}
+}
+
 var sidebarLink = regexp.MustCompile(`'/([a-z/-]+)'`)
 
 // TestSidebarHasEveryPage: the site's sidebar names each page once, and nothing else.
@@ -195,8 +227,8 @@ func TestSidebarHasEveryPage(t *testing.T) {
 		page, ours := strings.CutPrefix(strings.TrimSuffix(name, ".md"), "docs/")
 		switch {
 		case !ours || page == "README":
-		case page == "adr/README":
-			pages = append(pages, "adr")
+		case page == "adr/README" || page == "migrate/README":
+			pages = append(pages, filepath.Dir(page))
 		case !strings.HasPrefix(page, "adr/"):
 			pages = append(pages, page)
 		}
@@ -205,6 +237,25 @@ func TestSidebarHasEveryPage(t *testing.T) {
 	slices.Sort(pages)
 	if !slices.Equal(listed, pages) {
 		t.Errorf("the sidebar has\n%v\nthe pages are\n%v", listed, pages)
+	}
+}
+
+// TestListForAgents: docs/llms.txt names each page once, and nothing else.
+func TestListForAgents(t *testing.T) {
+	var listed, pages []string
+	for _, m := range link.FindAllStringSubmatch(read(t, "docs/llms.txt"), -1) {
+		listed = append(listed, m[1])
+	}
+	for name := range documents(t) {
+		page, ours := strings.CutPrefix(name, "docs/")
+		if ours && page != "README.md" && (!strings.HasPrefix(page, "adr/") || page == "adr/README.md") {
+			pages = append(pages, page)
+		}
+	}
+	slices.Sort(listed)
+	slices.Sort(pages)
+	if !slices.Equal(listed, pages) {
+		t.Errorf("docs/llms.txt has\n%v\nthe pages are\n%v", listed, pages)
 	}
 }
 
@@ -221,7 +272,7 @@ func anchors(text string) []string {
 }
 
 var (
-	flag     = regexp.MustCompile(`--[a-z][a-z-]+`)
+	option   = regexp.MustCompile(`--[a-z][a-z-]+`)
 	variable = regexp.MustCompile(`DUEHOOK_[A-Z_]+`)
 	target   = regexp.MustCompile("(?m)(?:`|^)make ([a-z0-9-]+)")
 )
@@ -231,13 +282,14 @@ var foreign = []string{
 	"--appendonly", "--appendfsync", "--maxmemory-policy", "--port", // redis-server
 	"--always", "--tags", // git
 	"--no-create-home", "--from-literal", "--now", "--set", "--shell", "--system", // useradd, systemctl
+	"--test",                                                                                                                                                                       // node
 	"--rdb",                                                                                                                                                                        // redis-cli
 	"--add-host", "--build", "--build-arg", "--name", "--network", "--no-deps", "--platform", "--profile", "--push", "--restart", "--rm", "--scale", "--stop-timeout", "--volumes", // docker
 	"--deep", "--frozen", "--expires", "--rate", "--scope", "--topics", // doctor, dev and apikey new, in main.go
 }
 
 func TestSettingsExist(t *testing.T) {
-	flags := flag.FindAllString(config.Usage(), -1)
+	flags := option.FindAllString(config.Usage(), -1)
 	flags = append(append(flags, foreign...), "--help")
 	for _, command := range cli.New(cli.Options{}) {
 		flags = append(flags, flagsOf(command)...)
@@ -245,7 +297,7 @@ func TestSettingsExist(t *testing.T) {
 	variables := variable.FindAllString(documents(t)["docs/settings.md"], -1) // held against the code by node/config
 	variables = append(variables, cli.Variables...)
 	for name, text := range documents(t) {
-		for _, f := range flag.FindAllString(text, -1) {
+		for _, f := range option.FindAllString(text, -1) {
 			if !slices.Contains(flags, f) {
 				t.Errorf("%s names %s, which is no setting", name, f)
 			}
@@ -291,6 +343,35 @@ func flagsOf(cmd *cobra.Command) []string {
 		flags = append(flags, flagsOf(sub)...)
 	}
 	return flags
+}
+
+var (
+	goCommand  = regexp.MustCompile("go (?:run|test|build) [^\n`|]*")
+	exampleDir = regexp.MustCompile(`docs/examples/[\w/.-]*\w`)
+)
+
+// TestCommandsNameFolders: commands of the documents name packages and files that there are.
+func TestCommandsNameFolders(t *testing.T) {
+	found := 0
+	for name, text := range documents(t) {
+		paths := exampleDir.FindAllString(text, -1)
+		for _, command := range goCommand.FindAllString(text, -1) {
+			for word := range strings.FieldsSeq(command) {
+				if path, ok := strings.CutPrefix(word, "./"); ok {
+					paths = append(paths, strings.TrimSuffix(path, "..."))
+				}
+			}
+		}
+		for _, path := range paths {
+			found++
+			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+				t.Errorf("%s names %s, which is not there", name, path)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d paths found: the pattern has gone wrong", found)
+	}
 }
 
 func TestMakeTargetsExist(t *testing.T) {

@@ -32,11 +32,11 @@ func model(t *testing.T, file string) string {
 	return string(content)
 }
 
-// docs/lifecycle.md says what each model claims, and what breaks each claim.
+// docs/model.md says what each model claims, and what breaks each claim.
 func TestModelDocument(t *testing.T) {
-	ofJob, ofKey, found := strings.Cut(documents(t)["docs/lifecycle.md"], "\n### Order keys\n")
+	ofJob, ofKey, found := strings.Cut(documents(t)["docs/model.md"], "\n## Order keys\n")
 	if !found {
-		t.Fatal("docs/lifecycle.md has no section on the model of order keys")
+		t.Fatal("docs/model.md has no section on the model of order keys")
 	}
 	t.Run("job", func(t *testing.T) { compareModel(t, model(t, "job.pml"), ofJob) })
 	t.Run("order key", func(t *testing.T) { compareModel(t, model(t, "order.pml"), ofKey) })
@@ -46,11 +46,11 @@ func compareModel(t *testing.T, model, doc string) {
 	t.Helper()
 	mutants := pairs(mutantInModel, model)
 	if diff := cmp.Diff(mutants, pairs(mutantInDoc, doc)); diff != "" {
-		t.Errorf("the mutants of the model (-) and of docs/lifecycle.md (+) differ:\n%s", diff)
+		t.Errorf("the mutants of the model (-) and of docs/model.md (+) differ:\n%s", diff)
 	}
 	properties := pairs(propertyInModel, model)
 	if diff := cmp.Diff(properties, pairs(propertyInDoc, doc)); diff != "" {
-		t.Errorf("the properties of the model (-) and of docs/lifecycle.md (+) differ:\n%s", diff)
+		t.Errorf("the properties of the model (-) and of docs/model.md (+) differ:\n%s", diff)
 	}
 	for _, p := range properties {
 		if !slices.ContainsFunc(mutants, func(m [2]string) bool { return m[1] == p[0] }) {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/httpapi"
 	v1 "github.com/duehook/duehook/httpapi/v1"
@@ -114,23 +113,20 @@ func startHere(t *testing.T, targets []hostile.Target, allow ...netip.Prefix) *h
 	}
 	calls, callsErr := v1.New(v1.Options{App: all})
 	api, apiErr := httpapi.New(httpapi.Options{Dialects: []httpapi.Dialect{calls}, Ready: jobs.Ping, Metrics: metrics})
-	carry, carryErr := carrier.New(carrier.Options{Store: jobs, CarryOptions: store.CarryOptions{EndpointLimit: 256}})
 	dispatch, dispatchErr := dispatcher.New(dispatcher.Options{
-		Store: jobs, Metrics: metrics, AllowCIDRs: allow, BreakerFailures: -1,
+		Store: jobs, Metrics: metrics, AllowCIDRs: allow, BreakerFailures: -1, Limits: store.FlightLimits{EndpointLimit: 256},
 		Resolver: hostile.Resolver(t, hostile.Zone(targets)),
 	})
-	if callsErr != nil || apiErr != nil || carryErr != nil || dispatchErr != nil {
-		t.Fatal(callsErr, apiErr, carryErr, dispatchErr)
+	if callsErr != nil || apiErr != nil || dispatchErr != nil {
+		t.Fatal(callsErr, apiErr, dispatchErr)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	var parts sync.WaitGroup
-	for _, run := range []func(context.Context) error{carry.Run, dispatch.Run} {
-		parts.Go(func() {
-			if err := run(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	parts.Go(func() {
+		if err := dispatch.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 	server := httptest.NewServer(api.Handler())
 	t.Cleanup(func() {
 		server.Close()

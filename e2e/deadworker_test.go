@@ -16,12 +16,23 @@ import (
 // and no attempt is charged.
 func TestDeadWorkersJobs(t *testing.T) {
 	t.Parallel()
+	deadWorkersJobs(t, "--redis-url", testenv.StartRedis(t, testenv.WithAOF()).URL())
+}
+
+// TestDeadWorkersJobsOnPostgres: nodes that share a database alone do the same.
+func TestDeadWorkersJobsOnPostgres(t *testing.T) {
+	t.Parallel()
+	deadWorkersJobs(t, "--postgres-url", testenv.Postgres(t, true).URL("postgres"))
+}
+
+func deadWorkersJobs(t *testing.T, flag, url string) {
+	t.Helper()
 	const jobs, hold = 200, 3 * time.Second
 	flags, lease := []string{"--timeout", "5s", "--lease", "10s", "--visibility", "3s"}, 10*time.Second
 	if long {
 		flags, lease = nil, 20*time.Second // the defaults
 	}
-	nodes := startNodes(t, shipped, "a b", testenv.StartRedis(t, testenv.WithAOF()).URL(), flags...)
+	nodes := startNodesOn(t, shipped, "a b", flag, url, flags...)
 	for round := range sized(1, 10) {
 		r := receiver.Start(t, func(receiver.Delivery) receiver.Answer { return receiver.Answer{Hold: hold} })
 		topic := fmt.Sprintf("round-%d", round)

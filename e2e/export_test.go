@@ -91,15 +91,11 @@ func TestNightlyExport(t *testing.T) {
 // nightlyCommands are the commands of the recipe.
 func nightlyCommands(t *testing.T) (export, restore string) {
 	t.Helper()
-	recipes, err := os.ReadFile("../docs/recipes.md")
+	recipes, err := os.ReadFile("../docs/howto/export.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	section := regexp.MustCompile(`(?s)\n## Restore Redis from a nightly export\n(.*?)\n## `).FindSubmatch(recipes)
-	if section == nil {
-		t.Fatal("docs/recipes.md has no such recipe")
-	}
-	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(section[1], -1)
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(recipes, -1)
 	if len(blocks) != 2 {
 		t.Fatalf("the recipe has %d blocks of commands, want 2", len(blocks))
 	}

@@ -14,7 +14,7 @@ import (
 
 // BenchmarkLateness measures received − due at 200 jobs/s with random due
 // times, on both backends. One iteration takes 30 s: run it with -benchtime 1x,
-// or as `make lateness`. It fails when the p99 is above $LATENESS_BAR.
+// or as `make soak PART=lateness`. It fails when the p99 is above $LATENESS_BAR.
 func BenchmarkLateness(b *testing.B) {
 	for _, backend := range []string{"embedded", "redis"} {
 		b.Run(backend, func(b *testing.B) {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ const (
 // refuses connections, and one that takes them and never answers. The rounds
 // alternate, each on a fresh node; the ratios are those of the medians of their
 // p99. It takes 6 minutes for each backend: run it with -benchtime 1x, or as
-// `make neighbours`.
+// `make soak PART=neighbours`.
 func BenchmarkLatenessBesideDead(b *testing.B) {
 	dead := map[string]func(b *testing.B) string{
 		"alone": nil, "refused": refusingEndpoint, "blackhole": silentEndpoint,
@@ -49,6 +50,66 @@ func BenchmarkLatenessBesideDead(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkLatenessBesideOutage measures received − due of 200 jobs/s alone, and while 20,000 jobs of another topic come
+// due, each for its own endpoint that accepts and never answers. In "at once" all of these are due at one time. It takes
+// 5 minutes for each backend.
+func BenchmarkLatenessBesideOutage(b *testing.B) {
+	kinds := []string{"alone", "as registered", "at once"}
+	for _, backend := range []string{"embedded", "redis"} {
+		b.Run(backend, func(b *testing.B) {
+			for b.Loop() {
+				p99 := map[string][]time.Duration{}
+				for range neighbourRounds {
+					for _, kind := range kinds {
+						p99[kind] = append(p99[kind], latenessBesideOutage(b, backend, kind))
+					}
+				}
+				b.ReportMetric(0, "ns/op") // says nothing here
+				for _, kind := range kinds {
+					b.ReportMetric(milliseconds(median(p99[kind])), strings.ReplaceAll(kind, " ", "-")+"-p99-ms")
+				}
+			}
+		})
+	}
+}
+
+func latenessBesideOutage(b *testing.B, backend, kind string) time.Duration {
+	b.Helper()
+	const jobs, batch = 20_000, 1000
+	n := startOn(b, backend)
+	if kind != "alone" {
+		_, port, err := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(silentOn(b, "0.0.0.0:0"), "http://"), "/"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		at := ""
+		if kind == "at once" {
+			at = clock.Now().Add(8 * time.Second).UTC().Format(time.RFC3339)
+		}
+		var registering sync.WaitGroup
+		defer registering.Wait()
+		registering.Go(func() {
+			for first := 0; first < jobs; first += batch {
+				dead := make([]registration, batch)
+				for i := range dead {
+					id := first + i
+					dead[i] = registration{
+						Topic: "outage", ID: fmt.Sprint(id), URL: fmt.Sprintf("http://127.%d.%d.%d:%s/", 1+id/50_000, id/250%200, 1+id%250, port), At: at,
+					}
+				}
+				a, err := call(b.Context(), "POST", n.base()+"/v1/jobs/batch", nil, map[string]any{"jobs": dead})
+				if err != nil || a.status != http.StatusOK {
+					b.Errorf("%v %d", err, a.status)
+				}
+			}
+		})
+	}
+	late := healthyLateness(b, n, neighboursTopic)
+	n.stop()
+	b.Logf("%s, %s: %v", backend, kind, late)
+	return late.at(0.99)
 }
 
 // latenessBeside gives the p99 of the healthy jobs.

@@ -43,9 +43,15 @@ func startEmbedded(t testing.TB, binary func() (string, error), flags ...string)
 // startNodes starts nodes that share a Redis.
 func startNodes(t testing.TB, binary func() (string, error), names string, redisURL string, flags ...string) []*node {
 	t.Helper()
+	return startNodesOn(t, binary, names, "--redis-url", redisURL, flags...)
+}
+
+// startNodesOn starts nodes that share the server that a flag names.
+func startNodesOn(t testing.TB, binary func() (string, error), names, flag, url string, flags ...string) []*node {
+	t.Helper()
 	var nodes []*node
 	for _, name := range strings.Fields(names) {
-		n := newNode(t, binary, name, append([]string{"--redis-url", redisURL}, flags...)...)
+		n := newNode(t, binary, name, append([]string{flag, url}, flags...)...)
 		n.start()
 		nodes = append(nodes, n)
 	}

@@ -34,7 +34,7 @@ func TestOldCopy(t *testing.T) {
 	server.Start()
 
 	before := r.Count()
-	look := startNodes(t, shipped, "look", server.URL(), "--deliver=false")[0]
+	look := startNodes(t, shipped, "look", server.URL(), "--start-paused")[0]
 	pull := map[string]any{"wait": "1500ms"} // longer than the schedule's interval
 	var pulled struct {
 		Jobs []struct {
@@ -56,6 +56,7 @@ func TestOldCopy(t *testing.T) {
 	look.stop()
 
 	n = startNodes(t, shipped, "after", server.URL())[0]
+	duehook(t, n, "resume", "--redis-url", server.URL())
 	testenv.Eventually(t, testenv.Patience, func() bool { return sent("orders", "open") == 2 }, "what is due is sent")
 	must(t, http.StatusOK, "POST", n.base()+"/v1/topics/prints/pull", pull).into(t, &pulled)
 	if len(pulled.Jobs) != 1 {

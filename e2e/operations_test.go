@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -100,19 +99,17 @@ func fillRedis(t testing.TB, server *testenv.Redis, n int, target string) {
 }
 
 // refuseDue makes dead letters of due jobs, and returns of how many.
-func refuseDue(t testing.TB, s store.Store) int {
+func refuseDue(t testing.TB, s redisstore.Opened) int {
 	t.Helper()
-	if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: fillPage, Visibility: time.Minute, HalfOpenLimit: 1}); err != nil {
+	limits := store.FlightLimits{HalfOpenLimit: 1}
+	if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: fillPage, Visibility: time.Minute, FlightLimits: limits}); err != nil {
 		t.Fatal(err)
 	}
-	hints, err := s.Pop(t.Context(), 0, fillPage, time.Second)
+	taken, err := s.Take(t.Context(), 0, store.TakeOptions{Max: fillPage, Lease: time.Minute, Limits: limits})
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: rand.Text(), Lease: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claims := taken.Claims
 	ends := make([]job.Settlement, len(claims))
 	for i := range claims {
 		c := &claims[i]

@@ -12,7 +12,7 @@ import (
 // beside 100 jobs for each hostile server that are due at the same time and have
 // the default timeout. The rounds alternate, each on a fresh node with the
 // default settings; the ratio is that of the medians of their p99. It takes 4
-// minutes: run it with -benchtime 1x, or as `make zoo`.
+// minutes: run it with -benchtime 1x, or as `make soak PART=zoo`.
 func BenchmarkLatenessBesideZoo(b *testing.B) {
 	zoo := hostile.Start(b)
 	for b.Loop() {

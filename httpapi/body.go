@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 // firstRead bounds the memory that a mere Content-Length can claim, in bytes.
@@ -117,11 +117,11 @@ func checkMediaType(r *http.Request, types []string) error {
 
 // checkJSON refuses a body that is no JSON text.
 func checkJSON(data []byte) error {
-	err := strictjson.Check(data)
+	err := jsonio.Check(data)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, strictjson.ErrEmpty):
+	case errors.Is(err, jsonio.ErrEmpty):
 		return malformed("The request body is empty. Send a JSON object.")
 	}
 	return malformed("The request body " + err.Error() + ".")

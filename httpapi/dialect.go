@@ -121,9 +121,6 @@ func (c *Call) ClientIP() string { return c.context.RealIP() }
 // Caller is who is calling. It reports false if the server has no keys.
 func (c *Call) Caller() (access.Principal, bool) { return c.caller, c.keyed }
 
-// KeyID is the id of the caller's key, empty if the server has no keys.
-func (c *Call) KeyID() string { return c.caller.KeyID }
-
 // Topics are the topics to which the caller is restricted; empty: none in particular.
 func (c *Call) Topics() job.TopicSet { return c.caller.Topics }
 

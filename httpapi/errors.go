@@ -15,6 +15,7 @@ import (
 	"github.com/duehook/duehook/internal/app/pulls"
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/app/topics"
+	"github.com/duehook/duehook/internal/inbox"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/memory"
@@ -141,6 +142,8 @@ var known = []struct {
 
 	{topics.ErrTooMany, CodeTooManyTopics, fmt.Sprintf("%d topics have settings or limits, are paused or draining, or they take %d MiB together, the limits. Delete the settings and limits of one, or resume one.", topics.MaxTopics, topics.MaxAllBytes>>20)},
 
+	{inbox.ErrNotFound, CodeInboxNotFound, "No inbox has this name. Inboxes are in the setting --inbox-url of the servers."},
+	{inbox.ErrUnavailable, CodeInboxUnavailable, "The database of the inbox does not answer as it should. GET /v1/inboxes has its error. Try again."},
 	{alerts.ErrNotFound, CodeAlertRuleNotFound, "No alert rule has this name. Create one with PUT. Names are case-sensitive."},
 	{alerts.ErrTooMany, CodeTooManyAlertRules, "There are " + strconv.Itoa(alerts.MaxRules) + " alert rules, the limit. Delete one, or let one rule cover all topics or endpoints with by."},
 
@@ -165,6 +168,7 @@ var known = []struct {
 
 	{store.ErrConflict, CodeStoreUnavailable, "Other requests kept modifying the same entry at the same time; nothing was stored. Try again."},
 	{store.ErrOtherLayout, CodeStoreUnavailable, "This node's settings do not match the store, for example the number of shards. It serves no requests; its log says what to do. Send the request to another node."},
+	{store.ErrFull, CodeStoreUnavailable, "The store takes no jobs: its memory or disk is full, or it cannot save. GET /readyz has the reason. " + repeat},
 	{store.ErrUnavailable, CodeStoreUnavailable, unavailable},
 	{context.DeadlineExceeded, CodeStoreUnavailable, unavailable},
 	{context.Canceled, CodeStoreUnavailable, unavailable},
@@ -175,7 +179,8 @@ var known = []struct {
 
 const (
 	busyDetail     = "Other requests change this job all the time; nothing was stored. Send the request again."
-	unavailable    = "The store cannot be reached or is full. Try again; with the same id or Idempotency-Key a registration is safe to repeat."
+	unavailable    = "The store cannot be reached or is full. " + repeat
+	repeat         = "Try again; with the same id or Idempotency-Key a registration is safe to repeat."
 	internalDetail = "The server failed. Its log has the cause under the X-Request-Id of this answer."
 )
 

@@ -3,8 +3,6 @@ package httpapi
 import (
 	_ "embed"
 	"net/http"
-
-	"github.com/duehook/duehook/internal/kit/packed"
 )
 
 // openAPI is the document of openapi.yaml as it is served: in JSON, in gzip, with answers that may
@@ -13,7 +11,7 @@ import (
 //go:embed openapi.json.gz
 var openAPI []byte
 
-var openAPIText = packed.New(openAPI)
+var openAPIText = NewPacked(openAPI)
 
 // document answers GET /openapi.json.
 func (s *Server) document(c *Call) error {

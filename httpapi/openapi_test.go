@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/duehook/duehook/internal/kit/packed"
 )
 
 var update = flag.Bool("update", false, "write openapi.json.gz anew")
@@ -39,7 +37,7 @@ func TestOpenAPI(t *testing.T) {
 		if err := os.WriteFile("openapi.json.gz", b.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
-	} else if got, err := packed.Unpack(openAPI); err != nil || !bytes.Equal(got, want) {
+	} else if got, err := unpack(openAPI); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("openapi.json.gz is not of openapi.yaml (%v); write it anew with: go test ./httpapi -run TestOpenAPI -update", err)
 	}
 }
@@ -47,7 +45,7 @@ func TestOpenAPI(t *testing.T) {
 // A client that was generated from the document accepts answers with members that came later.
 // Schemas of requests alone stay strict.
 func TestServedAnswersMayGetMembers(t *testing.T) {
-	data, err := packed.Unpack(openAPI)
+	data, err := unpack(openAPI)
 	if err != nil {
 		t.Fatal(err)
 	}

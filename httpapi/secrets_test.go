@@ -13,12 +13,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/camellia"
 	"github.com/duehook/duehook/httpapi/mykit"
 	"github.com/duehook/duehook/httpapi/qstash"
 	pb "github.com/duehook/duehook/httpapi/rpc/duehookv1"
+	"github.com/duehook/duehook/internal/inbox"
 	"github.com/duehook/duehook/internal/testing/fronts"
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
@@ -74,8 +78,8 @@ const form = "application/x-www-form-urlencoded"
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	s := &scene{log: &logged{}}
-	s.Server = fronts.StartLogging(t, s.log, "camellia,mykit,qstash", "elsewhere", "--log-level=debug", "--log-format=json", "--signing=on")
-	fails := s.Receiver.URL + "/fails?token=" + marked
+	s.Server = fronts.StartLogging(t, s.log, "camellia,mykit,qstash", "elsewhere", "--log-level=debug", "--log-format=json", "--signing=on", "--inbox-url="+inboxes(t))
+	fails := s.Receiver.URL + "/moved?token=" + marked
 	headers := `"headers":{"Authorization":"Bearer ` + marked + `","X-Own":"` + marked + `"}`
 	callbacks := `"callbacks":{"dead":{"url":"` + fails + `",` + headers + `},"delivered":{"url":"` + fails + `",` + headers + `},"include_request":true}`
 	spec := `"url":"` + fails + `",` + headers + `,` + callbacks + `,"body":{"pin":"` + marked + `"},"retry":{"limit":0}`
@@ -112,9 +116,30 @@ func newScene(t *testing.T) *scene {
 			t.Fatal(err)
 		}
 		text := s.must("GET", "/v1/jobs?state=dead", nil, "")
+		if !bytes.Contains(s.must("GET", "/v1/inboxes", nil, ""), []byte(`"failed":2`)) {
+			return false
+		}
 		return len(dlq.Messages) > 1 && strings.Count(string(text), `"callback_of":`) > 1 // callbacks died, too
-	}, "the jobs and their callbacks are dead letters")
+	}, "the jobs and their callbacks are dead letters, and the rows have failed")
 	return s
+}
+
+// inboxes are databases whose URLs have the secret. One of them answers, and has rows that have it, too.
+func inboxes(t *testing.T) string {
+	t.Helper()
+	server := testenv.Postgres(t, false)
+	db, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	must.OK(t, err)
+	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
+	_, err = db.Exec(t.Context(), inbox.PostgresTable)
+	must.OK(t, err)
+	for _, url := range []string{"ftp://shop.example/?token=" + marked, "https://shop.example/?token=" + marked} {
+		_, err = db.Exec(t.Context(), "INSERT INTO duehook_inbox (request) VALUES ($1)",
+			`{"topic":"topic","url":"`+url+`","unknown":"`+marked+`","headers":{"X-Own":"`+marked+`"},"body":"`+marked+`"}`)
+		must.OK(t, err)
+	}
+	with := func(url string) string { return strings.Replace(url, "@", ":"+marked+"@", 1) }
+	return "shop=" + with(server.URL("postgres")) + ",gone=" + with("postgres://duehook@127.0.0.1:1/gone") + ",lost=" + with("mysql://duehook@127.0.0.1:1/lost")
 }
 
 func (s *scene) id(text []byte) string {
@@ -138,7 +163,7 @@ func (s *scene) requests() (all []request) {
 	add := func(method, path string) {
 		for _, id := range []string{"thing", "dies", s.live, s.dead, "dlq_" + strings.TrimPrefix(s.dead, "msg_"), "camel"} {
 			for _, topic := range []string{"topic", "pulled", "qstash"} {
-				target := strings.NewReplacer("{topic}", topic, "{id}", id, "{rule}", id, "{schedule}", id, "{group}", id, "{name}", "urls", "*", "thing").Replace(path)
+				target := strings.NewReplacer("{topic}", topic, "{id}", id, "{rule}", id, "{schedule}", id, "{group}", id, "{name}", "urls", "{inbox}", "shop", "*", "thing").Replace(path)
 				bodies := []request{{method, target, "", ""}}
 				if method != http.MethodGet {
 					values := url.Values{"topic": {topic}, "msgId": {id}}
@@ -217,8 +242,8 @@ func TestNoFrontShowsSecretsToScopesThatMayNotSeeThem(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		"/v1/jobs", "/v1/jobs/topic/thing", "/v1/jobs/topic/dies", "/v1/jobs/topic/dies/explain", "/v1/jobs/topic/thing/registration", "/v1/topics", "/v1/topics/topic",
-		"/v1/groups", "/v1/groups/thing", "/v1/groups/thing/members", "/v1/schedules", "/v1/schedules/thing", "/v1/alerts/rules", "/v1/alerts/rules/thing",
+		"/v1/jobs", "/v1/jobs/topic/thing", "/v1/jobs/topic/dies", "/v1/jobs/topic/dies/attempts", "/v1/jobs/topic/dies/explain", "/v1/jobs/topic/thing/registration", "/v1/topics", "/v1/topics/topic",
+		"/v1/groups", "/v1/groups/thing", "/v1/groups/thing/members", "/v1/schedules", "/v1/schedules/thing", "/v1/schedules/thing/registration", "/v1/alerts/rules", "/v1/alerts/rules/thing", "/v1/inboxes/shop/rows",
 		"/camellia/delayQueue/getMsg", "/v2/messages/" + s.live, "/v2/dlq", "/v2/logs", "/v2/events", "/v2/schedules", "/v2/topics", "/v2/topics/urls", "/duehook.v1.Jobs/Get",
 	} {
 		if !shown[path] {

@@ -79,3 +79,11 @@ func PutDocument(ctx context.Context, s Documents, d Document) (Document, error)
 	d.Version = versions[0]
 	return d, nil
 }
+
+// HoldKind is the kind of documents that hold all deliveries of a store, as long as there is one: nodes take no jobs.
+// HoldImport is the one of an import that has not ended, and HoldStart that of nodes started to look first.
+const (
+	HoldKind   = "hold"
+	HoldImport = "import"
+	HoldStart  = "start"
+)

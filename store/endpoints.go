@@ -11,9 +11,9 @@ type CircuitState uint8
 
 // The states of a circuit.
 const (
-	CircuitClosed   CircuitState = iota // jobs are carried, perhaps up to the limit of a ramp
-	CircuitOpen                         // no job is carried
-	CircuitHalfOpen                     // a few jobs are carried
+	CircuitClosed   CircuitState = iota // jobs are taken, perhaps up to the limit of a ramp
+	CircuitOpen                         // no job is taken
+	CircuitHalfOpen                     // a few jobs are taken
 )
 
 var circuitStates = [...]string{CircuitClosed: "closed", CircuitOpen: "open", CircuitHalfOpen: "half_open"}
@@ -41,8 +41,8 @@ func (g Circuit) State() CircuitState {
 type EndpointStats struct {
 	Endpoint string
 	Circuit  Circuit
-	Waiting  int64 // due later, or due and not carried yet
-	Ready    int64 // carried
+	Waiting  int64 // due later, or due and not taken yet
+	Ready    int64 // on the ready list
 	Running  int64 // claimed
 }
 

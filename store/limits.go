@@ -21,7 +21,7 @@ var (
 // They hold for the whole store. A store of several shards divides them: of Capacity and
 // Concurrency, each shard gets an equal whole number, at least one.
 type Limits struct {
-	// Paused: no job is carried. Carried jobs cannot be claimed; a failed claim returns
+	// Paused: no job is taken or carried. Carried jobs cannot be claimed; a failed claim returns
 	// the job to its bucket.
 	Paused bool
 	// PausedUntil ends the pause by itself; 0: nothing does.
@@ -30,11 +30,11 @@ type Limits struct {
 	Draining bool
 	// Capacity is the most unfinished jobs; 0: no limit.
 	Capacity int
-	// Rate is the most jobs carried in a second, evenly spread; 0: no limit.
+	// Rate is the most jobs taken in a second, evenly spread; 0: no limit.
 	Rate float64
 	// Concurrency is the most jobs in flight; 0: no limit.
 	Concurrency int
-	// Weight is the share of the topic's lanes while more is due than can be carried; 0
+	// Weight is the share of the topic's lanes while more is due than can be taken; 0
 	// counts as DefaultWeight.
 	Weight int
 	// StopOnDead: a dead letter stops its order key until it is replayed or discarded. It
@@ -51,7 +51,7 @@ func (l *Limits) PausedAt(now job.Instant) bool {
 const DefaultWeight = 10
 
 // Limiting keeps the limits of topics. Each shard applies a change to registering,
-// updating, carrying and claiming at one instant.
+// updating, carrying and taking at one instant.
 type Limiting interface {
 	// SetLimits replaces the limits of a topic, which need not hold jobs. It deletes them
 	// if l is the zero value.

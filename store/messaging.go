@@ -22,6 +22,51 @@ type Messaging interface {
 	Listen(ctx context.Context, channel string, receive func(message []byte)) error
 }
 
+// maxUnread is how many messages wait for a listener. Further messages are lost.
+const maxUnread = 256
+
+// Unread has the messages that one call of Listen has not received yet, in a store that passes messages itself.
+type Unread struct {
+	messages chan []byte
+	lost     chan struct{} // signalled after lost messages
+}
+
+// NewUnread returns an Unread without messages.
+func NewUnread() *Unread {
+	return &Unread{messages: make(chan []byte, maxUnread), lost: make(chan struct{}, 1)}
+}
+
+// Put adds a message, which nobody may alter later; nil: some were lost. It never blocks.
+func (u *Unread) Put(message []byte) {
+	if message != nil {
+		select {
+		case u.messages <- message:
+			return
+		default:
+		}
+	}
+	select {
+	case u.lost <- struct{}{}:
+	default: // it is signalled already
+	}
+}
+
+// Receive calls receive as Listen does, until ctx or the source has ended. It reports whether the source has.
+func (u *Unread) Receive(ctx context.Context, ended <-chan struct{}, receive func(message []byte)) bool {
+	for {
+		select {
+		case <-u.lost:
+			receive(nil)
+		case m := <-u.messages:
+			receive(m)
+		case <-ctx.Done():
+			return false
+		case <-ended:
+			return true
+		}
+	}
+}
+
 // WakeChannel is the channel on which stores tell carriers that a job may be due earlier than all
 // others of its shard. Its messages are numbers of shards.
 const WakeChannel = "wake"

@@ -35,7 +35,7 @@ type Outlook struct {
 	// endpoints whose circuits are not open.
 	Beside int64
 	// EndpointInFlight and LaneInFlight are the jobs in flight of the job's endpoint, and of its
-	// topic at that endpoint. CarryOptions limits them.
+	// topic at that endpoint. FlightLimits limits them.
 	EndpointInFlight, LaneInFlight int64
 	// Limits are the limits of the job's topic. TopicInFlight is the number of its jobs in
 	// flight. NextByRate is when its rate allows the next job; zero if that is now.

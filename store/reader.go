@@ -42,10 +42,10 @@ type NameKind uint8
 // The indexes of names.
 const (
 	TopicNames    NameKind = iota // topics that hold jobs
-	BusyNames                     // up to N topics among which are those with the most unfinished jobs, in any order, or all
+	BusyNames                     // up to N topics among which are those with the most unfinished jobs, or nearly so, in any order
 	EndpointNames                 // endpoints with unfinished jobs
 	LaneNames                     // lanes with unfinished jobs, of Topic and of Endpoint
-	DueNames                      // lanes that may have waiting jobs due before Before
+	DueNames                      // up to N lanes that may have waiting jobs due before Before
 	DeadNames                     // groups of dead letters, of Topic
 	EndedNames                    // topics that may have ended jobs other than dead letters
 )

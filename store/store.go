@@ -1,10 +1,10 @@
 // Package store is the contract of the place that keeps jobs, with its types and errors.
 //
 // One idea makes a store correct: a job is unfinished exactly while it is in a bucket.
-// Carrying re-scores the job to a visibility deadline and pushes a hint onto the ready
-// list. Claiming re-scores it to the end of a lease. Only settling to a final state
-// removes it. A job whose hint was lost or whose worker died therefore becomes due
-// again.
+// Taking a job claims it: its entry moves to the end of a lease. A store with a ready list
+// carries before that: the entry moves to a visibility deadline, and a hint goes onto the list. Only
+// settling to a final state removes the entry. A job whose hint was lost or whose worker died
+// therefore becomes due again.
 //
 // The suite in storetest tests every store.
 package store
@@ -40,6 +40,12 @@ var (
 	ErrConflict = errors.New("modified concurrently")
 )
 
+// Unreachable reports whether a call failed because the store cannot serve it now, or because its context ended. The call may
+// be repeated later. Other errors concern what the call is about.
+func Unreachable(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
 // Store keeps jobs.
 //
 // All methods are safe for concurrent use. A caller that does not know the outcome of a
@@ -48,8 +54,8 @@ var (
 type Store interface {
 	Registrar
 	Reader
-	Carrying
 	Dispatching
+	Taking
 	Keeping
 	Documents
 	Messaging
@@ -192,15 +198,15 @@ func (o RegisterOutcome) Err() error {
 }
 
 // Registered is the answer to a registration. Job is the new job, or the job that holds
-// the key, see Taken. It is empty if the topic or the store refused.
+// the key, see HeldBy. It is empty if the topic or the store refused.
 type Registered struct {
 	Outcome RegisterOutcome
 	Job     job.Job
 }
 
-// Taken is the answer to a registration whose key another job holds. It leaves out the body and the headers of that job:
+// HeldBy is the answer to a registration whose key another job holds. It leaves out the body and the headers of that job:
 // a thousand large ones must not be the answer to a small call.
-func Taken(outcome RegisterOutcome, holder job.Job) Registered {
+func HeldBy(outcome RegisterOutcome, holder job.Job) Registered {
 	holder.Spec.Body, holder.Spec.Headers = nil, nil
 	return Registered{Outcome: outcome, Job: holder}
 }
@@ -239,8 +245,8 @@ type Depth struct {
 	States       map[job.State]int64
 	ReadyList    int64 // hints on the ready lists
 	OpenCircuits int64
-	// OldestDue is when the earliest lane needs attention. It is in the past if the
-	// carrier is behind, and zero if none does.
+	// OldestDue is when the earliest lane needs attention. It is in the past if jobs
+	// are late, and zero if none does.
 	OldestDue job.Instant
 	// OrderKeys are the order keys with unfinished jobs, or stopped by a dead letter.
 	OrderKeys int64
@@ -249,8 +255,9 @@ type Depth struct {
 	Now    job.Instant
 }
 
-// Carrying is the part of a store that the carrier needs.
-type Carrying interface {
+// ReadyList is the part of a store that has a ready list: carriers move due jobs there, and Take
+// takes them off. Other stores take due jobs at once.
+type ReadyList interface {
 	// Shards returns the number of independent parts. Each is carried on its own.
 	Shards() int
 	// Carry moves due jobs of a shard to its ready list, visiting topics and endpoints in
@@ -276,21 +283,10 @@ type Locker interface {
 }
 
 // CarryOptions bound a call of Carry. Cap, Visibility and HalfOpenLimit are required.
-// The limits hold for the whole store. A store of several shards divides them equally,
-// at least one for each shard.
 type CarryOptions struct {
 	Cap        int           // most hints on the shard's ready list
 	Visibility time.Duration // until an unclaimed job is due again
-	// Longest is the duration of the longest visibility deadline or lease. If the store's
-	// clock went back, a deadline further ahead is cut to it. Zero: no limit.
-	Longest time.Duration
-	// EndpointLimit is the most jobs in flight of an endpoint; 0: no limit.
-	EndpointLimit int
-	// TopicLimits are the most jobs in flight of a topic at one endpoint, for topics with
-	// a limit of their own. A limit above EndpointLimit replaces it for the topic's jobs.
-	TopicLimits map[string]int
-	// HalfOpenLimit is the EndpointLimit of an endpoint whose circuit is half-open.
-	HalfOpenLimit int
+	FlightLimits
 	// Pull, unless nil, has up to Cap jobs that wait in the pull queues of these topics carried,
 	// instead of others. They do not go to the ready list: the caller claims them by the hints of
 	// the result. CarryResult.Wait is then about these queues. Without Pull, of a pull queue
@@ -328,28 +324,17 @@ func (h Hint) Key() job.Key { return job.Key{Topic: h.Lane.Topic, ID: h.ID} }
 // Dispatching is the part of a store that the dispatcher needs.
 type Dispatching interface {
 	Shards() int
-	// Pop takes up to max hints off the shard's ready list. It waits up to wait for the
-	// first, and returns none after that. When ctx ends, it returns ctx's error at once, or
-	// the hints popped at that moment. Hints lost are safe.
-	Pop(ctx context.Context, shard, max int, wait time.Duration) ([]Hint, error)
-	// Claim claims the hinted jobs that are due and not leased, and leaves the others out.
-	// A job that is hinted twice is claimed once. Of a topic with limits, only carried jobs are claimed. A call repeated with its nonce
-	// returns the same claims while their leases last, and new claims after that. A claim
-	// from Running means that the lease expired, unless the call is such a repetition; it
-	// adds one to ExpiredLeases unless the job is a suspect. The store may keep the claims,
-	// so the caller does not change them.
-	Claim(ctx context.Context, shard int, hints []Hint, o ClaimOptions) ([]Claimed, error)
 	// Settle applies settlements. Results are in their order. An applied
 	// settlement may be repeated. Until the job is claimed again or gone, the answer is that of
 	// the first run, with Repeated. The store may keep the settlements, so the caller does not
 	// change them.
 	Settle(ctx context.Context, settlements []job.Settlement) ([]Settled, error)
 	// SetCircuit opens or closes the circuit of an endpoint.
-	//   - CircuitOpen: the endpoint's lanes are not carried for d. Then the circuit is half-open:
-	//     up to CarryOptions.HalfOpenLimit jobs are carried until it is closed, or until d (at
+	//   - CircuitOpen: nothing is taken from the endpoint's lanes for d. Then the circuit is half-open:
+	//     up to FlightLimits.HalfOpenLimit jobs are taken until it is closed, or until d (at
 	//     least a minute) has passed without another call.
 	//   - CircuitHalfOpen: an open circuit half-opens at once. Others stay.
-	//   - CircuitClosed: an open or half-open circuit closes. The endpoint's lanes are carried up
+	//   - CircuitClosed: an open or half-open circuit closes. The endpoint's jobs are taken up
 	//     to HalfOpenLimit at first, twice as much each second, and without this limit after
 	//     rules.RampTime.
 	SetCircuit(ctx context.Context, endpoint string, to CircuitState, d time.Duration) error
@@ -367,14 +352,6 @@ type ClaimOptions struct {
 	// Left gets the hints left out because the claims reached BatchBytes. The next call
 	// may claim their jobs. Nil: the call claims them all, in several batches.
 	Left func(hints []Hint)
-}
-
-// LeaseOf is the lease of a job with a timeout. Zero: it has none of its own.
-func (o *ClaimOptions) LeaseOf(timeout time.Duration) time.Duration {
-	if timeout > 0 {
-		return timeout + o.LeaseMargin
-	}
-	return o.Lease
 }
 
 // Claimed is a claimed job. Job.State is Running, Job.Token is the claim's. A store may

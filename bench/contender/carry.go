@@ -56,7 +56,7 @@ func runCarry(ctx context.Context, o *options) error {
 	}
 	clock := job.SystemClock()
 	c, err := carrier.New(carrier.Options{
-		Store: s, CarryOptions: store.CarryOptions{Visibility: time.Hour}, // nothing is to come again
+		Store: s, Lists: s, CarryOptions: store.CarryOptions{Visibility: time.Hour}, // nothing is to come again
 	})
 	if err != nil {
 		return errors.Join(err, s.Close())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/duehook/duehook/bench/receiver"
 	"github.com/duehook/duehook/bench/system"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 // Job is a callback to be registered.
@@ -37,6 +38,8 @@ type Load struct {
 	Callback func(n int) string
 	// OrderKey is the order key of job n; nil: no job has one.
 	OrderKey func(n int) string
+	// Fast allows a way that does not answer for each job.
+	Fast bool
 }
 
 // BodySize is the size of all bodies, in bytes.
@@ -92,6 +95,12 @@ type Contender interface {
 	Close() error
 }
 
+// Served is a Contender whose server counts what it is asked.
+type Served interface {
+	// Served is how many transactions the server has ended.
+	Served(ctx context.Context) (float64, error)
+}
+
 // Cost is processor time.
 type Cost struct{ Processes, Store time.Duration }
 
@@ -111,13 +120,15 @@ type Setup struct {
 	// Again is after how long a failed delivery is tried again; 0 leaves that to
 	// the contender.
 	Again    time.Duration
-	Postgres *Postgres // needed by River
+	Flags    []string  // of duehook serve, besides
+	Postgres *Postgres // needed by River and duehook on PostgreSQL
 }
 
 // The names of contenders.
 const (
 	Duehook  = "duehook"
 	Embedded = "duehook-embedded"
+	OnSQL    = "duehook-postgres"
 	Limit    = "limit"
 	Asynq    = "asynq"
 	River    = "river"
@@ -130,6 +141,8 @@ func Title(name string) string {
 		return "duehook on Redis"
 	case Embedded:
 		return "duehook embedded"
+	case OnSQL:
+		return "duehook on PostgreSQL"
 	case Limit:
 		return "the limit"
 	case River:
@@ -139,7 +152,7 @@ func Title(name string) string {
 }
 
 // Own reports whether a contender is duehook.
-func Own(name string) bool { return name == Duehook || name == Embedded }
+func Own(name string) bool { return name == Duehook || name == Embedded || name == OnSQL }
 
 // New makes the contender of that name.
 func New(ctx context.Context, name string, s *Setup) (Contender, error) {
@@ -148,6 +161,8 @@ func New(ctx context.Context, name string, s *Setup) (Contender, error) {
 		return newOnRedis(ctx, s)
 	case Embedded:
 		return newEmbedded(s)
+	case OnSQL:
+		return newOnPostgres(ctx, s)
 	case Limit:
 		return newLimit(ctx, s)
 	case Asynq:
@@ -162,7 +177,7 @@ func New(ctx context.Context, name string, s *Setup) (Contender, error) {
 func costOf(processes []*system.Process) (time.Duration, error) {
 	var sum time.Duration
 	for _, p := range processes {
-		d, err := system.CPUTime(p.PID())
+		d, err := testenv.CPUTime(p.PID())
 		if err != nil {
 			return 0, err
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/redisstore"
+	"github.com/duehook/duehook/store/sqlstore"
 )
 
 // Node is a Contender whose process may end and start again.
@@ -51,7 +52,7 @@ func (d *duehookNodes) flags() []string {
 		// A breaker would take a receiver that fails every job at first for dead.
 		flags = append(flags, "--retry-steps", d.setup.Again.String(), "--retry-jitter", "0", "--breaker-failures", "0")
 	}
-	return append(flags, d.storage...)
+	return append(append(flags, d.storage...), d.setup.Flags...)
 }
 
 // EndpointConcurrency is duehook's setting of that name.
@@ -155,7 +156,7 @@ func registrations(jobs []Job) []store.Registration {
 	return regs
 }
 
-func fill(ctx context.Context, s store.Store, l *Load) error {
+func fill(ctx context.Context, s store.Registrar, l *Load) error {
 	return l.Batches(batchSize, func(jobs []Job) error {
 		_, err := s.Register(ctx, registrations(jobs))
 		return err
@@ -194,6 +195,42 @@ func (c *onRedis) Redis() *system.Redis { return c.redis }
 func (c *onRedis) Cost() (Cost, error) { return redisCost(c.processes, c.redis) }
 
 func (c *onRedis) Close() error { return errors.Join(c.Stop(), c.redis.Close(), os.RemoveAll(c.dir)) }
+
+// onPostgres is duehook with its jobs in PostgreSQL.
+type onPostgres struct {
+	duehookNodes
+	postgres *Postgres
+	url, dir string
+}
+
+func newOnPostgres(ctx context.Context, s *Setup) (Contender, error) {
+	url, err := s.Postgres.newDatabase(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(s.Dir, "data-")
+	if err != nil {
+		return nil, err
+	}
+	return &onPostgres{duehookNodes{setup: s, storage: []string{"--postgres-url", url, "--data-dir", dir}}, s.Postgres, url, dir}, nil
+}
+
+func (c *onPostgres) Load(ctx context.Context, l *Load) error {
+	s, err := sqlstore.Open(ctx, sqlstore.Options{URL: c.url})
+	if err != nil {
+		return err
+	}
+	return errors.Join(fill(ctx, s, l), s.Close())
+}
+
+// Served implements Served.
+func (c *onPostgres) Served(ctx context.Context) (float64, error) {
+	return c.postgres.transactions(ctx, c.url)
+}
+
+func (c *onPostgres) Cost() (Cost, error) { return c.postgres.cost(c.processes) }
+
+func (c *onPostgres) Close() error { return errors.Join(c.Stop(), os.RemoveAll(c.dir)) }
 
 // embedded is duehook with its jobs on its disk.
 type embedded struct {

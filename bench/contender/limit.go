@@ -7,6 +7,7 @@ import (
 	"github.com/duehook/duehook/bench/limit"
 	"github.com/duehook/duehook/bench/system"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 // batchSize is what the limit takes at a time, and what is loaded at a time.
@@ -65,7 +66,7 @@ func redisCost(processes []*system.Process, r *system.Redis) (Cost, error) {
 	if err != nil {
 		return Cost{}, err
 	}
-	store, err := system.CPUTime(r.PID())
+	store, err := testenv.CPUTime(r.PID())
 	return Cost{own, store}, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/duehook/duehook/bench/system"
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
@@ -42,6 +43,27 @@ func (p *Postgres) newDatabase(ctx context.Context) (url string, err error) {
 		return "", err
 	}
 	return p.server.URL(name), nil
+}
+
+// cost is that of processes and of the server.
+func (p *Postgres) cost(processes []*system.Process) (Cost, error) {
+	own, err := costOf(processes)
+	if err != nil {
+		return Cost{}, err
+	}
+	store, err := testenv.CPUTime(p.server.PID())
+	return Cost{own, store}, err
+}
+
+// transactions are those that the server has ended in a database, this call's among them.
+func (p *Postgres) transactions(ctx context.Context, url string) (n float64, err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	err = conn.QueryRow(ctx, "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()").Scan(&n)
+	return n, err
 }
 
 // postgresConnections is how many connections each process may have.

@@ -11,8 +11,6 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
-
-	"github.com/duehook/duehook/bench/system"
 )
 
 // How River is tuned.
@@ -79,7 +77,11 @@ func (c *riverContender) Load(ctx context.Context, l *Load) error {
 		for i, j := range jobs {
 			params[i] = river.InsertManyParams{Args: callbackOf(j), InsertOpts: &river.InsertOpts{ScheduledAt: j.Due}}
 		}
-		_, err := c.client.InsertManyFast(ctx, params)
+		if l.Fast {
+			_, err := c.client.InsertManyFast(ctx, params)
+			return err
+		}
+		_, err := c.client.InsertMany(ctx, params)
 		return err
 	})
 }
@@ -93,14 +95,12 @@ func callbackOf(j Job) callback { return callback{ID: j.ID, URL: j.URL, Body: st
 
 func (c *riverContender) Start(ctx context.Context) error { return c.start(ctx, River, c.url) }
 
-func (c *riverContender) Cost() (Cost, error) {
-	own, err := costOf(c.processes)
-	if err != nil {
-		return Cost{}, err
-	}
-	store, err := system.CPUTime(c.postgres.server.PID())
-	return Cost{own, store}, err
+// Served implements Served.
+func (c *riverContender) Served(ctx context.Context) (float64, error) {
+	return c.postgres.transactions(ctx, c.url)
 }
+
+func (c *riverContender) Cost() (Cost, error) { return c.postgres.cost(c.processes) }
 
 func (c *riverContender) Close() error {
 	err := c.stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/duehook/duehook/bench/receiver"
 	"github.com/duehook/duehook/bench/report"
 	"github.com/duehook/duehook/bench/stats"
-	"github.com/duehook/duehook/bench/system"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 // arrivalLimit is how long the last job is waited for.
@@ -89,7 +89,7 @@ func (r *runner) drainLoaded(ctx context.Context, c contender.Contender, jobs in
 	if err != nil {
 		return d, err
 	}
-	receiverBefore, err := system.CPUTime(r.process.PID())
+	receiverBefore, err := testenv.CPUTime(r.process.PID())
 	if err != nil {
 		return d, err
 	}
@@ -109,7 +109,7 @@ func (r *runner) drainLoaded(ctx context.Context, c contender.Contender, jobs in
 	if err != nil {
 		return d, err
 	}
-	receiverAfter, err := system.CPUTime(r.process.PID())
+	receiverAfter, err := testenv.CPUTime(r.process.PID())
 	if err != nil {
 		return d, err
 	}
@@ -191,7 +191,7 @@ func (t *drainTable) chart(name, title string, names []string) chart {
 
 // drains compares all contenders.
 func drains(ctx context.Context, r *runner) (*result, error) {
-	names := r.among(contender.Limit, contender.Duehook, contender.Embedded, contender.River, contender.Asynq)
+	names := r.among(contender.Limit, contender.Duehook, contender.Embedded, contender.OnSQL, contender.River, contender.Asynq)
 	t, err := r.compareDrains(ctx, names, r.setup, r.receiver.Base, false)
 	if err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ func secure(ctx context.Context, r *runner) (*result, error) {
 
 // failing drains to a receiver that fails each job once.
 func failing(ctx context.Context, r *runner) (*result, error) {
-	names := r.among(contender.Limit, contender.Duehook, contender.Embedded, contender.River, contender.Asynq)
+	names := r.among(contender.Limit, contender.Duehook, contender.Embedded, contender.OnSQL, contender.River, contender.Asynq)
 	s := r.setup
 	s.Again = time.Second
 	t, err := r.compareDrains(ctx, names, s, r.receiver.Base, true)

@@ -13,9 +13,9 @@ import (
 
 // idle measures what waiting costs.
 func idle(ctx context.Context, r *runner) (*result, error) {
-	names := r.among(contender.Duehook, contender.Embedded, contender.Limit, contender.River, contender.Asynq)
+	names := r.among(contender.Duehook, contender.Embedded, contender.OnSQL, contender.Limit, contender.River, contender.Asynq)
 	table := report.Table{Header: []string{
-		stats.Count(r.Size.Idle) + " waiting jobs", "Redis commands/s", "CPU ms/s: its processes", "its store",
+		stats.Count(r.Size.Idle) + " waiting jobs", "Redis commands/s, or transactions/s of PostgreSQL", "CPU ms/s: its processes", "its store",
 	}}
 	for _, name := range names {
 		row, err := r.watch(ctx, name)
@@ -44,26 +44,32 @@ func (r *runner) watch(ctx context.Context, name string) (row []string, err erro
 		return nil, err
 	}
 	commands := "–"
-	if _, err := redisOf(c); err == nil {
+	if q.counted {
 		commands = stats.Number(q.commands)
 	}
 	return []string{commands, stats.Number(q.processes), stats.Number(q.store)}, nil
 }
 
 // quietness is what happens by the second while nothing is to be done.
-type quietness struct{ commands, processes, store float64 }
+type quietness struct {
+	commands, processes, store float64
+	counted                    bool // the commands are
+}
 
 // quiet watches a contender that has nothing to do.
 func (r *runner) quiet(ctx context.Context, c contender.Contender) (q quietness, err error) {
 	if err := job.Sleep(ctx, r.clock, r.Size.Watch/2); err != nil { // what the start brings
 		return q, err
 	}
-	server, _ := redisOf(c) // nil: there is none
-	commands := func() (n float64, err error) {
-		if server != nil {
-			n, err = info(ctx, server, "total_commands_processed")
-		}
-		return n, err
+	const redisOwn, postgresOwn = 3, 1 // of the question itself, at least: HELLO, CLIENT SETINFO and INFO; a statement
+	ours := 0.0
+	commands := func() (float64, error) { return 0, nil }
+	if server, err := redisOf(c); err == nil {
+		ours = redisOwn
+		commands = func() (float64, error) { return info(ctx, server, "total_commands_processed") }
+	} else if served, is := c.(contender.Served); is {
+		ours = postgresOwn
+		commands = func() (float64, error) { return served.Served(ctx) }
 	}
 	before, err := c.Cost()
 	if err != nil {
@@ -85,10 +91,9 @@ func (r *runner) quiet(ctx context.Context, c contender.Contender) (q quietness,
 		return q, err
 	}
 	seconds := r.Size.Watch.Seconds()
-	const ours = 3 // HELLO, CLIENT SETINFO and INFO of the question itself, at least
 	cost := after.Sub(before)
 	return quietness{
-		commands:  max(0, commandsAfter-commandsBefore-ours) / seconds,
+		counted: ours > 0, commands: max(0, commandsAfter-commandsBefore-ours) / seconds,
 		processes: cost.Processes.Seconds() * 1000 / seconds, store: cost.Store.Seconds() * 1000 / seconds,
 	}, nil
 }

@@ -33,6 +33,11 @@ func (r *runner) late(ctx context.Context, c contender.Contender, rate int, into
 	if err := r.stream(ctx, c, jobs, rate); err != nil {
 		return err
 	}
+	return r.arrived(ctx, jobs, into)
+}
+
+// arrived waits for jobs, and adds received − due.
+func (r *runner) arrived(ctx context.Context, jobs int, into *punctuality) error {
 	got, err := r.receiver.Report(ctx, r.Size.MaxAhead+time.Minute)
 	if err != nil {
 		return err
@@ -84,7 +89,7 @@ func (r *runner) stream(ctx context.Context, c contender.Contender, jobs, rate i
 
 // lateness compares how punctual contenders are.
 func lateness(ctx context.Context, r *runner) (*result, error) {
-	names := r.among(contender.Duehook, contender.Embedded, contender.Limit)
+	names := r.among(contender.Duehook, contender.Embedded, contender.OnSQL, contender.Limit)
 	if r.Size.Long {
 		names = append(names, r.among(contender.River, contender.Asynq)...)
 	}

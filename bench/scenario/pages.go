@@ -71,7 +71,7 @@ const inMemory = 1_000_000
 // pages measures the pages of a node beside many waiting jobs, alone and beside a bulk operation.
 func pages(ctx context.Context, r *runner) (*result, error) {
 	table := report.Table{Header: []string{"ms", "", "waiting jobs", "median", "longest", "beside a bulk cancel: median", "longest", "answer"}}
-	for _, name := range r.among(contender.Duehook, contender.Embedded) {
+	for _, name := range r.among(contender.Duehook, contender.Embedded, contender.OnSQL) {
 		for _, waiting := range r.Size.Restart {
 			if name == contender.Duehook && waiting > inMemory {
 				continue

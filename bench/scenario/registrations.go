@@ -123,7 +123,7 @@ func (m *manner) body(l *contender.Load, from int) []byte {
 
 // registrations compares duehook with an echo handler that does one EVALSHA.
 func registrations(ctx context.Context, r *runner) (*result, error) {
-	names := r.among(contender.Echo, contender.Duehook, contender.Embedded)
+	names := r.among(contender.Echo, contender.Duehook, contender.Embedded, contender.OnSQL)
 	t := newRegistrationTable()
 	err := r.rounds(names, func(name string) (err error) {
 		api, err := r.api(ctx, name)
@@ -160,6 +160,59 @@ func registrations(ctx context.Context, r *runner) (*result, error) {
 		charts: []chart{t.chart(names)},
 		sizing: t.sizing(),
 	}, nil
+}
+
+// copies is the fast way of River in inserts.
+const copies = "copies"
+
+// inserts compares loads in batches through the Go packages of those on PostgreSQL.
+func inserts(ctx context.Context, r *runner) (*result, error) {
+	names := r.among(contender.OnSQL, contender.River)
+	titles := map[string]string{copies: "River, InsertManyFast"}
+	for _, n := range names {
+		if titles[n] = contender.Title(n); n == contender.River {
+			titles[n] += ", InsertMany"
+			names = append(names, copies)
+		}
+	}
+	rates, store := map[string]stats.Sample{}, map[string]stats.Sample{}
+	err := r.rounds(names, func(name string) error {
+		rate, cost, err := r.insert(ctx, name)
+		rates[name], store[name] = append(rates[name], rate), append(store[name], cost)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	table := report.Table{Header: []string{"batches of 500 by one client", "jobs/s", "duehook ÷ it", "CPU s per 10,000: its store"}}
+	for _, n := range names {
+		table.Add(titles[n], rates[n].String(), rates[contender.OnSQL].Over(rates[n]).String(), stats.Number(store[n].Median()))
+	}
+	return &result{tables: []report.Table{table}}, nil
+}
+
+// insert loads a backlog. It returns the jobs per second, and the seconds of the store's processor time per 10,000 jobs.
+func (r *runner) insert(ctx context.Context, name string) (rate, cost float64, err error) {
+	load := r.waitingJobs(r.Size.Backlog)
+	if name == copies {
+		name, load.Fast = contender.River, true
+	}
+	c, err := r.contend(ctx, name, r.setup)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	before, err := c.Cost()
+	if err != nil {
+		return 0, 0, err
+	}
+	began := r.clock.Now()
+	if err := c.Load(ctx, load); err != nil {
+		return 0, 0, err
+	}
+	jobs, took := float64(r.Size.Backlog), r.clock.Now().Sub(began)
+	after, err := c.Cost()
+	return jobs / took.Seconds(), after.Sub(before).Store.Seconds() * 10_000 / jobs, err
 }
 
 // titleOf is what the document calls it.

@@ -66,6 +66,7 @@ type scenario struct {
 var all = []scenario{
 	{name: "drain", share: 30, run: drains},
 	{name: "registrations", share: 9, run: registrations},
+	{name: "inserts", share: 2, run: inserts},
 	{name: "lateness", share: 7, run: lateness},
 	{name: "memory", share: 1, run: memory},
 	{name: "idle", share: 8, run: idle},
@@ -73,6 +74,7 @@ var all = []scenario{
 	{name: "storm", share: 3, run: storm},
 	{name: "restart", share: 15, run: restart},
 	{name: "scale", share: 22, run: scale},
+	{name: "debt", long: true, run: debt},
 	{name: "pages", long: true, run: pages},
 	{name: "tls", long: true, run: secure},
 	{name: "nodes", long: true, run: nodes},
@@ -82,6 +84,7 @@ var all = []scenario{
 	{name: "order", long: true, run: ordered},
 	{name: "pull", long: true, run: pulls},
 	{name: "consumers", long: true, run: consumers},
+	{name: "inbox", long: true, run: inboxes},
 }
 
 // Names are the names of all scenarios.
@@ -200,7 +203,7 @@ func (r *runner) close() error {
 
 // contend makes a contender in a fresh state.
 func (r *runner) contend(ctx context.Context, name string, s contender.Setup) (contender.Contender, error) {
-	if name == contender.River && r.setup.Postgres == nil {
+	if (name == contender.River || name == contender.OnSQL) && r.setup.Postgres == nil {
 		server, err := contender.StartPostgres()
 		if err != nil {
 			return nil, err

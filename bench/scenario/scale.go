@@ -35,7 +35,7 @@ func scale(ctx context.Context, r *runner) (res *result, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	for _, name := range r.among(contender.Duehook, contender.Embedded) {
+	for _, name := range r.among(contender.Duehook, contender.Embedded, contender.OnSQL) {
 		for _, waiting := range r.Size.Waiting {
 			s := &scaled{name: name, waiting: waiting}
 			if s.Contender, err = r.contend(ctx, name, r.setup); err != nil {
@@ -104,7 +104,7 @@ func (r *runner) compareScaled(ctx context.Context, of []*scaled) error {
 
 func scaleTable(of []*scaled) report.Table {
 	table := report.Table{Header: []string{
-		"", "waiting", "registrations/s", "drain, jobs/s", "CPU s per 10,000: node", "Redis",
+		"", "waiting", "registrations/s", "drain, jobs/s", "CPU s per 10,000: node", "server",
 		"lateness p50, ms", "p99", "p99 ÷ with the fewest", "idle commands/s",
 	}}
 	fewest := map[string]*scaled{}
@@ -127,7 +127,7 @@ func scaleTable(of []*scaled) report.Table {
 const microsecondsPerJob = 1_000_000 / 10_000
 
 func scaleSizing(of []*scaled) *report.Table {
-	table := &report.Table{Header: []string{"", "waiting", "µs of processors for a delivery: node", "Redis"}}
+	table := &report.Table{Header: []string{"", "waiting", "µs of processors for a delivery: node", "server"}}
 	for _, s := range of {
 		store := "–"
 		if s.drained.store > 0 {
@@ -145,7 +145,7 @@ func scaleChart(r *runner, of []*scaled) chart {
 	for _, n := range r.Size.Waiting {
 		curves.Sizes = append(curves.Sizes, stats.Count(n))
 	}
-	for _, name := range r.among(contender.Duehook, contender.Embedded) {
+	for _, name := range r.among(contender.Duehook, contender.Embedded, contender.OnSQL) {
 		curve := report.Curve{Label: contender.Title(name)}
 		for _, n := range r.Size.Waiting {
 			value := math.NaN()

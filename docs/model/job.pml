@@ -1,6 +1,6 @@
 /*
  * One job, from its registration to its end, with everything that can touch it
- * concurrently. `make model` checks it. "The model" in docs/lifecycle.md says
+ * concurrently. docs/model/check checks it. docs/model.md says
  * what it proves and what it does not.
  *
  * A part with a name such as claim.lua is that script of store/redisstore/lua.

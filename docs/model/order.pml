@@ -1,6 +1,6 @@
 /*
  * Two jobs of one order key, from their registrations to their ends, with carriers,
- * workers and a client. `make model` checks it. "The model" in docs/lifecycle.md says
+ * workers and a client. docs/model/check checks it. docs/model.md says
  * what it proves and what it does not.
  *
  * job.pml models what happens to a single job. This model has only what one job of a

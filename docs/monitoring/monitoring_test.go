@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
@@ -24,8 +25,10 @@ import (
 	"go.uber.org/goleak"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/duehook/duehook/internal/inbox"
 	"github.com/duehook/duehook/internal/node"
 	"github.com/duehook/duehook/internal/node/config"
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
@@ -261,13 +264,10 @@ func post(t *testing.T, method, url, body string) {
 	}
 }
 
-// start runs duehook on Redis, where it has all metrics.
-func start(t *testing.T) (base string) {
+// start runs duehook with a store.
+func start(t *testing.T, flags ...string) (base string) {
 	t.Helper()
-	redis := testenv.StartRedis(t)
-	c, err := config.Load([]string{
-		"--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--redis-url", redis.URL(),
-	}, nil)
+	c, err := config.Load(append([]string{"--addr=127.0.0.1:0", "--allow-cidrs=127.0.0.0/8", "--data-dir", t.TempDir()}, flags...), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,24 +284,24 @@ func start(t *testing.T) (base string) {
 	return base
 }
 
-// TestEveryMetricExists: after some work, each metric, label and value that a
-// rule or a panel names is there.
-func TestEveryMetricExists(t *testing.T) {
+// work has a node do what all metrics need.
+func work(t *testing.T, base string) {
+	t.Helper()
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/fails" {
 			w.WriteHeader(http.StatusGone)
 		}
 	}))
 	t.Cleanup(hook.Close)
-	base := start(t)
 	post(t, "PUT", base+"/v1/alerts/rules/dead", `{"metric":"dead_letters","above":0}`)
 	for _, path := range []string{"/works", "/fails"} {
 		post(t, "POST", base+"/v1/jobs", `{"topic":"t","url":"`+hook.URL+path+`"}`)
 	}
-	queries := slices.Concat(alertRules(t), panels(t))
-	if len(queries) < 30 {
-		t.Fatalf("only %d queries were found", len(queries))
-	}
+}
+
+// exist waits until each metric, label and value that queries name is there.
+func exist(t *testing.T, base string, queries []query) {
+	t.Helper()
 	var wrong []string
 	defer func() {
 		for _, w := range wrong {
@@ -318,6 +318,47 @@ func TestEveryMetricExists(t *testing.T) {
 		}
 		return len(wrong) == 0
 	}, "every metric, label and value is there")
+}
+
+// startPostgres starts a server, with an inbox in its database.
+func startPostgres(t *testing.T) (url string) {
+	t.Helper()
+	url = testenv.Postgres(t, false).URL("postgres")
+	conn, err := pgx.Connect(t.Context(), url)
+	must.OK(t, err)
+	_, err = conn.Exec(t.Context(), inbox.PostgresTable)
+	must.OK(t, err)
+	must.OK(t, conn.Close(t.Context()))
+	return url
+}
+
+// onPostgres are the rules about PostgreSQL.
+const onPostgres = "DuehookPostgres"
+
+// TestRulesOnEveryStore: no rule is silent because the metric that it watches does not exist.
+func TestRulesOnEveryStore(t *testing.T) {
+	url := startPostgres(t)
+	for name, flags := range map[string][]string{"embedded": nil, "postgres": {"--postgres-url", url}} {
+		t.Run(name, func(t *testing.T) {
+			base := start(t, append(flags, "--inbox-url", "orders="+url)...)
+			work(t, base)
+			rules := slices.DeleteFunc(alertRules(t), func(q query) bool { return name != "postgres" && strings.HasPrefix(q.where, onPostgres) })
+			exist(t, base, rules)
+		})
+	}
+}
+
+// TestEveryMetricExists: after some work, each metric, label and value that a
+// rule or a panel names is there on Redis, which has all metrics but those of PostgreSQL.
+func TestEveryMetricExists(t *testing.T) {
+	base := start(t, "--redis-url", testenv.StartRedis(t).URL(), "--inbox-url", "orders="+startPostgres(t))
+	work(t, base)
+	queries := slices.DeleteFunc(slices.Concat(alertRules(t), panels(t)), func(q query) bool { return strings.HasPrefix(q.where, onPostgres) })
+	if len(queries) < 30 {
+		t.Fatalf("only %d queries were found", len(queries))
+	}
+	exist(t, base, queries)
+	var wrong []string
 	metrics := scrape(t, base)
 	shown := func(name string) bool {
 		return slices.ContainsFunc(queries, func(q query) bool { return strings.Contains(q.expr, name) })
@@ -331,6 +372,9 @@ func TestEveryMetricExists(t *testing.T) {
 			wrong = append(wrong, family+" needs a rule or a panel, or a place in forDetails")
 		}
 	}
+	for _, w := range wrong {
+		t.Error(w)
+	}
 }
 
 var partOfHistogram = regexp.MustCompile("_(bucket|sum|count)$")
@@ -338,7 +382,7 @@ var partOfHistogram = regexp.MustCompile("_(bucket|sum|count)$")
 // forDetails are the metrics without a rule and a panel. They explain what others show.
 var forDetails = []string{
 	"duehook_carry_seconds", "duehook_carry_rounds_total", "duehook_carrier_lock_held", "duehook_purged_total",
-	"duehook_connect_retries_total", "duehook_dials_total", "duehook_http_request_seconds",
+	"duehook_connect_retries_total", "duehook_dials_total", "duehook_inbox_rows_total", "duehook_http_request_seconds",
 	"duehook_operation_ended_total", "duehook_operation_working", "duehook_restore_last_pass_timestamp_seconds",
 	"duehook_restore_pass_seconds", "duehook_restore_repaired_total", "duehook_schedule_decision_delay_seconds",
 	"duehook_settle_stale_total", "duehook_topics_set", "duehook_pull_leases_total", "duehook_pull_answers_total", "duehook_pull_waiting",

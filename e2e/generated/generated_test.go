@@ -1,5 +1,5 @@
 // Package generated tests that a Go client generated from the OpenAPI document works against a
-// node. `make clients-test` generates it.
+// node. e2e/generated/check generates it.
 package generated
 
 import (

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"os/exec"
+	"slices"
 	"strconv"
 	"time"
 
@@ -24,15 +25,17 @@ const (
 type row struct {
 	name  string
 	about string
-	nodes int // on one Redis; 0: one node on the embedded store
-	redis []testenv.RedisOption
+	nodes int // on one server; 0: one node on the embedded store
+	// postgres: the server is a PostgreSQL, not a Redis. replica: with a synchronous replica.
+	postgres, replica bool
+	redis             []testenv.RedisOption
 	topology
 	flags []string // of the nodes
-	// proxied: each node reaches Redis through a proxy of its own.
+	// proxied: each node reaches the server through a proxy of its own.
 	proxied bool
-	// skewed: Redis' clock can be stepped, so that times cannot be compared.
+	// skewed: the server's clock can be stepped, so that times cannot be compared.
 	skewed bool
-	// lossy: replies of Redis get lost, so that a node's own repetition of a
+	// lossy: replies of the server get lost, so that a node's own repetition of a
 	// change can meet a job that the first one has moved on. The client is then
 	// told of a conflict, although its change was made.
 	lossy bool
@@ -43,18 +46,19 @@ type row struct {
 	inject    func(r *run)
 }
 
-// Redis writes its append-only file before it answers, in all rows.
-var rows = []*row{
+// rows are all faults. Redis writes its append-only file before it answers, and PostgreSQL its log.
+var rows = slices.Concat(redisRows, postgresRows)
+
+// redisRows are those of embedded nodes and of nodes on Redis.
+var redisRows = []*row{
 	{name: "kill-embedded", about: "SIGKILL of the embedded node, twice or three times", short: true, inject: kills},
 	{name: "kill-nodes", about: "SIGKILL of random nodes of three on Redis", nodes: 3, short: true, inject: kills},
 	{name: "crash-accepted-embedded", about: "crash before the answer to a registration", failpoint: "accepted", inject: crashes},
-	{name: "crash-carried-embedded", about: "crash after carrying", failpoint: "carried", inject: crashes},
 	{name: "crash-claimed-embedded", about: "crash after claiming", failpoint: "claimed", inject: crashes},
 	{name: "crash-posted-embedded", about: "crash between the receiver's answer and settling", failpoint: "posted", short: true, inject: crashes},
 	{name: "crash-settled-embedded", about: "crash after settling", failpoint: "settled", inject: crashes},
 	{name: "crash-accepted", about: "the same on Redis, one of two nodes", nodes: 2, failpoint: "accepted", inject: crashes},
-	{name: "crash-carried", about: "", nodes: 2, failpoint: "carried", inject: crashes},
-	{name: "crash-popped", about: "the hints die with the node that popped them", nodes: 2, failpoint: "popped", inject: crashes},
+	{name: "crash-carried", about: "crash after carrying", nodes: 2, failpoint: "carried", inject: crashes},
 	{name: "crash-claimed", about: "", nodes: 2, failpoint: "claimed", short: true, inject: crashes},
 	{name: "crash-posted", about: "", nodes: 2, failpoint: "posted", inject: crashes},
 	{name: "crash-settled", about: "", nodes: 2, failpoint: "settled", inject: crashes},

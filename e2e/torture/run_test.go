@@ -46,11 +46,12 @@ type run struct {
 	seed uint64
 	rnd  *rand.Rand // of the faults
 
-	redis   *testenv.Redis // nil: the embedded store; else the first master
-	url     string         // of Redis
+	redis   *testenv.Redis // the first master, if the nodes are on Redis
+	url     string         // of the server
 	admin   *redis.Client
+	sql     *database        // if the nodes are on PostgreSQL
 	proxies []*testenv.Proxy // one for each node, if the row wants them
-	skew    *skew            // of Redis' clock, if the row wants it
+	skew    *skew            // of the server's clock, if the row wants it
 	dataDir string           // of the embedded store
 
 	nodes     []*rig.Node
@@ -77,9 +78,13 @@ func newRun(t *testing.T, row *row, seed uint64) *run {
 		r.dataDir = t.TempDir()
 		r.addNode(binary, "embedded", "--data-dir", r.dataDir)
 	} else {
-		r.startRedis()
+		flag, start := "--redis-url", r.startRedis
+		if row.postgres {
+			flag, start = "--postgres-url", r.startPostgres
+		}
+		start()
 		for i := range row.nodes {
-			r.addNode(binary, string(rune('a'+i)), append([]string{"--redis-url", r.redisFor()}, r.row.flags...)...)
+			r.addNode(binary, string(rune('a'+i)), append([]string{flag, r.urlForNode()}, r.row.flags...)...)
 		}
 	}
 	for i, n := range r.nodes {
@@ -133,14 +138,18 @@ func urlOf(scheme string, servers []*testenv.Redis) string {
 	return scheme + strings.Join(addrs, ",")
 }
 
-// redisFor is the URL by which the next node reaches Redis.
-func (r *run) redisFor() string {
+// urlForNode is the URL by which the next node reaches the server.
+func (r *run) urlForNode() string {
 	if !r.row.proxied {
 		return r.url
 	}
-	p := testenv.StartProxy(r.t, r.redis.Addr())
+	target := r.redis.Addr
+	if r.row.postgres {
+		target = r.sql.server.Addr
+	}
+	p := testenv.StartProxy(r.t, target())
 	r.proxies = append(r.proxies, p)
-	return "redis://" + p.Addr() + "/0"
+	return strings.Replace(r.url, target(), p.Addr(), 1)
 }
 
 // arm makes the node die at the row's failpoint in its next life.

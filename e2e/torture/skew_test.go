@@ -33,7 +33,7 @@ type buildError struct {
 func (e *buildError) Error() string { return e.err.Error() + "\n" + string(e.out) }
 func (e *buildError) Unwrap() error { return e.err }
 
-// skew steps the clock of a Redis that was started with env.
+// skew steps the clock of a server that was started with env, by whatever user.
 type skew struct {
 	t    testing.TB
 	path string
@@ -46,7 +46,16 @@ func newSkew(t testing.TB) *skew {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &skew{t: t, path: filepath.Join(t.TempDir(), "skew")}
+	dir, err := os.MkdirTemp(buildDir, "skew-") //nolint:usetesting // another user, who may run the server, cannot enter t.TempDir
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{buildDir, dir} {
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &skew{t: t, path: filepath.Join(dir, "skew")}
 	s.env = []string{"LD_PRELOAD=" + library, "SKEW_FILE=" + s.path}
 	s.set(0)
 	return s
@@ -56,7 +65,7 @@ func newSkew(t testing.TB) *skew {
 func (s *skew) set(d time.Duration) {
 	s.t.Helper()
 	content := binary.NativeEndian.AppendUint64(nil, uint64(int64(d/time.Second)))
-	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_WRONLY, 0o600) // the server has it mapped
+	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_WRONLY, 0o644) // the server maps the file
 	if err == nil {
 		_, err = f.WriteAt(content, 0)
 	}

@@ -69,7 +69,7 @@ func (s *results) write(path string) error {
 		return fmt.Errorf("%s has no place for the table", path)
 	}
 	first, last := s.seeds()
-	made := fmt.Sprintf("Made by `make torture RUNS=%d SEED=%d`: %d runs of %d jobs, seeds %d to %d; %d runs were repeated.\n\n",
+	made := fmt.Sprintf("Made by `make soak PART=torture RUNS=%d SEED=%d`: %d runs of %d jobs, seeds %d to %d; %d runs were repeated.\n\n",
 		*runs, *seed, len(s.all), jobsPerRun, first, last, s.void.Load())
 	text = text[:begin+len(tableBegins)] + made + s.table() + text[end:]
 	return os.WriteFile(path, []byte(text), 0o600)

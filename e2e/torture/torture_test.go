@@ -81,7 +81,7 @@ func report(t *testing.T, r *result) {
 		return
 	}
 	const most = 25
-	t.Errorf("%d findings; again with: make torture RUNS=1 FAULT=%s SEED=%d\n%s",
+	t.Errorf("%d findings; again with: make soak PART=torture RUNS=1 FAULT=%s SEED=%d\n%s",
 		len(r.wrong), r.row.name, r.seed, strings.Join(r.wrong[:min(len(r.wrong), most)], "\n"))
 }
 

@@ -283,7 +283,6 @@ func (a *api) lease(c *httpapi.Call, f *form, wait time.Duration) ([]message, er
 	}
 	topic := job.NameOf(f.text("topic"))
 	jobs, err := a.Pulls.Pull(c.Context(), pulls.Request{
-		By:     c.KeyID(),
 		Topics: []string{topic}, Max: int(min(batch, job.MaxPull)), Wait: min(wait, job.MaxPullWait), Lease: min(timeout, job.MaxPullLease),
 	})
 	if err != nil {

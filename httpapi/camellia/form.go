@@ -119,8 +119,8 @@ func (f *form) fails(name string) {
 	}
 }
 
-// check returns an error if a parameter is wrong or one of those that must not be empty is, or if
-// the caller may not use the topic.
+// check returns an error if a parameter is wrong, if a required one is empty, or if the caller may not
+// use the topic.
 func (f *form) check(c *httpapi.Call, filled ...string) error {
 	filled = append(filled, "topic")
 	for _, name := range filled {

@@ -172,7 +172,7 @@ type topicInfo struct {
 	AckQueueSize int64            `json:"ackQueueSize"`
 }
 
-// waitingNames are the names of scheduler.DueRanges here.
+// waitingNames are the names of app.DueRanges here.
 var waitingNames = [...]string{
 	"sizeOf0To1min", "sizeOf1minTo10min", "sizeOf10minTo30min", "sizeOf30minTo1hour", "sizeOf1hourTo6hour",
 	"sizeOf6hourTo1day", "sizeOf1dayTo7day", "sizeOf7dayTo30day", "sizeOf30dayToInfinite",

@@ -3,7 +3,7 @@ package decode
 
 import (
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 // part is how large a part of an answer becomes before it is written. An answer of one part is written whole.
@@ -11,11 +11,11 @@ const part = 48 << 10
 
 // Answer answers with the object of a view. A large answer is written in
 // parts: it takes as much memory as one of them.
-func Answer(c *httpapi.Call, status int, v jsonout.View) error {
+func Answer(c *httpapi.Call, status int, v jsonio.View) error {
 	b := httpapi.Buffer()
 	defer httpapi.Release(b)
 	started := false
-	w := jsonout.Writer{B: b.AvailableBuffer(), Part: part}
+	w := jsonio.Writer{B: b.AvailableBuffer(), Part: part}
 	w.Pass = func(text []byte) error {
 		if !started {
 			if err := c.Add(2 * part); err != nil {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/kit/nearest"
-	"github.com/duehook/duehook/internal/kit/strictjson"
 )
 
 // MaxErrors bounds the errors that one answer names.
@@ -88,7 +88,7 @@ func (f Field) Text() *string {
 		f.WrongType("a string")
 		return nil
 	}
-	s, ok := strictjson.Unquote(f.Raw)
+	s, ok := jsonio.Unquote(f.Raw)
 	if !ok {
 		f.Fail(`has an incomplete \u escape: a surrogate without its other half stands for no character`)
 		return nil
@@ -104,7 +104,7 @@ func (f Field) Integer() *int {
 		return nil
 	}
 	n, err := strconv.ParseFloat(string(f.Raw), 64)
-	if n != math.Trunc(n) { // not so of those that are beyond any float64
+	if n != math.Trunc(n) { // infinity is equal to itself
 		f.Fail("must be a whole number")
 		return nil
 	}
@@ -166,7 +166,7 @@ func (f Field) Duration() *time.Duration {
 func ParseDuration(raw []byte) (time.Duration, error) {
 	switch KindOf(raw) {
 	case KindString:
-		s, _ := strictjson.Unquote(raw) // half a surrogate pair is in no duration
+		s, _ := jsonio.Unquote(raw) // half a surrogate pair is in no duration
 		return job.ParseDuration(s)
 	case KindNumber:
 		n, _ := strconv.ParseFloat(string(raw), 64) // infinite if it is too large
@@ -190,7 +190,7 @@ func (f Field) Instant() *job.Instant {
 func ParseInstant(raw []byte) (job.Instant, error) {
 	switch KindOf(raw) {
 	case KindString:
-		s, _ := strictjson.Unquote(raw)
+		s, _ := jsonio.Unquote(raw)
 		return job.ParseTime(s)
 	case KindNumber:
 		return job.ParseUnix(string(raw))
@@ -229,7 +229,7 @@ func (f Field) First(most int) (list []json.RawMessage, n int) {
 		return nil, 0
 	}
 	list = []json.RawMessage{}
-	for element := range strictjson.Elements(f.Raw) {
+	for element := range jsonio.Elements(f.Raw) {
 		if n++; n <= most {
 			list = append(list, element)
 		}
@@ -268,11 +268,11 @@ func (f Field) Texts() map[string]string {
 		return nil
 	}
 	texts := map[string]string{}
-	for quoted, raw := range strictjson.Members(f.Raw) {
+	for quoted, raw := range jsonio.Members(f.Raw) {
 		if len(texts) == maxItems {
 			break
 		}
-		name, ok := strictjson.Unquote(quoted)
+		name, ok := jsonio.Unquote(quoted)
 		if !ok {
 			f.Fail(`has a name with an incomplete \u escape`)
 			continue
@@ -365,7 +365,7 @@ func (s fields) decode(raw []byte, at string, into any, errs *Errors) {
 		return
 	}
 	var seen uint64
-	for quoted, value := range strictjson.Members(raw) {
+	for quoted, value := range jsonio.Members(raw) {
 		known, ok := s.find(quoted)
 		f := Field{Raw: value, Parent: at, Name: known.name, Errs: errs}
 		switch {
@@ -390,7 +390,7 @@ func (s fields) find(quoted []byte) (knownField, bool) {
 	if known, ok := s[string(inner)]; ok { // no copy is made for this
 		return known, true
 	}
-	name, ok := strictjson.Unquote(quoted)
+	name, ok := jsonio.Unquote(quoted)
 	if !ok {
 		name = string(inner)
 	}
@@ -427,7 +427,7 @@ func OfText[T any](set func(into *T, e *Errors, at, s string)) func(*T, Field) {
 // data: what is kept of them must be copied. Fields with errors are absent.
 func Decode[T any](data []byte, fields FieldSet[T]) (*T, *Errors) {
 	into, errs := new(T), new(Errors)
-	fields.Decode(strictjson.Trim(data), "", into, errs)
+	fields.Decode(jsonio.Trim(data), "", into, errs)
 	return into, errs
 }
 
@@ -460,7 +460,7 @@ func (f Field) Moment() *time.Time {
 	if f.Raw[0] != '"' {
 		return new(f.Instant().Time())
 	}
-	text, _ := strictjson.Unquote(f.Raw)
+	text, _ := jsonio.Unquote(f.Raw)
 	at, err := job.ParseMoment(text)
 	if err != nil {
 		f.Fail(err.Error())

@@ -1,5 +1,4 @@
-// Package mykit is the dialect of mykit-delay: its calls, its fields and its envelope over duehook's
-// scheduler.
+// Package mykit is the dialect of mykit-delay: its calls, its fields and its envelope.
 package mykit
 
 import (

@@ -18,7 +18,7 @@ import (
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 // pushed is a job as a client writes it.
@@ -33,15 +33,15 @@ type pushed struct {
 // read reads a job as the original does: unknown members are ignored, names are case-sensitive, and
 // numbers and texts may stand for each other. data was checked.
 func read(data []byte) (*pushed, error) {
-	data = strictjson.Trim(data)
+	data = jsonio.Trim(data)
 	if data[0] != '{' {
 		return nil, badRequest("The body must be a JSON object.")
 	}
 	p := &pushed{}
 	texts := map[string]*string{"topic": &p.Topic, "id": &p.ID, "bizKey": &p.BizKey, "subtopic": &p.Subtopic}
 	numbers := map[string]*int64{"delay": &p.Delay, "ttl": &p.TTL, "status": &p.Status, "priority": &p.Priority}
-	for quoted, value := range strictjson.Members(data) {
-		name, _ := strictjson.Unquote(quoted)
+	for quoted, value := range jsonio.Members(data) {
+		name, _ := jsonio.Unquote(quoted)
 		var err error
 		switch {
 		case texts[name] != nil:
@@ -70,7 +70,7 @@ func textOf(value []byte) (*string, error) {
 	case decode.KindNull:
 		return nil, nil
 	case decode.KindString:
-		text, ok := strictjson.Unquote(value)
+		text, ok := jsonio.Unquote(value)
 		if !ok {
 			return nil, errors.New(`has an incomplete \u escape`)
 		}

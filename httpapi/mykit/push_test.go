@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 func TestRead(t *testing.T) {
@@ -58,7 +58,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(`{"topic":"order","id":"o 1","subtopic":"ü","delay":"10","createTime":1767258000000,"ttl":12,"priority":3,"status":5}`)
 	f.Add(`{"topic":1,"delay":1e30,"createTime":-1,"body":null}`)
 	f.Fuzz(func(t *testing.T, body string) {
-		if strictjson.Check([]byte(body)) != nil {
+		if jsonio.Check([]byte(body)) != nil {
 			return
 		}
 		p, err := read([]byte(body))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 const (
@@ -363,7 +363,7 @@ func (m *message) readBody(body []byte) func(http.Header) error {
 		kind := h.Get("Content-Type")
 		m.draft.ContentType, m.draft.Body = &kind, &job.Body{Form: job.BodyBase64, Content: body}
 		switch {
-		case strings.Contains(kind, "json") && strictjson.Check(body) == nil && len(strictjson.Trim(body)) == len(body):
+		case strings.Contains(kind, "json") && jsonio.Check(body) == nil && len(jsonio.Trim(body)) == len(body):
 			m.draft.Body.Form = job.BodyJSON
 		case utf8.Valid(body):
 			m.draft.Body.Form = job.BodyText

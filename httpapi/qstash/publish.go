@@ -20,7 +20,7 @@ import (
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/app/groups"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/store"
 )
 
@@ -119,11 +119,11 @@ func (a *api) batch(c *httpapi.Call) error {
 		raw = append(append([]byte{'['}, trimmed...), ']')
 	}
 	n := 0
-	for item := range strictjson.Elements(raw) { // before they are decoded: an empty one takes twenty times its bytes
+	for item := range jsonio.Elements(raw) { // before they are decoded: an empty one takes twenty times its bytes
 		if n++; n > maxBatch {
 			return refused("a batch must have at most %d messages", maxBatch)
 		}
-		if strictjson.Parts(item, maxItemParts) > maxItemParts {
+		if jsonio.Parts(item, maxItemParts) > maxItemParts {
 			return refused("a message of a batch has too many headers or other members: at most %d are allowed", job.MaxHeaders)
 		}
 	}

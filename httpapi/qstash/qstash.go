@@ -14,7 +14,7 @@ import (
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/access"
 )
 
@@ -238,7 +238,7 @@ func jsonOf(c *httpapi.Call, limit int64, into any) error {
 		return err
 	}
 	defer httpapi.Release(body)
-	if _, whole := into.(*json.RawMessage); !whole && strictjson.Parts(body.Bytes(), maxParts) > maxParts {
+	if _, whole := into.(*json.RawMessage); !whole && jsonio.Parts(body.Bytes(), maxParts) > maxParts {
 		return refused("the body has more than %d names and values; name fewer at a time", maxParts)
 	}
 	return decoded(body.Bytes(), into)

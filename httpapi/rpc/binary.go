@@ -8,14 +8,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/duehook/duehook/httpapi/rpc/duehookv1"
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 // Bounds of a message beside its bytes. An empty part takes two bytes in a request, and a hundred times as much in
 // memory.
 const (
 	maxParts = 500_000 // fields and values
-	maxDepth = 3 * strictjson.MaxNesting
+	maxDepth = 3 * jsonio.MaxNesting
 	// perMessage is as how many parts an element of a list counts that is a message of our own, such as a registration: an
 	// empty one takes 500 bytes.
 	perMessage = 100

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/kit/memory"
-	"github.com/duehook/duehook/internal/kit/strictjson"
 )
 
 const (
@@ -41,7 +41,7 @@ func framed(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 
-// encodingOf is the encoding of the request's message, and its header. Error: it is none of those that are accepted.
+// encodingOf is the encoding of the request's message, and its header. Error: the server does not accept it.
 func encodingOf(r *http.Request, known ...string) (header, encoding string, err error) {
 	header = contentEncoding
 	if framed(r) {
@@ -103,7 +103,7 @@ func unpacked(r *http.Request, in proto.Message) (*http.Request, error) {
 // parts counts the fields and values of a message, up to one more than it may have.
 func parts(r *http.Request, message []byte, in proto.Message) int {
 	if strings.Contains(r.Header.Get("Content-Type"), "json") {
-		return strictjson.Parts(message, maxParts)
+		return jsonio.Parts(message, maxParts)
 	}
 	left := maxParts
 	_ = take(message, in.ProtoReflect().Descriptor(), &left, maxDepth) // the codec returns the error

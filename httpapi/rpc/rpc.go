@@ -21,8 +21,8 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	pb "github.com/duehook/duehook/httpapi/rpc/duehookv1"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/kit/memory"
-	"github.com/duehook/duehook/internal/kit/strictjson"
 )
 
 // maxMessage bounds a request; the calls have their own limits.
@@ -210,7 +210,7 @@ type strictJSON string
 func (s strictJSON) Name() string                { return string(s) }
 func (strictJSON) Marshal(m any) ([]byte, error) { return protojson.Marshal(m.(proto.Message)) }
 func (strictJSON) Unmarshal(data []byte, m any) error {
-	if strictjson.Parts(data, maxParts) > maxParts {
+	if jsonio.Parts(data, maxParts) > maxParts {
 		return errTooManyParts
 	}
 	return protojson.Unmarshal(data, m.(proto.Message))

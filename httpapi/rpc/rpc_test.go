@@ -262,7 +262,7 @@ func TestServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := fmt.Sprintf("// Source: sha256 %x\n", sha256.Sum256(source)); !bytes.HasSuffix(generated, []byte(want)) {
-		t.Error("the generated code is not current: make proto")
+		t.Error("the generated code is not current: go -C httpapi/rpc/proto run . ../duehookv1")
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/nodes"
 	"github.com/duehook/duehook/internal/services/recent"
 )
@@ -21,7 +21,7 @@ var activityQuery = []parameter{
 }
 
 // activity answers GET /v1/activity.
-func (s *API) activity(r *request) (jsonout.View, error) {
+func (s *API) activity(r *request) (jsonio.View, error) {
 	of := recent.Of{Topic: r.query.Topic, Endpoint: r.query.Endpoint}
 	switch {
 	case of.Topic != "" && of.Endpoint != "":
@@ -33,7 +33,7 @@ func (s *API) activity(r *request) (jsonout.View, error) {
 		return nil, err
 	}
 	series, err := s.App.Activity(r.Context(), of, r.query.window)
-	return func(w *jsonout.Writer) {
+	return func(w *jsonio.Writer) {
 		w.Text("window", series.Name)
 		w.TextOrNull("topic", of.Topic)
 		w.TextOrNull("endpoint", of.Endpoint)
@@ -48,7 +48,7 @@ func (s *API) activity(r *request) (jsonout.View, error) {
 }
 
 // listNodes answers GET /v1/nodes.
-func (s *API) listNodes(r *request) (jsonout.View, error) {
+func (s *API) listNodes(r *request) (jsonio.View, error) {
 	all, err := s.Nodes.List(r.Context())
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *API) listNodes(r *request) (jsonout.View, error) {
 	return pageOfAll(r, all, func(n *nodes.Node) string { return n.ID }, writeNode)
 }
 
-func writeNode(w *jsonout.Writer, n *nodes.Node) {
+func writeNode(w *jsonio.Writer, n *nodes.Node) {
 	w.Text("id", n.ID)
 	w.Text("state", map[bool]string{false: "running", true: "silent"}[n.Silent])
 	w.Text("host", n.Host)

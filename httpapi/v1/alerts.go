@@ -5,7 +5,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/alerts"
 )
 
@@ -29,7 +29,7 @@ var ruleFields = decode.NewFieldSet(map[string]func(*alerts.Draft, decode.Field)
 })
 
 // listAlerts answers GET /v1/alerts.
-func (s *API) listAlerts(r *request) (jsonout.View, error) {
+func (s *API) listAlerts(r *request) (jsonio.View, error) {
 	firing, err := s.Alerts.Alerts(r.Context())
 	if err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func (s *API) listAlerts(r *request) (jsonout.View, error) {
 }
 
 // listRules answers GET /v1/alerts/rules.
-func (s *API) listRules(r *request) (jsonout.View, error) {
+func (s *API) listRules(r *request) (jsonio.View, error) {
 	rules, err := s.Alerts.Rules(r.Context())
 	if err != nil {
 		return nil, err
@@ -47,17 +47,17 @@ func (s *API) listRules(r *request) (jsonout.View, error) {
 }
 
 // getRule answers GET /v1/alerts/rules/{rule}.
-func (s *API) getRule(r *request) (jsonout.View, error) {
+func (s *API) getRule(r *request) (jsonio.View, error) {
 	rule, err := s.Alerts.Rule(r.Context(), r.Param("rule"))
 	if err != nil {
 		return nil, err
 	}
 	r.setWhole(rule.Version)
-	return jsonout.Shown(writeRule, &rule), nil
+	return jsonio.Shown(writeRule, &rule), nil
 }
 
 // putRule answers PUT /v1/alerts/rules/{rule}.
-func (s *API) putRule(r *request) (jsonout.View, error) {
+func (s *API) putRule(r *request) (jsonio.View, error) {
 	draft, errs, err := read(r, maxSmall, ruleFields)
 	if err != nil {
 		return nil, err
@@ -71,38 +71,39 @@ func (s *API) putRule(r *request) (jsonout.View, error) {
 	}
 	r.setVersion(rule.Version)
 	r.created(isNew)
-	return jsonout.Shown(writeRule, &rule), nil
+	return jsonio.Shown(writeRule, &rule), nil
 }
 
 // deleteRule answers DELETE /v1/alerts/rules/{rule}.
-func (s *API) deleteRule(r *request) (jsonout.View, error) {
+func (s *API) deleteRule(r *request) (jsonio.View, error) {
 	return resultOf("deleted"), s.Alerts.Delete(r.Context(), r.Param("rule"), r.allow()...)
 }
 
-func writeRule(w *jsonout.Writer, r *alerts.Rule) {
+func writeRule(w *jsonio.Writer, r *alerts.Rule) {
 	w.Text("name", r.Name)
 	writeRuleDraft(w, r)
 	writeStamp(w, &r.Stamp)
 }
 
 // writeRuleDraft writes what PUT takes.
-func writeRuleDraft(w *jsonout.Writer, r *alerts.Rule) {
+func writeRuleDraft(w *jsonio.Writer, r *alerts.Rule) {
 	w.Text("metric", r.Metric)
 	w.TextOrNull("topic", r.Topic)
 	w.TextOrNull("endpoint", r.Endpoint)
-	jsonout.Nullable(w, "above", r.Threshold(), w.Float)
-	jsonout.Nullable(w, "window", orNull(&r.Window), w.Duration)
+	jsonio.Nullable(w, "above", r.Threshold(), w.Float)
+	jsonio.Nullable(w, "window", orNull(&r.Window), w.Duration)
 	w.TextOrNull("url", r.URL)
 	w.Text("format", r.Format)
 }
 
-func writeAlert(w *jsonout.Writer, a *alerts.Alert) {
+func writeAlert(w *jsonio.Writer, a *alerts.Alert) {
 	w.Text("id", a.ID)
 	w.Text("rule", a.Rule)
 	w.Text("metric", a.Metric)
 	w.TextOrNull("topic", a.Topic)
 	w.TextOrNull("endpoint", a.Endpoint)
 	w.TextOrNull("node", a.Node)
+	w.TextOrNull("trouble", a.Trouble)
 	w.Float("value", a.Value)
 	w.Float("threshold", a.Above)
 	w.Instant("fired_at", a.FiredAt)

@@ -67,6 +67,8 @@ func TestBadAlertRules(t *testing.T) {
 		`{"metric":"open_circuits","by":"topic","for":"1m"}`:                "/by /for",
 		`{"metric":"open_circuits","topic":"t","format":"xml"}`:             "/format /topic",
 		`{"metric":"silent_nodes","above":1}`:                               "/above",
+		`{"metric":"server_trouble","topic":"t"}`:                           "/topic",
+		`{"metric":"inbox_trouble","above":1}`:                              "/above",
 		`{"metric":"open_circuits","url":"shop.example"}`:                   "/url",
 		`{"metric":"open_circuits","endpoint":"shop.example"}`:              "/endpoint",
 		`{"metric":"backlog","above":1,"topic":"a b"}`:                      "/topic",
@@ -89,7 +91,7 @@ func TestAlertsAreListed(t *testing.T) {
 	}}
 	alert := func(id, rule, metric string, topic, endpoint, node any, value, threshold float64, at string) any {
 		return map[string]any{
-			"id": id, "rule": rule, "metric": metric, "topic": topic, "endpoint": endpoint, "node": node, "value": value, "threshold": threshold, "fired_at": at,
+			"id": id, "rule": rule, "metric": metric, "topic": topic, "endpoint": endpoint, "node": node, "trouble": nil, "value": value, "threshold": threshold, "fired_at": at,
 		}
 	}
 	want := []any{

@@ -429,19 +429,6 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// {} is as good as no body if the call needs none.
-func TestEmptyObjects(t *testing.T) {
-	for _, rt := range routes {
-		if rt.body != bodyEmptyJSON && rt.body != bodyOptionalJSON {
-			continue
-		}
-		path := partOfPath.ReplaceAllString(rt.path, "unknown")
-		if empty, object := newAPI(t).call(rt.method, path, ""), newAPI(t).call(rt.method, path, "{}"); object.Code != empty.Code {
-			t.Errorf("%s %s: %d without a body, but %d with {}: %s", rt.method, path, empty.Code, object.Code, object.Body)
-		}
-	}
-}
-
 func TestBodiesOverTheLimits(t *testing.T) {
 	a := newAPI(t, func(o *testOptions) { o.Bounds.MaxBody, o.MaxBatchBytes = 1000, 20_000 })
 	fits, over := strings.Repeat("x", 998), strings.Repeat("x", 999)

@@ -12,8 +12,7 @@ import (
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/jobjson"
-	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/encoding"
@@ -31,7 +30,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := strictjson.Check(data); err != nil {
+				if err := jsonio.Check(data); err != nil {
 					b.Fatal(err)
 				}
 				draft, errs := decode.Decode(data, draftFields)
@@ -58,7 +57,7 @@ func BenchmarkEncodeJob(b *testing.B) {
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := decode.Answer(&httpapi.Call{Request: r, Writer: discard{}}, http.StatusOK, jsonout.Shown(s.writeJob, &j)); err != nil {
+		if err := decode.Answer(&httpapi.Call{Request: r, Writer: discard{}}, http.StatusOK, jsonio.Shown(s.writeJob, &j)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -71,7 +70,7 @@ func BenchmarkDecodeBatch(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := strictjson.Check(data); err != nil {
+		if err := jsonio.Check(data); err != nil {
 			b.Fatal(err)
 		}
 		jobs, err := batchJobs(data)

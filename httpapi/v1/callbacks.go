@@ -3,7 +3,7 @@ package v1
 import (
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 var callbackFields = decode.NewFieldSet(map[string]func(*job.CallbackDraft, decode.Field){
@@ -30,12 +30,12 @@ func decodeCallbacks(f decode.Field) *job.CallbacksDraft {
 }
 
 // writeCallbacks writes callbacks by their events, and their retry policy.
-func writeCallbacks(w *jsonout.Writer, d *job.CallbacksDraft) {
+func writeCallbacks(w *jsonio.Writer, d *job.CallbacksDraft) {
 	for _, e := range job.CallbackEvents {
 		if c := d.On[e]; c != nil {
 			w.In(string(e), func() {
 				w.Text("url", string(*c.Destination))
-				jsonout.IfGiven("method", c.Method, w.Text)
+				jsonio.IfGiven("method", c.Method, w.Text)
 				if len(c.Headers) > 0 {
 					w.Member("headers", c.Headers)
 				}
@@ -43,7 +43,7 @@ func writeCallbacks(w *jsonout.Writer, d *job.CallbacksDraft) {
 		}
 	}
 	if d.Retry != nil {
-		jsonout.Part(w, "retry", d.Retry, writeRetry)
+		jsonio.Part(w, "retry", d.Retry, writeRetry)
 	}
 	if d.IncludeRequest != nil {
 		w.Boolean("include_request", *d.IncludeRequest)

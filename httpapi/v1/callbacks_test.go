@@ -27,7 +27,7 @@ func TestCallbacks(t *testing.T) {
 	}
 	claim := a.claim()[0]
 	a.clock.Advance(time.Second)
-	attempt := job.Attempt{Number: 1, StartedAt: claim.Now, Status: 200, ResponseBody: "ok", ResponseHeaders: []job.Header{{Name: "X-B", Value: "2"}}}
+	attempt := job.Attempt{Number: 1, StartedAt: claim.Now, Status: 200, Node: "n-1", ResponseBody: "ok", ResponseHeaders: []job.Header{{Name: "X-B", Value: "2"}}}
 	s := job.Settle(&claim.Job, job.Outcome{
 		Kind: job.OutcomeDelivered, Attempt: &attempt, Response: &job.Response{Body: []byte("ok\xff"), Cut: true},
 	}, nil)
@@ -65,6 +65,9 @@ func TestCallbacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	listed := a.want(200, "GET", "/v1/jobs?id=a&topic=t", "")["data"].([]any)[0]
+	if _, has := listed.(map[string]any)["last_attempt"].(map[string]any)["node"]; has {
+		t.Error("an attempt tells clients the name of a machine")
+	}
 	if diff := cmp.Diff(listed, any(sent.Job)); diff != "" || sent.Event != "delivered" || sent.At != done["ended_at"] {
 		t.Errorf("%s at %s reports (-listed +reported):\n%s", sent.Event, sent.At, diff)
 	}

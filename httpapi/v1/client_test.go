@@ -156,6 +156,16 @@ var clientCalls = []clientCall{
 	{"GET /v1/alerts", func(ctx ctx, c *client.Client) (any, error) {
 		return firstOf(c.Alerts(ctx, client.Paging{}))
 	}, nil, ""},
+	{"GET /v1/inboxes", func(ctx ctx, c *client.Client) (any, error) { return firstOf(c.Inboxes(ctx, client.Paging{})) }, nil, ""},
+	{"GET /v1/inboxes/{inbox}/rows", func(ctx ctx, c *client.Client) (any, error) {
+		return firstOf(c.SetAside(ctx, "orders", client.SetAsideQuery{State: "waiting"}))
+	}, nil, ""},
+	{"POST /v1/inboxes/{inbox}/retry", func(ctx ctx, c *client.Client) (any, error) {
+		return one(c.RetryRows(ctx, "orders", client.SetAsideRows{All: true}))
+	}, client.SetAsideRows{}, ""},
+	{"POST /v1/inboxes/{inbox}/drop", func(ctx ctx, c *client.Client) (any, error) {
+		return one(c.DropRows(ctx, "orders", client.SetAsideRows{IDs: []int64{1}}))
+	}, nil, ""},
 	{"POST /v1/topics/{topic}/pull", func(ctx ctx, c *client.Client) (any, error) {
 		jobs, err := c.Pull(ctx, client.PullRequest{Topics: []string{"pulled"}})
 		return struct {
@@ -386,4 +396,82 @@ func gather(at string, to map[string]string) {
 	if s["items"] != nil {
 		gather(at+"/items", to)
 	}
+}
+
+// TestInboxRow: the client refuses for the same fields as a server what is in no inbox, and writes what a server accepts.
+func TestInboxRow(t *testing.T) {
+	a := newAPI(t)
+	c, err := client.New("http://duehook.test", client.WithHTTPClient(&http.Client{Transport: &inProcess{a: &keyedAPI{api: a}}}), client.WithRetrying(client.Retrying{Attempts: 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const url = "https://shop.example/hook"
+	long, hour := strings.Repeat("x", 129), client.Duration(time.Hour)
+	for _, r := range []client.Registration{
+		{Topic: "a b", URL: url},
+		{Topic: long, ID: "..", URL: url},
+		{ID: "a/b", BizKey: "é ", OrderKey: "\xff", URL: url},
+		{URL: "ftp://shop.example"},
+		{URL: "shop.example/hook"},
+		{URL: "https://user:secret@shop.example/"},
+		{URL: "https:///hook"},
+		{URL: "https://shop.example/a b#c"},
+		{URL: "https://shop.example/" + strings.Repeat("x", 2048)},
+		{URL: "https://shop.example:x/"},
+		{URL: url, Pull: true},
+		{URL: url, FilterLabel: "x"},
+		{URL: url, Group: "g"},
+		{Group: "g", Pull: true},
+		{URL: url, Method: "HEAD"},
+		{URL: url, Delay: -hour},
+		{URL: url, Delay: 9000 * hour},
+		{URL: url, Delay: hour, At: time.Unix(1767225600, 0)},
+		{URL: url, TTL: -hour, Spread: 25 * hour, Timeout: -hour},
+		{URL: url, TTL: 18000 * hour},
+		{URL: url, Body: 1, BodyText: "1"},
+		{URL: url, BodyText: "1", BodyBytes: []byte("1")},
+		{URL: url, Priority: 10},
+		{URL: url, Priority: -1},
+		{URL: url, OnConflict: "maybe"},
+		{URL: url, Labels: map[string]string{"1": "", "2": "", "3": "", "4": "", "5": "", "6": "", "7": "", "8": "", "9": ""}},
+	} {
+		_, err := client.InboxRow(r)
+		_, refused := c.Register(t.Context(), r)
+		if got, want := fieldsOf(t, err), fieldsOf(t, refused); !slices.Equal(got, want) || len(got) == 0 {
+			t.Errorf("%+v: the client refuses %v, the server %v", r, got, want)
+		}
+	}
+	if _, err := client.InboxRow(client.Registration{UID: "01JZX3V5M9T8KQ2W7R4Y6B1N0C", URL: url}); !slices.Equal(fieldsOf(t, err), []string{"/uid"}) {
+		t.Errorf("with a uid: %v", err)
+	}
+	for _, r := range []client.Registration{
+		aRegistration,
+		{URL: url},
+		{Topic: "größe", ID: "a.b_c:d@e-f", URL: url, Priority: 9, Delay: client.Duration(366 * 24 * time.Hour)},
+		{Pull: true, BodyText: "text", Spread: hour, TTL: hour, OnConflict: client.Once, Labels: map[string]string{"a": "b"}},
+		{URL: url, Method: "DELETE", At: time.Unix(1767225600, 0), BodyBytes: []byte{0}},
+	} {
+		row, err := client.InboxRow(r)
+		if err != nil {
+			t.Errorf("%+v: %v", r, err)
+			continue
+		}
+		if got := a.call(http.MethodPost, "/v1/jobs", row, "Content-Type", "application/json"); got.Code != http.StatusCreated {
+			t.Errorf("%s: the server answers %d: %s", row, got.Code, got.Body)
+		}
+	}
+}
+
+// fieldsOf are the wrong fields of a registration, sorted.
+func fieldsOf(t *testing.T, err error) (pointers []string) {
+	t.Helper()
+	refused := new(client.Error)
+	if !errors.As(err, &refused) || !errors.Is(err, client.ErrInvalidRequest) {
+		t.Errorf("got %v, want an invalid request", err)
+	}
+	for _, f := range refused.Errors {
+		pointers = append(pointers, f.Pointer)
+	}
+	slices.Sort(pointers)
+	return slices.Compact(pointers)
 }

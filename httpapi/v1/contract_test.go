@@ -39,6 +39,7 @@ type operation struct {
 	method, path string
 	pattern      *regexp.Regexp
 	at           string // JSON pointer to the operation
+	row          *route // of the table
 }
 
 const documentURL = "https://duehook.test/openapi.json"
@@ -78,6 +79,7 @@ var theContract = sync.OnceValue(func() *contract {
 				path:    path,
 				pattern: regexp.MustCompile("^" + pattern + "$"),
 				at:      "/paths/" + httpapi.EscapePointer(path) + "/" + method,
+				row:     find(strings.ToUpper(method), path),
 			})
 		}
 	}

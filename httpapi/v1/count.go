@@ -1,11 +1,11 @@
 package v1
 
 import (
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 // countJob answers POST /v1/jobs/{topic}/{id}/count.
-func (s *API) countJob(r *request) (jsonout.View, error) {
+func (s *API) countJob(r *request) (jsonio.View, error) {
 	draft, errs, err := read(r, maxSmall, addFields)
 	if err != nil {
 		return nil, err
@@ -18,7 +18,7 @@ func (s *API) countJob(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func(w *jsonout.Writer) {
+	return func(w *jsonio.Writer) {
 		w.Number("count", added.Count)
 		w.Number("target", j.Spec.Count.Target)
 		w.Boolean("fired", added.Fired)

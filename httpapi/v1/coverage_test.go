@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +17,7 @@ import (
 	"github.com/duehook/duehook/internal/app/pulls"
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/app/topics"
+	"github.com/duehook/duehook/internal/inbox"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/memory"
@@ -30,9 +29,8 @@ import (
 
 const okJob = `{"url":"https://shop.example/hook","delay":"30m","topic":"t","id":"%s"}`
 
-// TestEveryDocumentedAnswer brings about every answer that the document
-// promises, and each is held against its schema on the way.
-func TestEveryDocumentedAnswer(t *testing.T) {
+// coverAnswers brings about the answers of calls that are like no others.
+func coverAnswers(t *testing.T, seen map[outcome]bool) {
 	a := newKeyedAPI(t, func(o *testOptions) {
 		o.Guard = func(rawURL string) error {
 			if strings.Contains(rawURL, "169.254.") {
@@ -40,8 +38,8 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 			}
 			return nil
 		}
-		o.MaxBatchBytes = 64 << 10
 	})
+	a.seen = seen
 	coverUnchanged(a)
 	coverRegistrations(a)
 	coverStates(a)
@@ -55,39 +53,11 @@ func TestEveryDocumentedAnswer(t *testing.T) {
 	coverOperations(a)
 	coverSchedules(a)
 	coverAlerts(a)
+	coverInboxes(a)
 	coverNewer(a)
 	coverEndpoints(a)
-	coverRefusals(a)
-	coverFaults(a)
-	coverBusy(a)
-
-	for _, o := range theContract().documented() {
-		if !a.seen[o] {
-			t.Errorf("the document promises %v, but no test brings it about", o)
-		}
-	}
-}
-
-// coverBusy calls while others hold all of the memory.
-func coverBusy(a *keyedAPI) {
-	for range 8 {
-		h := a.budget.Hold(nil)
-		if err := h.Add(a.budget.Share()); err != nil {
-			a.t.Fatal(err)
-		}
-		defer h.Free()
-	}
-	patient, leave := context.WithCancel(a.t.Context())
-	leave()
-	for _, rt := range allRoutes {
-		if rt.path == "/livez" || rt.path == "/readyz" { // they need no memory
-			continue
-		}
-		r := httptest.NewRequestWithContext(patient, rt.method, pathName.ReplaceAllString(rt.path, "x"), nil)
-		if got := a.do(r, nil); got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), httpapi.CodeServerBusy.Name) {
-			a.t.Errorf("%s %s: %d %s", rt.method, rt.path, got.Code, got.Body)
-		}
-	}
+	coverBlocked(a)
+	coverEnds(a)
 }
 
 func coverRegistrations(a *keyedAPI) {
@@ -202,25 +172,6 @@ func coverKeys(a *keyedAPI) {
 	a.withAccess(a.keyring(keys...), func() {
 		a.wantProblem(httpapi.CodeTooManyKeys, "POST", "/v1/keys", `{"scope":"read"}`)
 	})
-
-	limited, key := a.newKey(access.Draft{Scope: "admin", Rate: "1/1d"})
-	unlimited, _ := a.newKey(access.Draft{Scope: "admin"})
-	narrow, narrowKey := a.newKey(access.Draft{Scope: "read"}, "other")
-	for _, rt := range allRoutes {
-		if rt.scope == access.Public {
-			continue
-		}
-		path := rt.example("t", "waits")
-		a.wantProblem(httpapi.CodeUnauthorized, rt.method, path, "", "Authorization", "")
-		a.withAccess(a.keyring(key, narrowKey), func() {
-			a.call(rt.method, path, "", "Authorization", "Bearer "+limited)
-			a.wantProblem(httpapi.CodeRateLimited, rt.method, path, "", "Authorization", "Bearer "+limited)
-			a.wantProblem(httpapi.CodeForbidden, rt.method, path, "", "Authorization", "Bearer "+narrow)
-		})
-		a.withAccess(a.keyring(), func() { // which has not read the stored keys yet
-			a.wantProblem(httpapi.CodeStoreUnavailable, rt.method, path, "", "Authorization", "Bearer "+unlimited)
-		})
-	}
 }
 
 func coverTopics(a *keyedAPI) {
@@ -380,41 +331,8 @@ func coverEndpoints(a *keyedAPI) {
 	a.endpoints.fail = nil
 }
 
-// coverRefusals sends each call what it refuses before it looks at the store.
-func coverRefusals(a *keyedAPI) {
-	for _, rt := range allRoutes {
-		if rt.body == bodyIgnored {
-			continue
-		}
-		path := rt.example("t", "nobody")
-		a.wantProblem(httpapi.CodeInvalidRequest, rt.method, path+"?colour=blue", "")
-		if rt.method != "GET" {
-			a.wantProblem(httpapi.CodeForbidden, rt.method, path, "", "Sec-Fetch-Site", "cross-site")
-		}
-		if strings.Contains(path, "nobody") {
-			sent := ""
-			if rt.method == "PATCH" {
-				sent = `{"delay":1}`
-			}
-			want := httpapi.CodeJobNotFound
-			if strings.HasPrefix(path, schedulesPath) {
-				want = httpapi.CodeScheduleNotFound
-			}
-			if strings.HasPrefix(path, groupsPath) {
-				want = httpapi.CodeGroupNotFound
-			}
-			if rt.method != "PUT" {
-				a.wantProblem(want, rt.method, path, sent)
-			}
-		}
-		if rt.body == bodyRefused {
-			continue
-		}
-		a.wantProblem(httpapi.CodeMalformedJSON, rt.method, path, `{"`)
-		a.wantProblem(httpapi.CodeUnsupportedMediaType, rt.method, path, `{}`, "Content-Type", "text/plain")
-		a.wantProblem(httpapi.CodeBodyTooLarge, rt.method, path, `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
-	}
-	a.wantProblem(httpapi.CodeTopicNotFound, "GET", "/v1/topics/nothing", "")
+// coverBlocked names a blocked address wherever a URL can be.
+func coverBlocked(a *keyedAPI) {
 	a.wantProblem(httpapi.CodeDestinationBlocked, "POST", "/v1/jobs", `{"url":"http://169.254.169.254/"}`)
 	a.wantProblem(httpapi.CodeDestinationBlocked, "POST", "/v1/jobs/plan", `{"url":"http://169.254.169.254/"}`)
 	blocked := `{"every":"1h","job":{"url":"http://169.254.169.254/"}}`
@@ -457,64 +375,8 @@ func coverAlerts(a *keyedAPI) {
 	a.v1.Alerts = mine
 }
 
-// coverFaults makes every call that asks the store fail by it.
-func coverFaults(a *keyedAPI) {
-	valid := map[string]string{
-		"POST /v1/jobs":               fmt.Sprintf(okJob, "fault"),
-		"POST /v1/jobs/plan":          fmt.Sprintf(okJob, "fault"),
-		"POST /v1/jobs/batch":         `{"jobs":[{"url":"https://shop.example/hook"}]}`,
-		"POST /v1/keys":               `{"scope":"read"}`,
-		"PATCH /v1/jobs/{topic}/{id}": `{"delay":1}`,
-
-		"POST /v1/operations":         `{"action":"run","all":true}`,
-		"PUT /v1/alerts/rules/{rule}": `{"metric":"open_circuits"}`,
-
-		"POST /v1/endpoints/try":  `{"endpoint":"https://shop.example"}`,
-		"POST /v1/endpoints/test": `{"url":"https://shop.example/hook"}`,
-
-		"PUT /v1/signing":                `{}`,
-		"PUT /v1/topics/{topic}/signing": `{}`,
-		"PUT /v1/topics/{topic}":         `{}`,
-		"PUT " + limitsPath:              `{}`,
-
-		"PATCH /v1/topics/{topic}":      `{}`,
-		"PATCH /v1/alerts/rules/{rule}": `{}`,
-
-		"PATCH " + groupPath:    `{}`,
-		"PATCH " + schedulePath: `{}`,
-
-		"PUT " + groupPath:             `{"members":[]}`,
-		"PUT " + schedulePath:          `{"every":"1h","job":{"url":"https://shop.example/hook"}}`,
-		"POST " + pullPath:             `{"topics":["t"]}`,
-		"POST " + pullPath + "/ack":    `{"receipts":["MSAxIHQvd2FpdHM"]}`,
-		"POST " + pullPath + "/nack":   `{"receipts":[{"receipt":"MSAxIHQvd2FpdHM"}]}`,
-		"POST " + pullPath + "/extend": `{"receipts":["MSAxIHQvd2FpdHM"]}`,
-		"POST " + previewPath:          `{"every":"1h"}`,
-	}
-	for _, fault := range []struct {
-		code httpapi.Code
-		busy bool // the changes of a job say that it is busy
-		fail func() error
-	}{
-		{httpapi.CodeStoreUnavailable, false, func() error { return fmt.Errorf("%w: connection refused", store.ErrUnavailable) }},
-		{httpapi.CodeStoreUnavailable, true, func() error { return store.ErrConflict }},
-		{httpapi.CodeInternalError, false, func() error { return errors.New("a defect") }},
-		{httpapi.CodeInternalError, false, func() error { panic("a defect") }},
-	} {
-		a.faults.set(fault.fail)
-		a.clock.Advance(time.Minute) // the last one would be shown
-		for _, rt := range allRoutes {
-			if rt.body == bodyIgnored && rt.path != "/readyz" || rt.path == "/v1/whoami" {
-				continue // asks no store
-			}
-			path, code := rt.example("t", "waits"), fault.code
-			if fault.busy && rt.method != http.MethodGet && strings.HasPrefix(rt.path, jobsPath+"/{topic}/{id}") {
-				code = httpapi.CodeJobBusy
-			}
-			a.wantProblem(code, rt.method, path, valid[rt.method+" "+rt.path])
-		}
-	}
-	a.faults.set(nil)
+// coverEnds changes a job that others change, and stops the server.
+func coverEnds(a *keyedAPI) {
 	a.want(201, "POST", "/v1/jobs", `{"url":"https://shop.example/hook","topic":"t","id":"busy","delay":"1h"}`)
 	calls := 0
 	a.faults.set(func() error {
@@ -585,6 +447,8 @@ func TestErrorsHaveCodes(t *testing.T) {
 		schedules.ErrBusy:         httpapi.CodeStoreUnavailable,
 		alerts.ErrNotFound:        httpapi.CodeAlertRuleNotFound,
 		alerts.ErrTooMany:         httpapi.CodeTooManyAlertRules,
+		inbox.ErrNotFound:         httpapi.CodeInboxNotFound,
+		inbox.ErrUnavailable:      httpapi.CodeInboxUnavailable,
 		operations.ErrNotFound:    httpapi.CodeOperationNotFound,
 		operations.ErrEnded:       httpapi.CodeOperationEnded,
 		operations.ErrTooMany:     httpapi.CodeTooManyOperations,

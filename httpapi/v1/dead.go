@@ -1,12 +1,12 @@
 package v1
 
 import (
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/store"
 )
 
 // listDead answers GET /v1/dead.
-func (s *API) listDead(r *request) (jsonout.View, error) {
+func (s *API) listDead(r *request) (jsonio.View, error) {
 	if err := r.ownFilter(r.query.Topic, &r.query.Only); err != nil {
 		return nil, err
 	}
@@ -18,7 +18,7 @@ func (s *API) listDead(r *request) (jsonout.View, error) {
 }
 
 // writeDead writes the count of dead letters of one topic, endpoint and reason.
-func writeDead(w *jsonout.Writer, g *store.DeadGroup) {
+func writeDead(w *jsonio.Writer, g *store.DeadGroup) {
 	w.Text("topic", g.Lane.Topic)
 	w.Text("endpoint", g.Lane.Endpoint)
 	w.Text("reason", g.Reason)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/decode"
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 // Values that cannot be read are refused like values that are out of range.
@@ -108,7 +108,7 @@ func TestDurationsInJSON(t *testing.T) {
 		}
 	}
 	for _, data := range []string{``, `"open`, `5s`, `05`, `+5`, `.5`, `NaN`, `-`, `-x`, `5 5`, "\"\x01\"", "\v0", "\u00a00"} {
-		if err := strictjson.Check(fmt.Appendf(nil, `{"delay":%s}`, data)); err == nil {
+		if err := jsonio.Check(fmt.Appendf(nil, `{"delay":%s}`, data)); err == nil {
 			t.Errorf("%q was taken for JSON", data)
 		}
 	}

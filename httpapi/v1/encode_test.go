@@ -12,7 +12,7 @@ import (
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/jobjson"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 )
@@ -27,15 +27,15 @@ func TestJobsAreWrittenAsJSON(t *testing.T) {
 			return j
 		})
 		jobs := rapid.SliceOfN(one, 0, 3).Draw(t, "jobs")
-		views := []jsonout.View{pageOf(jobs, s.writeJob, rapid.String().Draw(t, "cursor"))}
+		views := []jsonio.View{pageOf(jobs, s.writeJob, rapid.String().Draw(t, "cursor"))}
 		for i := range jobs {
 			registered := []store.Registered{{Job: jobs[i]}}
-			views = append(views, jsonout.Shown(s.writeRegistered, &registered[0]), func(w *jsonout.Writer) {
-				jsonout.List(w, "results", []item{{registered: registered}, {fan: &app.FanOut{ID: jobs[i].ID}, registered: registered}}, s.writeItem)
+			views = append(views, jsonio.Shown(s.writeRegistered, &registered[0]), func(w *jsonio.Writer) {
+				jsonio.List(w, "results", []item{{registered: registered}, {fan: &app.FanOut{ID: jobs[i].ID}, registered: registered}}, s.writeItem)
 			})
 		}
 		for _, v := range views {
-			if text := jsonout.AppendObject(nil, v); !jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)) { // headers and labels are arbitrary
+			if text := jsonio.AppendObject(nil, v); !jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)) { // headers and labels are arbitrary
 				t.Fatalf("not JSON: %s", text)
 			}
 		}
@@ -43,8 +43,8 @@ func TestJobsAreWrittenAsJSON(t *testing.T) {
 }
 
 // written is a job with the result of its registration.
-func written(j *job.Job, policy retrypolicy.Policy, result string) jsonout.View {
-	return func(w *jsonout.Writer) {
+func written(j *job.Job, policy retrypolicy.Policy, result string) jsonio.View {
+	return func(w *jsonio.Writer) {
 		jobjson.WriteJob(w, j, policy)
 		w.TextIfAny("result", result)
 	}
@@ -57,7 +57,7 @@ func TestJobAsWritten(t *testing.T) {
 		Attempts: 2, Counted: 4, Version: 7, Reason: job.ReasonRetryLimit,
 		LastAttempt: &job.Attempt{
 			Number: 2, StartedAt: at, Duration: 1500 * time.Millisecond, Status: 500, Error: "http_500", ResponseBody: "\"no\"\x00é\xff", Version: 6, ConnectRetries: 1,
-			Timings: job.Timings{DNS: 1, FirstByte: 20 * time.Millisecond}, ResponseHeaders: []job.Header{{Name: "Date", Value: "today"}}, Reason: job.ReasonRetryLimit,
+			Timings: job.Timings{DNS: 1, FirstByte: 20 * time.Millisecond}, ResponseHeaders: []job.Header{{Name: "Date", Value: "today"}}, Reason: job.ReasonRetryLimit, Node: "n-1",
 		},
 		Spec: job.Spec{
 			Destination: "https://example.com/?a=1&b=<2>", Method: "PUT", BizKey: "order", OrderKey: "k", Labels: []job.Label{{Key: "a", Value: "1"}, {Key: "b", Value: ""}},
@@ -67,7 +67,7 @@ func TestJobAsWritten(t *testing.T) {
 		},
 	}
 	for name, c := range map[string]struct {
-		view jsonout.View
+		view jsonio.View
 		want string
 	}{
 		"all members": {written(&full, retrypolicy.Default(), "same"), `{"uid":"01KDWCJ2M00000000000000001","topic":"mail","id":"a:b","biz_key":"order","order_key":"k",` +
@@ -82,7 +82,7 @@ func TestJobAsWritten(t *testing.T) {
 			`"created_at":null,"updated_at":null,"next_at":null,"attempts":0,"max_attempts":1,"last_attempt":null,"ended_at":null,"reason":null,"version":0,"schedule":null,"occurrence":null}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(strings.Split(c.want, ","), strings.Split(string(jsonout.AppendObject(nil, c.view)), ",")); diff != "" {
+			if diff := cmp.Diff(strings.Split(c.want, ","), strings.Split(string(jsonio.AppendObject(nil, c.view)), ",")); diff != "" {
 				t.Errorf("(-want +written):\n%s", diff)
 			}
 		})

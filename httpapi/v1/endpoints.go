@@ -4,13 +4,13 @@ import (
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/jobjson"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/store"
 )
 
 // listEndpoints answers GET /v1/endpoints.
-func (s *API) listEndpoints(r *request) (jsonout.View, error) {
+func (s *API) listEndpoints(r *request) (jsonio.View, error) {
 	page, err := s.App.Endpoints(r.Context(), store.EndpointQuery{
 		States: r.query.circuits, Endpoint: r.query.Endpoint, Limit: r.query.Limit, Cursor: r.query.Cursor,
 	})
@@ -25,7 +25,7 @@ var tryFields = decode.NewFieldSet(map[string]func(*tryDraft, decode.Field){
 })
 
 // tryEndpoint answers POST /v1/endpoints/try.
-func (s *API) tryEndpoint(r *request) (jsonout.View, error) {
+func (s *API) tryEndpoint(r *request) (jsonio.View, error) {
 	draft, err := readAll(r, maxSmall, tryFields)
 	switch {
 	case err != nil:
@@ -35,7 +35,7 @@ func (s *API) tryEndpoint(r *request) (jsonout.View, error) {
 	}
 	r.Target = draft.endpoint
 	endpoint, err := s.App.Try(r.Context(), draft.endpoint)
-	return jsonout.Shown(writeEndpoint, &endpoint), err
+	return jsonio.Shown(writeEndpoint, &endpoint), err
 }
 
 // testFields are those of a registration that make a request.
@@ -43,7 +43,7 @@ var testFields = draftFields.Only("topic", "url", "method", "headers", "body", "
 
 // testEndpoint answers POST /v1/endpoints/test. What to send is read as a
 // registration, which is never stored.
-func (s *API) testEndpoint(r *request) (jsonout.View, error) {
+func (s *API) testEndpoint(r *request) (jsonio.View, error) {
 	draft, errs, err := read(r, s.maxRequest(), testFields)
 	if err != nil {
 		return nil, err
@@ -57,14 +57,14 @@ func (s *API) testEndpoint(r *request) (jsonout.View, error) {
 	}
 	r.Target = reg.Endpoint()
 	attempt, err := s.App.Test(r.Context(), reg, s.TestTimeout)
-	return func(w *jsonout.Writer) {
+	return func(w *jsonio.Writer) {
 		w.Boolean("delivered", attempt.Error == "")
-		jsonout.Part(w, "attempt", &attempt, jobjson.AttemptOf(""))
+		jsonio.Part(w, "attempt", &attempt, jobjson.AttemptOf(""))
 	}, err
 }
 
 // writeEndpoint writes an endpoint. What is not known of its attempts is null.
-func writeEndpoint(w *jsonout.Writer, e *app.Endpoint) {
+func writeEndpoint(w *jsonio.Writer, e *app.Endpoint) {
 	w.Text("endpoint", e.Endpoint)
 	w.Text("state", e.Circuit.State().String())
 	w.Instant("reopens_at", e.Circuit.OpenUntil)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi/decode"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/events"
 )
 
@@ -44,7 +44,7 @@ func (q *params) admits(e *events.Event) bool {
 }
 
 // writeEvent writes an event, without what does not belong to its type.
-func writeEvent(w *jsonout.Writer, e *events.Event) {
+func writeEvent(w *jsonio.Writer, e *events.Event) {
 	w.Text("type", string(e.Type))
 	w.Instant("at", e.At)
 	w.TextIfAny("topic", e.Topic)
@@ -61,7 +61,7 @@ func writeEvent(w *jsonout.Writer, e *events.Event) {
 
 // watchEvents answers GET /v1/events: a stream of server-sent events, until the
 // client or the server ends it.
-func (s *API) watchEvents(r *request) (jsonout.View, error) {
+func (s *API) watchEvents(r *request) (jsonio.View, error) {
 	if r.query.Topic != "" {
 		if err := r.Topics().Allow(r.query.Topic); err != nil {
 			return nil, err
@@ -123,7 +123,7 @@ func (s *eventStream) add(e *events.Event) {
 	if e.ID != "" {
 		_, _ = fmt.Fprintf(&s.buffer, "id: %s\n", e.ID)
 	}
-	_, _ = fmt.Fprintf(&s.buffer, "event: %s\ndata: %s\n\n", e.Type, jsonout.AppendObject(nil, jsonout.Shown(writeEvent, e)))
+	_, _ = fmt.Fprintf(&s.buffer, "event: %s\ndata: %s\n\n", e.Type, jsonio.AppendObject(nil, jsonio.Shown(writeEvent, e)))
 }
 
 // flush sends what is in the buffer. The server's own deadline for answers does

@@ -24,18 +24,18 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-var update = flag.Bool("update", false, "write the answers of the examples into testdata/api and docs/api.md")
+var update = flag.Bool("update", false, "write the answers of the examples into testdata/api and docs/api")
 
 const (
 	exampleFiles = "../../testdata/api/*.json"
-	exampleGuide = "../../docs/api.md"
+	exampleGuide = "../../docs/api/*.md"
 )
 
 // example is one file of testdata/api. The files are played in order, on one
 // server: an answer shows what the requests before it have left.
 type example struct {
 	Title string `json:"title"`
-	// Guide is the fields of the answer that docs/api.md shows, as paths such as
+	// Guide is the fields of the answer that a page of docs/api shows, as paths such as
 	// data.id; "*" is all of them. The guide lacks an example without any.
 	Guide   []string       `json:"guide,omitempty"`
 	Before  []exampleEvent `json:"before,omitempty"`
@@ -217,11 +217,7 @@ func TestExamples(t *testing.T) {
 	if _, err := a.signing.Replace(t.Context(), "", exampleDefault, 0); err != nil {
 		t.Fatal(err)
 	}
-	guide, err := os.ReadFile(exampleGuide)
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := 0
+	guide, shown := readGuide(t), 0
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		e := readExample(t, file)
@@ -236,20 +232,42 @@ func TestExamples(t *testing.T) {
 			continue
 		}
 		shown++
-		written := inGuide(t, guide, name, e.render(t))
-		if !*update && !bytes.Equal(guide, written) {
-			t.Errorf("docs/api.md shows another %s; run with -update", name)
+		page, written := inGuide(t, guide, name, e.render(t))
+		if !*update && guide[page] != written {
+			t.Errorf("%s shows another %s; run with -update", page, name)
 		}
-		guide = written
+		guide[page] = written
 	}
-	if n := bytes.Count(guide, []byte("<!-- example ")); n != shown {
-		t.Errorf("docs/api.md has %d examples, and %d files are for it", n, shown)
+	examples := 0
+	for page, text := range guide {
+		examples += strings.Count(text, "<!-- example ")
+		if *update {
+			if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	if *update {
-		if err := os.WriteFile(exampleGuide, guide, 0o644); err != nil {
+	if examples != shown {
+		t.Errorf("docs/api has %d examples, and %d files are for it", examples, shown)
+	}
+}
+
+// readGuide reads the pages of the guide, by path.
+func readGuide(t *testing.T) map[string]string {
+	t.Helper()
+	pages, err := filepath.Glob(exampleGuide)
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no guide: %v", err)
+	}
+	guide := make(map[string]string, len(pages))
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
 			t.Fatal(err)
 		}
+		guide[page] = string(text)
 	}
+	return guide
 }
 
 func readExample(t *testing.T, file string) *example {
@@ -286,19 +304,23 @@ func indented(t *testing.T, v any) string {
 	return b.String()
 }
 
-// inGuide puts text between the markers of an example in the guide.
-func inGuide(t *testing.T, guide []byte, name, text string) []byte {
+// inGuide puts text between the markers of an example in the guide, and returns the page and its text.
+func inGuide(t *testing.T, guide map[string]string, name, text string) (page, written string) {
 	t.Helper()
 	opening, closing := "<!-- example "+name+" -->\n", "<!-- end of example -->\n"
-	before, rest, ok := strings.Cut(string(guide), opening)
-	if !ok {
-		t.Fatalf("docs/api.md does not show %s", name)
+	for page, content := range guide {
+		before, rest, ok := strings.Cut(content, opening)
+		if !ok {
+			continue
+		}
+		_, after, ok := strings.Cut(rest, closing)
+		if !ok {
+			t.Fatalf("%s: example %s has no end", page, name)
+		}
+		return page, before + opening + text + closing + after
 	}
-	_, after, ok := strings.Cut(rest, closing)
-	if !ok {
-		t.Fatalf("docs/api.md: example %s has no end", name)
-	}
-	return []byte(before + opening + text + closing + after)
+	t.Fatalf("no page of docs/api shows %s", name)
+	return "", ""
 }
 
 // render writes the request as a curl command, and the answer with the fields

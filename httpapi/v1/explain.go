@@ -3,25 +3,25 @@ package v1
 import (
 	"github.com/duehook/duehook/internal/app/explain"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/retrypolicy"
 )
 
 // explainJob answers GET /v1/jobs/{topic}/{id}/explain.
-func (s *API) explainJob(r *request) (jsonout.View, error) {
+func (s *API) explainJob(r *request) (jsonio.View, error) {
 	e, err := s.App.Explain(r.Context(), r.key())
-	return func(w *jsonout.Writer) {
+	return func(w *jsonio.Writer) {
 		w.Instant("now", e.Now)
-		jsonout.List(w, "reasons", e.Reasons, writeReason)
-		jsonout.List(w, "notes", e.Notes, writeNote)
+		jsonio.List(w, "reasons", e.Reasons, writeReason)
+		jsonio.List(w, "notes", e.Notes, writeNote)
 		w.Instant("expected_at", e.Expected)
 		writeLadder(w, &e.Forecast, e.Expires)
-		jsonout.Part(w, "job", &e.Job, s.writeDetails)
+		jsonio.Part(w, "job", &e.Job, s.writeDetails)
 	}, err
 }
 
 // planJob answers POST /v1/jobs/plan: what would come of a registration.
-func (s *API) planJob(r *request) (jsonout.View, error) {
+func (s *API) planJob(r *request) (jsonio.View, error) {
 	draft, errs, from, err := s.readDraft(r)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (s *API) planJob(r *request) (jsonout.View, error) {
 		return nil, err
 	}
 	plan, err := s.App.Plan(r.Context(), reg)
-	return func(w *jsonout.Writer) {
+	return func(w *jsonio.Writer) {
 		w.Instant("now", plan.Now)
 		w.Instant("due_at", plan.Due)
 		w.Integer("max_attempts", plan.MaxAttempts)
@@ -43,16 +43,16 @@ func (s *API) planJob(r *request) (jsonout.View, error) {
 	}, err
 }
 
-func writeReason(w *jsonout.Writer, r *explain.Reason) {
+func writeReason(w *jsonio.Writer, r *explain.Reason) {
 	w.Text("code", r.Code)
 	w.Text("detail", r.Detail())
-	jsonout.List(w, "sentences", r.Sentences, writeSentence)
+	jsonio.List(w, "sentences", r.Sentences, writeSentence)
 	w.Instant("until", r.Until)
 	w.TextOrNull("node", r.Node)
 }
 
 // writeSentence writes a sentence of a detail, for those who word it in another language.
-func writeSentence(w *jsonout.Writer, s *explain.Sentence) {
+func writeSentence(w *jsonio.Writer, s *explain.Sentence) {
 	params := s.Params
 	if params == nil {
 		params = explain.Params{}
@@ -62,24 +62,24 @@ func writeSentence(w *jsonout.Writer, s *explain.Sentence) {
 }
 
 // writeNote writes a sentence about the job with its text.
-func writeNote(w *jsonout.Writer, s *explain.Sentence) {
+func writeNote(w *jsonio.Writer, s *explain.Sentence) {
 	writeSentence(w, s)
 	w.Text("detail", s.String())
 }
 
 // writeLadder writes the forecast of a job whose attempts all fail.
-func writeLadder(w *jsonout.Writer, f *retrypolicy.Forecast, expires job.Instant) {
+func writeLadder(w *jsonio.Writer, f *retrypolicy.Forecast, expires job.Instant) {
 	w.In("ladder", func() {
-		jsonout.List(w, "attempts", f.Attempts, func(w *jsonout.Writer, a *retrypolicy.Planned) {
+		jsonio.List(w, "attempts", f.Attempts, func(w *jsonio.Writer, a *retrypolicy.Planned) {
 			w.Integer("number", a.Number)
 			writeWindow(w, &a.Window)
 		})
-		jsonout.Part(w, "dead_at", f.Dead, writeWindow)
+		jsonio.Part(w, "dead_at", f.Dead, writeWindow)
 		w.Instant("expires_at", expires)
 	})
 }
 
-func writeWindow(w *jsonout.Writer, of *retrypolicy.Window) {
+func writeWindow(w *jsonio.Writer, of *retrypolicy.Window) {
 	w.Instant("earliest_at", of.Earliest)
 	w.Instant("latest_at", of.Latest)
 }

@@ -31,15 +31,15 @@ func (a *api) explains(key string, want ...string) map[string]any {
 }
 
 func TestExplainGoesByWhatCarriersAreTold(t *testing.T) {
-	a := newAPI(t, func(o *testOptions) { o.Carry = store.CarryOptions{EndpointLimit: 1} })
+	a := newAPI(t, func(o *testOptions) { o.Carry = store.CarryOptions{FlightLimits: store.FlightLimits{EndpointLimit: 1}} })
 	for _, id := range []string{"a", "b"} {
 		a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"`+id+`","url":"https://shop.example/hook"}`)
 	}
 	a.explains("t/a", "carrier_behind")
-	if _, err := a.mem.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, EndpointLimit: 1, HalfOpenLimit: 1}); err != nil {
+	if _, err := a.mem.Take(t.Context(), 0, store.TakeOptions{Max: 10, Lease: time.Minute, Limits: store.FlightLimits{EndpointLimit: 1, HalfOpenLimit: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	a.explains("t/a", "ready")
+	a.explains("t/a", "in_flight")
 	answer := a.explains("t/b", "endpoint_limit")
 	if answer["expected_at"] != answer["now"] {
 		t.Errorf("it is expected at %v, and it is %v", answer["expected_at"], answer["now"])
@@ -50,14 +50,7 @@ func TestExplainNamesTheNode(t *testing.T) {
 	a := newAPI(t)
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","url":"https://shop.example/hook","ttl":"2h"}`)
 	ctx := t.Context()
-	if _, err := a.mem.Carry(ctx, 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, HalfOpenLimit: 1}); err != nil {
-		t.Fatal(err)
-	}
-	hints, err := a.mem.Pop(ctx, 0, 10, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.mem.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: "n", Lease: 20 * time.Second, By: "node-7"}); err != nil {
+	if _, err := a.mem.Take(ctx, 0, store.TakeOptions{Max: 10, Lease: 20 * time.Second, By: "node-7", Limits: store.FlightLimits{HalfOpenLimit: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	answer := a.explains("t/a", "in_flight")

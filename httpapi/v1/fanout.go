@@ -10,13 +10,13 @@ import (
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/store"
 )
 
 // registerGroup answers a POST /v1/jobs that names a group. Without a job for each of its
 // members, the answer is an error.
-func (s *API) registerGroup(r *request, draft *job.Draft, errs *decode.Errors, from app.Origin) (jsonout.View, error) {
+func (s *API) registerGroup(r *request, draft *job.Draft, errs *decode.Errors, from app.Origin) (jsonio.View, error) {
 	f, err := s.prepareGroup(r.Context(), draft, errs, from)
 	if err != nil {
 		s.App.Refuse(1, clientsFault(err))
@@ -33,14 +33,19 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *decode.Errors, f
 	if err != nil {
 		return nil, err
 	}
+	return s.showFanOut(r, f, registered)
+}
+
+// showFanOut answers with what became of a fan-out.
+func (s *API) showFanOut(r *request, f *app.FanOut, registered []store.Registered) (jsonio.View, error) {
 	fan := fannedOut(f, registered)
 	if fan.err != nil {
 		e := *httpapi.AsError(fan.err)
-		e.More = json.RawMessage(jsonout.AppendObject(nil, jsonout.Shown(s.writeFanOut, &fan)))
+		e.More = json.RawMessage(jsonio.AppendObject(nil, jsonio.Shown(s.writeFanOut, &fan)))
 		return nil, &e
 	}
 	if r.query.dryRun {
-		return func(w *jsonout.Writer) {
+		return func(w *jsonio.Writer) {
 			s.writeFanOut(w, &fan)
 			w.Boolean("dry_run", true)
 		}, nil
@@ -49,7 +54,7 @@ func (s *API) registerGroup(r *request, draft *job.Draft, errs *decode.Errors, f
 		r.SetLocation("/v1/jobs?" + url.Values{"topic": {f.Topic}, "group_id": {f.ID}}.Encode())
 	}
 	r.created(fan.isNew)
-	return jsonout.Shown(s.writeFanOut, &fan), nil
+	return jsonio.Shown(s.writeFanOut, &fan), nil
 }
 
 func (s *API) prepareGroup(ctx context.Context, draft *job.Draft, errs *decode.Errors, from app.Origin) (*app.FanOut, error) {
@@ -97,16 +102,16 @@ func (f *fanOut) fail(id string, err error) {
 	f.failures = append(f.failures, failure{id, err})
 }
 
-func (s *API) writeFanOut(w *jsonout.Writer, f *fanOut) {
+func (s *API) writeFanOut(w *jsonio.Writer, f *fanOut) {
 	w.Text("group", f.Group)
 	w.Text("group_id", f.ID)
-	jsonout.List(w, "jobs", f.registered, func(w *jsonout.Writer, r **store.Registered) { s.writeRegistered(w, *r) })
+	jsonio.List(w, "jobs", f.registered, func(w *jsonio.Writer, r **store.Registered) { s.writeRegistered(w, *r) })
 	if len(f.failures) > 0 {
-		jsonout.List(w, "failed", f.failures, writeFailure)
+		jsonio.List(w, "failed", f.failures, writeFailure)
 	}
 }
 
-func writeFailure(w *jsonout.Writer, f *failure) {
+func writeFailure(w *jsonio.Writer, f *failure) {
 	e := httpapi.AsError(f.err)
 	w.Text("id", f.id)
 	w.Integer("status", e.Code.Status)

@@ -12,7 +12,7 @@ import (
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/store"
 )
 
@@ -156,7 +156,7 @@ func priorityMember(q *store.Query, f decode.Field) {
 }
 
 // writeFilter writes the parts of a filter that were given, and the states.
-func writeFilter(w *jsonout.Writer, f *store.Query) {
+func writeFilter(w *jsonio.Writer, f *store.Query) {
 	states := make([]string, len(f.States))
 	for i, s := range f.States {
 		states[i] = s.String()

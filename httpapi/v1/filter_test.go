@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/testing/everyfield"
 	"github.com/duehook/duehook/store"
 )
@@ -16,7 +16,7 @@ import (
 // A part that answers leave out would make an operation look as if it changed more jobs.
 func TestEveryPartOfAFilterIsShown(t *testing.T) {
 	notFilters := []string{"[Order]", "[Limit]", "[Cursor]", "[IndexedID]"} // the last is for dialects
-	written := func(q *store.Query) string { return string(jsonout.AppendObject(nil, jsonout.Shown(writeFilter, q))) }
+	written := func(q *store.Query) string { return string(jsonio.AppendObject(nil, jsonio.Shown(writeFilter, q))) }
 	none := written(&store.Query{})
 	for at, q := range everyfield.Alone[store.Query]() {
 		if got := written(q); (got != none) == slices.Contains(notFilters, at) {

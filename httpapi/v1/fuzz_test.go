@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 // FuzzRegisterBody sends any bytes as a registration. What is accepted must be
@@ -48,7 +48,7 @@ func FuzzRegisterBody(f *testing.F) {
 			}
 			checkKept(t, a, got, parsed.ID, parsed.Body)
 		case http.StatusBadRequest:
-			if valid && strings.Count(string(data), "{")+strings.Count(string(data), "[") <= strictjson.MaxNesting {
+			if valid && strings.Count(string(data), "{")+strings.Count(string(data), "[") <= jsonio.MaxNesting {
 				t.Fatalf("refused as malformed: %s", got.Body)
 			}
 		case http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:

@@ -6,7 +6,7 @@ import (
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/app/groups"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 // maxGroupRequest bounds the body of PUT /v1/groups/{group}: twice what is stored, for
@@ -38,7 +38,7 @@ func setMembers(d *groups.Draft, f decode.Field) {
 }
 
 // putGroup answers PUT /v1/groups/{group}.
-func (s *API) putGroup(r *request) (jsonout.View, error) {
+func (s *API) putGroup(r *request) (jsonio.View, error) {
 	draft, errs, err := read(r, maxGroupRequest, groupFields)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *API) putGroup(r *request) (jsonout.View, error) {
 }
 
 // getGroup answers GET /v1/groups/{group}.
-func (s *API) getGroup(r *request) (jsonout.View, error) {
+func (s *API) getGroup(r *request) (jsonio.View, error) {
 	g, err := s.Groups.Get(r.Context(), r.Param("group"))
 	if err != nil {
 		return nil, err
@@ -64,19 +64,19 @@ func (s *API) getGroup(r *request) (jsonout.View, error) {
 	return r.showGroup(&g), nil
 }
 
-func (r *request) showGroup(g *groups.Group) jsonout.View {
+func (r *request) showGroup(g *groups.Group) jsonio.View {
 	r.setWhole(g.Version)
-	return jsonout.Shown(writeGroup, g)
+	return jsonio.Shown(writeGroup, g)
 }
 
 // listGroups answers GET /v1/groups.
-func (s *API) listGroups(r *request) (jsonout.View, error) {
+func (s *API) listGroups(r *request) (jsonio.View, error) {
 	page, next, err := s.Groups.List(r.Context(), r.query.Cursor, r.query.Limit)
 	return pageOf(page, writeGroup, next), err
 }
 
 // listMembers answers GET /v1/groups/{group}/members.
-func (s *API) listMembers(r *request) (jsonout.View, error) {
+func (s *API) listMembers(r *request) (jsonio.View, error) {
 	g, err := s.Groups.Get(r.Context(), r.Param("group"))
 	if err != nil {
 		return nil, err
@@ -85,17 +85,17 @@ func (s *API) listMembers(r *request) (jsonout.View, error) {
 }
 
 // deleteGroup answers DELETE /v1/groups/{group}.
-func (s *API) deleteGroup(r *request) (jsonout.View, error) {
+func (s *API) deleteGroup(r *request) (jsonio.View, error) {
 	return resultOf("deleted"), s.Groups.Delete(r.Context(), r.Param("group"), r.allow()...)
 }
 
-func writeGroup(w *jsonout.Writer, g *groups.Group) {
+func writeGroup(w *jsonio.Writer, g *groups.Group) {
 	w.Text("name", g.Name)
 	writeStamp(w, &g.Stamp)
-	jsonout.List(w, "members", g.Members, writeMember)
+	jsonio.List(w, "members", g.Members, writeMember)
 }
 
-func writeMember(w *jsonout.Writer, m *groups.Member) {
+func writeMember(w *jsonio.Writer, m *groups.Member) {
 	w.Text("name", m.Name)
 	w.Text("url", string(m.URL))
 	w.Headers("headers", m.Headers)

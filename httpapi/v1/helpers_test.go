@@ -2,7 +2,6 @@ package v1
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -104,7 +103,7 @@ func newAPI(t testing.TB, change ...func(*testOptions)) *api {
 	a.recent, a.endpoints = recent.New(recent.Options{}), &fakeEndpoints{faults: a.faults}
 	o := testOptions{
 		Options: Options{
-			Pulls: a.newPulls(), Signing: a.signing, Events: faultyEvents{a.events, a.faults},
+			Pulls: a.newPulls(), Signing: a.signing, Events: faultyEvents{a.events, a.faults}, Inboxes: newFakeInboxes(a.faults),
 		},
 		serverOptions: serverOptions{Logger: slog.New(slog.DiscardHandler), RequestTimeout: time.Minute}, // on a busy machine, 10 s were not enough
 		jobsOptions:   jobsOptions{Recent: a.recent, Endpoints: a.endpoints, Topics: settings, Policy: retrypolicy.Default()},
@@ -252,22 +251,15 @@ func (a *api) refuses(method, path string, sent map[string]string) {
 	}
 }
 
-// claim carries and claims whatever is due, as a dispatcher does.
+// claim takes whatever is due, as a dispatcher does.
 func (a *api) claim() []store.Claimed {
 	a.t.Helper()
 	ctx := context.Background()
-	if _, err := a.mem.Carry(ctx, 0, store.CarryOptions{Cap: 1000, Visibility: 15 * time.Second}); err != nil {
-		a.t.Fatal(err)
-	}
-	hints, err := a.mem.Pop(ctx, 0, 1000, 0)
+	taken, err := a.mem.Take(ctx, 0, store.TakeOptions{Max: 1000, Lease: 20 * time.Second, LeaseMargin: 10 * time.Second})
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	claimed, err := a.mem.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: rand.Text(), Lease: 20 * time.Second, LeaseMargin: 10 * time.Second})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return claimed
+	return taken.Claims
 }
 
 // settle ends a claim as a dispatcher does, with an attempt of 87 ms.

@@ -8,7 +8,7 @@ import (
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/jobjson"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 // Bounds on a page of a listing.
@@ -18,13 +18,13 @@ const (
 )
 
 // getJob answers GET /v1/jobs/{topic}/{id}.
-func (s *API) getJob(r *request) (jsonout.View, error) {
+func (s *API) getJob(r *request) (jsonio.View, error) {
 	j, err := s.App.Get(r.Context(), r.key())
 	return s.showJob(r, &j, err)
 }
 
 // listAttempts answers GET /v1/jobs/{topic}/{id}/attempts.
-func (s *API) listAttempts(r *request) (jsonout.View, error) {
+func (s *API) listAttempts(r *request) (jsonio.View, error) {
 	j, err := s.App.Get(r.Context(), r.key())
 	if err != nil {
 		return nil, err
@@ -37,19 +37,19 @@ func (s *API) listAttempts(r *request) (jsonout.View, error) {
 }
 
 // patchJob answers PATCH /v1/jobs/{topic}/{id}.
-func (s *API) patchJob(r *request) (jsonout.View, error) { return s.change(r, s.App.Change) }
+func (s *API) patchJob(r *request) (jsonio.View, error) { return s.change(r, s.App.Change) }
 
 // replayJob answers POST /v1/jobs/{topic}/{id}/replay, with changes if there are some.
-func (s *API) replayJob(r *request) (jsonout.View, error) { return s.change(r, s.App.Replay) }
+func (s *API) replayJob(r *request) (jsonio.View, error) { return s.change(r, s.App.Replay) }
 
 // runJob answers POST /v1/jobs/{topic}/{id}/run.
-func (s *API) runJob(r *request) (jsonout.View, error) { return s.command(r, s.App.Run) }
+func (s *API) runJob(r *request) (jsonio.View, error) { return s.command(r, s.App.Run) }
 
 // finishJob answers POST /v1/jobs/{topic}/{id}/finish.
-func (s *API) finishJob(r *request) (jsonout.View, error) { return s.command(r, s.App.Finish) }
+func (s *API) finishJob(r *request) (jsonio.View, error) { return s.command(r, s.App.Finish) }
 
 // change changes a job by a draft, which is nil without a body.
-func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draft, ...app.Allow) (job.Job, error)) (jsonout.View, error) {
+func (s *API) change(r *request, change func(context.Context, job.Key, *job.Draft, ...app.Allow) (job.Job, error)) (jsonio.View, error) {
 	data, err := r.body(s.maxRequest())
 	if err != nil {
 		return nil, err
@@ -76,14 +76,14 @@ func (r *request) allowJob() []app.Allow {
 
 // command does something with a job that has the version asked for, if any is, and
 // answers with the job.
-func (s *API) command(r *request, do func(context.Context, job.Key, ...app.Allow) (job.Job, error)) (jsonout.View, error) {
+func (s *API) command(r *request, do func(context.Context, job.Key, ...app.Allow) (job.Job, error)) (jsonio.View, error) {
 	j, err := do(r.Context(), r.key(), r.allowJob()...)
 	return s.showJob(r, &j, err)
 }
 
 // cancelJob answers DELETE /v1/jobs/{topic}/{id}: it cancels the job, or discards
 // the dead letter.
-func (s *API) cancelJob(r *request) (jsonout.View, error) {
+func (s *API) cancelJob(r *request) (jsonio.View, error) {
 	j, result, err := s.App.Cancel(r.Context(), r.key(), r.allowJob()...)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (s *API) cancelJob(r *request) (jsonout.View, error) {
 	switch result {
 	case app.InFlight:
 		r.status = http.StatusAccepted
-		return func(w *jsonout.Writer) {
+		return func(w *jsonio.Writer) {
 			w.Text("result", "in_flight")
 			w.Integer("attempt", j.Attempts+1)
 		}, nil
@@ -103,16 +103,16 @@ func (s *API) cancelJob(r *request) (jsonout.View, error) {
 }
 
 // showJob answers with a job, or with the error.
-func (s *API) showJob(r *request, j *job.Job, err error) (jsonout.View, error) {
+func (s *API) showJob(r *request, j *job.Job, err error) (jsonio.View, error) {
 	if err != nil {
 		return nil, err
 	}
 	r.setVersion(jobjson.Version(j))
-	return jsonout.Shown(s.writeDetails, j), nil
+	return jsonio.Shown(s.writeDetails, j), nil
 }
 
 // listJobs answers GET /v1/jobs.
-func (s *API) listJobs(r *request) (jsonout.View, error) {
+func (s *API) listJobs(r *request) (jsonio.View, error) {
 	q := r.query.Query
 	if err := r.ownFilter(q.Topic, &q.Only); err != nil {
 		return nil, err

@@ -4,18 +4,18 @@ import (
 	"net/http"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/access"
 )
 
 // whoAmI answers GET /v1/whoami. On a server without keys, everybody may do what an
 // admin may.
-func (s *API) whoAmI(r *request) (jsonout.View, error) {
+func (s *API) whoAmI(r *request) (jsonio.View, error) {
 	caller, known := r.Caller()
 	if !known {
 		caller.Scope = access.Admin
 	}
-	return func(w *jsonout.Writer) {
+	return func(w *jsonio.Writer) {
 		w.TextOrNull("key", caller.KeyID)
 		w.TextOrNull("key_name", caller.KeyName)
 		w.Text("scope", caller.Scope.String())
@@ -24,7 +24,7 @@ func (s *API) whoAmI(r *request) (jsonout.View, error) {
 }
 
 // listKeys answers GET /v1/keys.
-func (s *API) listKeys(r *request) (jsonout.View, error) {
+func (s *API) listKeys(r *request) (jsonio.View, error) {
 	keys, err := s.Access.List(r.Context())
 	if err != nil {
 		return nil, err
@@ -33,17 +33,17 @@ func (s *API) listKeys(r *request) (jsonout.View, error) {
 }
 
 // getKey answers GET /v1/keys/{id}.
-func (s *API) getKey(r *request) (jsonout.View, error) {
+func (s *API) getKey(r *request) (jsonio.View, error) {
 	key, err := s.Access.Key(r.Context(), r.Param("id"))
 	if err != nil {
 		return nil, err
 	}
 	r.setVersion(key.Version)
-	return jsonout.Shown(s.writeKey, &key), nil
+	return jsonio.Shown(s.writeKey, &key), nil
 }
 
 // createKey answers POST /v1/keys. It is the only answer that shows a token.
-func (s *API) createKey(r *request) (jsonout.View, error) {
+func (s *API) createKey(r *request) (jsonio.View, error) {
 	draft, err := readAll(r, maxSmall, keyFields)
 	if err != nil {
 		return nil, err
@@ -54,19 +54,19 @@ func (s *API) createKey(r *request) (jsonout.View, error) {
 	}
 	r.Target, r.status = key.ID, http.StatusCreated
 	r.setVersion(key.Version)
-	return func(w *jsonout.Writer) {
+	return func(w *jsonio.Writer) {
 		w.Text("token", token.Reveal())
 		s.writeKey(w, &key)
 	}, nil
 }
 
 // revokeKey answers DELETE /v1/keys/{id}.
-func (s *API) revokeKey(r *request) (jsonout.View, error) {
+func (s *API) revokeKey(r *request) (jsonio.View, error) {
 	return resultOf("revoked"), s.Access.Revoke(r.Context(), r.Param("id"), r.allow()...)
 }
 
 // writeKey writes an API key. A stored key that cannot be read has an id only.
-func (s *API) writeKey(w *jsonout.Writer, k *access.Key) {
+func (s *API) writeKey(w *jsonio.Writer, k *access.Key) {
 	scope, source := "", "settings"
 	if k.Scope != access.Nobody {
 		scope = k.Scope.String()
@@ -87,7 +87,7 @@ func (s *API) writeKey(w *jsonout.Writer, k *access.Key) {
 }
 
 // writeTopicSet writes the topics to which a key is restricted; null: all.
-func writeTopicSet(w *jsonout.Writer, s job.TopicSet) {
+func writeTopicSet(w *jsonio.Writer, s job.TopicSet) {
 	if len(s) == 0 {
 		w.Null("topics")
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/app/operations"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/access"
 )
 
@@ -35,7 +35,7 @@ var operationFields = decode.NewFieldSet(map[string]func(*operations.Draft, deco
 
 // createOperation answers POST /v1/operations. A dry run changes nothing: the scope
 // to read is enough for it.
-func (s *API) createOperation(r *request) (jsonout.View, error) {
+func (s *API) createOperation(r *request) (jsonio.View, error) {
 	draft, errs, err := read(r, maxSmall, operationFields)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (s *API) createOperation(r *request) (jsonout.View, error) {
 	if r.query.dryRun {
 		r.Target = "dry run"
 		p, err := s.Operations.Preview(r.Context(), *draft)
-		return jsonout.Shown(writePreview, &p), err
+		return jsonio.Shown(writePreview, &p), err
 	}
 	if draft.Key, err = idempotencyKey(r); err != nil {
 		return nil, err
@@ -74,15 +74,15 @@ func callerName(r *request) string {
 }
 
 // accepted is the answer to a call that begins an operation.
-func accepted(r *request, o *operations.Operation) jsonout.View {
+func accepted(r *request, o *operations.Operation) jsonio.View {
 	r.Target, r.status = o.ID, http.StatusAccepted
 	r.SetLocation("/v1/operations/" + o.ID)
 	r.setVersion(operationVersion(o))
-	return jsonout.Shown(writeOperation, o)
+	return jsonio.Shown(writeOperation, o)
 }
 
 // listOperations answers GET /v1/operations.
-func (s *API) listOperations(r *request) (jsonout.View, error) {
+func (s *API) listOperations(r *request) (jsonio.View, error) {
 	own := func(o *operations.Operation) bool { return o.Within(r.Topics()) }
 	all, next, err := ownPage(r, own, func(limit int, cursor string) ([]operations.Operation, string, error) {
 		page, err := s.Operations.List(r.Context(), limit, cursor)
@@ -92,19 +92,19 @@ func (s *API) listOperations(r *request) (jsonout.View, error) {
 }
 
 // getOperation answers GET /v1/operations/{id}.
-func (s *API) getOperation(r *request) (jsonout.View, error) {
+func (s *API) getOperation(r *request) (jsonio.View, error) {
 	o, err := s.Operations.Get(r.Context(), r.Param("id"))
 	return showOperation(r, &o, err)
 }
 
 // stopOperation answers POST /v1/operations/{id}/stop.
-func (s *API) stopOperation(r *request) (jsonout.View, error) {
+func (s *API) stopOperation(r *request) (jsonio.View, error) {
 	o, err := s.Operations.Stop(r.Context(), r.Param("id"), r.allow()...)
 	return showOperation(r, &o, err)
 }
 
 // resumeOperation answers POST /v1/operations/{id}/resume.
-func (s *API) resumeOperation(r *request) (jsonout.View, error) {
+func (s *API) resumeOperation(r *request) (jsonio.View, error) {
 	o, err := s.Operations.Resume(r.Context(), r.Param("id"), r.allow()...)
 	return showOperation(r, &o, err)
 }
@@ -112,18 +112,18 @@ func (s *API) resumeOperation(r *request) (jsonout.View, error) {
 func operationVersion(o *operations.Operation) uint64 { return o.VersionOf(o.Version) }
 
 // showOperation answers with an operation, or with the error.
-func showOperation(r *request, o *operations.Operation, err error) (jsonout.View, error) {
+func showOperation(r *request, o *operations.Operation, err error) (jsonio.View, error) {
 	if err != nil {
 		return nil, err
 	}
 	r.setVersion(operationVersion(o))
-	return jsonout.Shown(writeOperation, o), nil
+	return jsonio.Shown(writeOperation, o), nil
 }
 
-func writeOperation(w *jsonout.Writer, o *operations.Operation) {
+func writeOperation(w *jsonio.Writer, o *operations.Operation) {
 	w.Text("id", o.ID)
 	w.Text("action", string(o.Action))
-	jsonout.Part(w, "filter", &o.Filter, writeFilter)
+	jsonio.Part(w, "filter", &o.Filter, writeFilter)
 	w.Instant("reschedule_to", o.To)
 	if o.Set == nil {
 		w.Null("set")
@@ -135,12 +135,12 @@ func writeOperation(w *jsonout.Writer, o *operations.Operation) {
 	w.TextOrNull("by", o.By)
 	w.TextOrNull("worker", o.Owner)
 	w.TextOrNull("reason", o.Why)
-	jsonout.Nullable(w, "estimate", o.Estimate, w.Number)
+	jsonio.Nullable(w, "estimate", o.Estimate, w.Number)
 	w.Number("matched", o.Matched)
 	w.Number("changed", o.Changed)
 	w.Number("skipped", o.Skipped)
 	w.Number("failed", o.Failed)
-	jsonout.List(w, "errors", o.Errors, func(w *jsonout.Writer, e *operations.JobError) {
+	jsonio.List(w, "errors", o.Errors, func(w *jsonio.Writer, e *operations.JobError) {
 		topic, id, _ := strings.Cut(e.Job, "/") // which no topic has
 		w.Text("topic", topic)
 		w.Text("id", id)
@@ -153,11 +153,11 @@ func writeOperation(w *jsonout.Writer, o *operations.Operation) {
 }
 
 // writePreview writes the answer to a dry run.
-func writePreview(w *jsonout.Writer, p *operations.Preview) {
+func writePreview(w *jsonio.Writer, p *operations.Preview) {
 	o := &p.Operation
 	w.Boolean("dry_run", true)
 	w.Text("action", string(o.Action))
-	jsonout.Part(w, "filter", &o.Filter, writeFilter)
+	jsonio.Part(w, "filter", &o.Filter, writeFilter)
 	w.Integer("rate", o.Rate)
 	w.Number("matched", p.Matched)
 	w.Boolean("complete", p.Complete)

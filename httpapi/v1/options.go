@@ -32,6 +32,7 @@ type Options struct {
 	Groups     *groups.Manager
 	Pulls      Pulls
 	Alerts     Alerts
+	Inboxes    Inboxes
 	Events     Events
 	Nodes      *nodes.Registry
 	// Access manages the API keys; nil: the server has no keys.

@@ -3,19 +3,19 @@ package v1
 import (
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/store"
 )
 
 // overview answers GET /v1/overview.
-func (s *API) overview(r *request) (jsonout.View, error) {
+func (s *API) overview(r *request) (jsonio.View, error) {
 	o, err := s.App.Overview(r.Context())
-	return jsonout.Shown(writeOverview, &o), err
+	return jsonio.Shown(writeOverview, &o), err
 }
 
 // writeOverview writes everything at a glance.
-func writeOverview(w *jsonout.Writer, o *app.Overview) {
+func writeOverview(w *jsonio.Writer, o *app.Overview) {
 	states := o.Depth.States
 	w.Instant("as_of", o.Depth.Now)
 	w.Number("age_ms", o.Age.Milliseconds())
@@ -42,14 +42,14 @@ func writeOverview(w *jsonout.Writer, o *app.Overview) {
 		w.Number("later", o.DueLater)
 		w.Instant("partial_from", o.DuePartialFrom)
 	})
-	jsonout.Part(w, "recent", &o.Activity, writeActivity)
-	jsonout.List(w, "topics", o.Busiest, func(w *jsonout.Writer, t *store.TopicStats) {
+	jsonio.Part(w, "recent", &o.Activity, writeActivity)
+	jsonio.List(w, "topics", o.Busiest, func(w *jsonio.Writer, t *store.TopicStats) {
 		w.Text("topic", t.Topic)
 		w.Number("unfinished", t.Unfinished())
 	})
 }
 
-func writeActivity(w *jsonout.Writer, a *recent.Activity) {
+func writeActivity(w *jsonio.Writer, a *recent.Activity) {
 	w.Instant("from", a.From)
 	w.Number("step_ms", recent.Step.Milliseconds())
 	w.Member("delivered", a.Delivered)

@@ -31,14 +31,17 @@ func restricted(t *testing.T) (*keyedAPI, string) {
 	return a, "Bearer " + token
 }
 
-// reached are paths that exist in the topics of a key, by the name of the topic.
-func (rt *route) reached(topic, operation string) string {
-	name := foreign + "-thing"
-	if topic != foreign {
-		name = "own-thing"
+// walkOf walks what withSecrets made in a topic.
+func (a *keyedAPI) walkOf(topic, name string) *walk {
+	a.t.Helper()
+	w := &walk{keyedAPI: a, made: nothing()}
+	for path, names := range map[string]map[string]any{
+		jobsPath: {"topic": topic, "id": "dies"}, "/v1/topics": {"topic": topic}, groupsPath: {"group": name}, schedulesPath: {"schedule": name},
+		"/v1/alerts/rules": {"rule": name}, "/v1/operations": {"id": a.operationOf(topic)},
+	} {
+		w.made[path] = names
 	}
-	path := strings.Replace(rt.path, "/v1/operations/{id}", "/v1/operations/"+operation, 1)
-	return strings.NewReplacer("{topic}", topic, "{id}", "dies", "{rule}", name, "{schedule}", name, "{group}", name).Replace(path)
+	return w
 }
 
 // operationOf is the id of the operation of a topic.
@@ -71,16 +74,13 @@ func (a *keyedAPI) state() map[string]string {
 // changes nothing. A call that is added is refused, or obeys this.
 func TestRestrictedKeysReachNoOtherTopic(t *testing.T) {
 	a, token := restricted(t)
-	operation := a.operationOf(foreign)
 	before := a.state()
-	w := &walk{keyedAPI: a, made: map[string]map[string]any{}}
-	for i := range theContract().operations {
-		op := &theContract().operations[i]
-		rt := find(op.method, op.path)
-		if rt.scope == 0 || !strings.HasPrefix(op.path, "/v1/") {
-			continue
+	w := a.walkOf(foreign, foreign+"-thing")
+	w.each(func(op *operation) {
+		if !strings.HasPrefix(op.path, "/v1/") {
+			return
 		}
-		path := rt.reached(foreign, operation)
+		path := w.target(op)
 		for _, body := range bodiesOf(w, op) {
 			got := a.call(op.method, path, body, "Authorization", token)
 			if shown := strings.ReplaceAll(got.Body.String(), "The topic "+foreign+" is none of them", ""); strings.Contains(shown, foreign) {
@@ -94,7 +94,7 @@ func TestRestrictedKeysReachNoOtherTopic(t *testing.T) {
 				t.Errorf("%s %s %s is answered %d %s", op.method, path, body, got.Code, got.Body)
 			}
 		}
-	}
+	})
 	if diff := cmp.Diff(before, a.state()); diff != "" {
 		t.Errorf("another topic was changed (-before +after):\n%s", diff)
 	}
@@ -160,16 +160,17 @@ func TestTenantsKeepTheLimitsOfOperators(t *testing.T) {
 func TestRestrictedKeysUseTheirTopics(t *testing.T) {
 	a, token := restricted(t)
 	as := []string{"Authorization", token}
-	for _, rt := range allRoutes {
-		if rt.method != http.MethodGet || rt.path == eventsPath || !strings.HasPrefix(rt.path, "/v1/") {
-			continue
+	w := a.walkOf("own-orders", "own-thing")
+	w.each(func(op *operation) {
+		if op.method != http.MethodGet || op.path == eventsPath || !strings.HasPrefix(op.path, "/v1/") {
+			return
 		}
-		own := strings.Contains(rt.path, "{topic}") || rt.is(ownTopics)
-		got := a.call("GET", rt.reached("own-orders", a.operationOf("own-orders")), "", as...)
+		own := strings.Contains(op.path, "{topic}") || op.row.is(ownTopics)
+		got := a.call("GET", w.target(op), "", as...)
 		if refused := got.Code == http.StatusForbidden; refused == own {
-			t.Errorf("GET %s: %d %s", rt.path, got.Code, got.Body)
+			t.Errorf("GET %s: %d %s", op.path, got.Code, got.Body)
 		}
-	}
+	})
 	for _, list := range []string{"/v1/jobs", "/v1/topics", "/v1/dead", "/v1/operations", "/v1/schedules"} {
 		got := a.want(200, "GET", list, "", as...)
 		if len(got["data"].([]any)) == 0 || got["next_cursor"] != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/duehook/duehook/internal/app/groups"
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/store"
@@ -19,16 +19,16 @@ import (
 var pageQuery = []parameter{limitParam, cursorParam}
 
 // pageOf is a page of a list. next is the cursor of the next page; empty: there is none.
-func pageOf[T any](all []T, write func(*jsonout.Writer, *T), next string) jsonout.View {
-	return func(w *jsonout.Writer) {
-		jsonout.List(w, "data", all, write)
+func pageOf[T any](all []T, write func(*jsonio.Writer, *T), next string) jsonio.View {
+	return func(w *jsonio.Writer) {
+		jsonio.List(w, "data", all, write)
 		w.TextOrNull("next_cursor", next)
 	}
 }
 
 // pageOfAll is the page that the request asks for of a list that is read whole. key orders
 // the list, and differs between its entries.
-func pageOfAll[T any](r *request, all []T, key func(*T) string, write func(*jsonout.Writer, *T)) (jsonout.View, error) {
+func pageOfAll[T any](r *request, all []T, key func(*T) string, write func(*jsonio.Writer, *T)) (jsonio.View, error) {
 	after, err := base64.RawURLEncoding.DecodeString(r.query.Cursor)
 	if err != nil {
 		return nil, store.ErrBadCursor

@@ -7,8 +7,7 @@ import (
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/jobjson"
-	"github.com/duehook/duehook/internal/kit/jsonout"
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/store"
 )
 
@@ -17,17 +16,17 @@ const patchTries = 10
 
 // patchable is what a PATCH changes: the body of the PUT that would set it as it is, and its
 // version; empty: there is none yet.
-type patchable func(*API, *request) (current jsonout.View, tag string, err error)
+type patchable func(*API, *request) (current jsonio.View, tag string, err error)
 
 // patching answers a PATCH (RFC 7396) with the PUT of the patched body. Between reading and
 // writing nothing may change; then it starts over.
 func patching(read patchable, put handler) handler {
-	return func(s *API, r *request) (jsonout.View, error) {
+	return func(s *API, r *request) (jsonio.View, error) {
 		patch, err := r.body(s.maxPatch())
 		if err != nil {
 			return nil, err
 		}
-		if patch = strictjson.Trim(patch); patch[0] != '{' {
+		if patch = jsonio.Trim(patch); patch[0] != '{' {
 			return nil, decode.Invalid("", "must be an object, not "+decode.KindOf(patch))
 		}
 		for range patchTries {
@@ -36,7 +35,7 @@ func patching(read patchable, put handler) handler {
 				return nil, err
 			}
 			var errs decode.Errors
-			r.given, r.patched = merged(jsonout.AppendObject(nil, current), patch, "", &errs), &tag
+			r.given, r.patched = merged(jsonio.AppendObject(nil, current), patch, "", &errs), &tag
 			if err := errs.Err(); err != nil {
 				return nil, err
 			}
@@ -63,14 +62,14 @@ func merged(target, patch []byte, at string, errs *decode.Errors) []byte {
 	var members []named
 	places, given := map[string]int{}, map[string]bool{}
 	if len(target) > 0 && target[0] == '{' {
-		for quoted, value := range strictjson.Members(target) {
-			name, _ := strictjson.Unquote(quoted)
+		for quoted, value := range jsonio.Members(target) {
+			name, _ := jsonio.Unquote(quoted)
 			places[name] = len(members)
 			members = append(members, named{quoted, value})
 		}
 	}
-	for quoted, value := range strictjson.Members(patch) {
-		name, _ := strictjson.Unquote(quoted)
+	for quoted, value := range jsonio.Members(patch) {
+		name, _ := jsonio.Unquote(quoted)
 		pointer := at + "/" + httpapi.EscapePointer(httpapi.Shorten(name))
 		if given[name] {
 			errs.Add(pointer, "is given twice")
@@ -93,7 +92,7 @@ func merged(target, patch []byte, at string, errs *decode.Errors) []byte {
 
 // joined is the object of members. Those without a value are left out.
 func joined(members []named) []byte {
-	w := jsonout.Writer{}
+	w := jsonio.Writer{}
 	w.Bracket('{')
 	for _, m := range members {
 		if m.value != nil {
@@ -105,28 +104,28 @@ func joined(members []named) []byte {
 	return w.B
 }
 
-func patchableTopic(s *API, r *request) (jsonout.View, string, error) {
+func patchableTopic(s *API, r *request) (jsonio.View, string, error) {
 	t, err := s.App.Topic(r.Context(), r.Param("topic"))
 	if err != nil || !t.Exists {
-		return func(*jsonout.Writer) {}, "", err
+		return func(*jsonio.Writer) {}, "", err
 	}
-	return jsonout.Shown(writeSettings, &t.Settings), tagOf(t.Version), nil
+	return jsonio.Shown(writeSettings, &t.Settings), tagOf(t.Version), nil
 }
 
-func patchableSchedule(s *API, r *request) (jsonout.View, string, error) {
+func patchableSchedule(s *API, r *request) (jsonio.View, string, error) {
 	found, err := s.Schedules.Get(r.Context(), r.Param("schedule"))
-	return jsonout.Shown(writeDefinition, &found.Def), tagIfAny(jobjson.VersionOf(found.UID, found.Version)), err
+	return jsonio.Shown(writeDefinition, &found.Def), tagIfAny(jobjson.VersionOf(found.UID, found.Version)), err
 }
 
-func patchableRule(s *API, r *request) (jsonout.View, string, error) {
+func patchableRule(s *API, r *request) (jsonio.View, string, error) {
 	rule, err := s.Alerts.Rule(r.Context(), r.Param("rule"))
-	return jsonout.Shown(writeRuleDraft, &rule), tagOf(rule.Version), err
+	return jsonio.Shown(writeRuleDraft, &rule), tagOf(rule.Version), err
 }
 
 // patchableGroup has the members by their names.
-func patchableGroup(s *API, r *request) (jsonout.View, string, error) {
+func patchableGroup(s *API, r *request) (jsonio.View, string, error) {
 	g, err := s.Groups.Get(r.Context(), r.Param("group"))
-	return func(w *jsonout.Writer) {
+	return func(w *jsonio.Writer) {
 		w.Name("members")
 		w.Bracket('{')
 		for i := range g.Members {
@@ -145,10 +144,10 @@ func patchableGroup(s *API, r *request) (jsonout.View, string, error) {
 }
 
 // putPatchedGroup puts members that a patch may have by their names.
-func (s *API) putPatchedGroup(r *request) (jsonout.View, error) {
+func (s *API) putPatchedGroup(r *request) (jsonio.View, error) {
 	var all []named
-	for quoted, value := range strictjson.Members(r.given) {
-		if name, _ := strictjson.Unquote(quoted); name == "members" && value[0] == '{' {
+	for quoted, value := range jsonio.Members(r.given) {
+		if name, _ := jsonio.Unquote(quoted); name == "members" && value[0] == '{' {
 			value = arrayOf(value)
 		}
 		all = append(all, named{quoted, value})
@@ -160,7 +159,7 @@ func (s *API) putPatchedGroup(r *request) (jsonout.View, error) {
 // arrayOf turns an object of members by their names into the array of them.
 func arrayOf(byName []byte) []byte {
 	list := []byte{'['}
-	for quoted, value := range strictjson.Members(byName) {
+	for quoted, value := range jsonio.Members(byName) {
 		if len(list) > 1 {
 			list = append(list, ',')
 		}

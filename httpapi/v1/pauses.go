@@ -5,7 +5,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 // The fields of a pause, and those of a drain, which only a call ends.
@@ -26,8 +26,8 @@ func (r *request) by() string {
 }
 
 // writePause writes since when and why something is paused; nil is null.
-func writePause(w *jsonout.Writer, name string, p *job.Pause) {
-	jsonout.Part(w, name, p, func(w *jsonout.Writer, p *job.Pause) {
+func writePause(w *jsonio.Writer, name string, p *job.Pause) {
+	jsonio.Part(w, name, p, func(w *jsonio.Writer, p *job.Pause) {
 		w.Instant("since", p.Since)
 		w.Instant("until", p.Until)
 		w.TextIfAny("reason", p.Reason)

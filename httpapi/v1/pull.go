@@ -13,7 +13,7 @@ import (
 	"github.com/duehook/duehook/internal/app/pulls"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/jobjson"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 // Pulls serves consumers of pull queues. A *pulls.Manager does.
@@ -81,7 +81,7 @@ var (
 )
 
 // pullTopic answers POST /v1/topics/{topic}/pull.
-func (s *API) pullTopic(r *request) (jsonout.View, error) {
+func (s *API) pullTopic(r *request) (jsonio.View, error) {
 	d, err := readAll(r, maxSmall, pullTopicFields)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (s *API) pullTopic(r *request) (jsonout.View, error) {
 }
 
 // pullTopics answers POST /v1/pull.
-func (s *API) pullTopics(r *request) (jsonout.View, error) {
+func (s *API) pullTopics(r *request) (jsonio.View, error) {
 	d, errs, err := read(r, maxSmall, pullFields)
 	if err != nil {
 		return nil, err
@@ -110,8 +110,8 @@ func (s *API) pullTopics(r *request) (jsonout.View, error) {
 	return s.pull(r, d)
 }
 
-func (s *API) pull(r *request, d *pullDraft) (jsonout.View, error) {
-	q := pulls.Request{By: r.KeyID(), Topics: d.topics, Max: 1, Lease: defaultPullLease}
+func (s *API) pull(r *request, d *pullDraft) (jsonio.View, error) {
+	q := pulls.Request{Topics: d.topics, Max: 1, Lease: defaultPullLease}
 	if d.max != nil {
 		q.Max = *d.max
 	}
@@ -131,13 +131,13 @@ func (s *API) pull(r *request, d *pullDraft) (jsonout.View, error) {
 	if err := r.WriteWithin(pullWrite); err != nil && !errors.Is(err, http.ErrNotSupported) { // the server's own deadline began with the wait
 		return nil, err
 	}
-	return func(w *jsonout.Writer) {
-		jsonout.List(w, "jobs", jobs, s.writeLeased)
+	return func(w *jsonio.Writer) {
+		jsonio.List(w, "jobs", jobs, s.writeLeased)
 	}, nil
 }
 
 // writeLeased writes a leased job with its headers and its body.
-func (s *API) writeLeased(w *jsonout.Writer, l *pulls.Leased) {
+func (s *API) writeLeased(w *jsonio.Writer, l *pulls.Leased) {
 	w.Text("receipt", l.Receipt)
 	w.Integer("attempt", l.Attempt)
 	w.Instant("lease_until", l.Until)
@@ -226,7 +226,7 @@ func readReceipts(r *request, fields decode.FieldSet[receiptsDraft]) (*receiptsD
 }
 
 // ackPulled answers POST /v1/pull/ack.
-func (s *API) ackPulled(r *request) (jsonout.View, error) {
+func (s *API) ackPulled(r *request) (jsonio.View, error) {
 	d, err := readReceipts(r, ackFields)
 	if err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ func (s *API) ackPulled(r *request) (jsonout.View, error) {
 }
 
 // extendPulled answers POST /v1/pull/extend.
-func (s *API) extendPulled(r *request) (jsonout.View, error) {
+func (s *API) extendPulled(r *request) (jsonio.View, error) {
 	d, err := readReceipts(r, extendFields)
 	if err != nil {
 		return nil, err
@@ -248,7 +248,7 @@ func (s *API) extendPulled(r *request) (jsonout.View, error) {
 }
 
 // nackPulled answers POST /v1/pull/nack.
-func (s *API) nackPulled(r *request) (jsonout.View, error) {
+func (s *API) nackPulled(r *request) (jsonio.View, error) {
 	d, errs, err := read(r, maxAnswers, nackFields)
 	if err != nil {
 		return nil, err
@@ -267,14 +267,14 @@ func (s *API) nackPulled(r *request) (jsonout.View, error) {
 }
 
 // results shows the results of receipts, in their order.
-func results(receipts []string) func([]pulls.Result, error) (jsonout.View, error) {
-	return func(all []pulls.Result, err error) (jsonout.View, error) {
+func results(receipts []string) func([]pulls.Result, error) (jsonio.View, error) {
+	return func(all []pulls.Result, err error) (jsonio.View, error) {
 		if err != nil {
 			return nil, err
 		}
 		at := -1
-		return func(w *jsonout.Writer) {
-			jsonout.List(w, "results", all, func(w *jsonout.Writer, result *pulls.Result) {
+		return func(w *jsonio.Writer) {
+			jsonio.List(w, "results", all, func(w *jsonio.Writer, result *pulls.Result) {
 				at++
 				w.Text("receipt", receipts[at])
 				w.Text("result", string(*result))

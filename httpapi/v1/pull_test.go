@@ -14,6 +14,7 @@ import (
 	"github.com/duehook/duehook/internal/app/pulls"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 )
@@ -240,11 +241,11 @@ type faultyPulls struct {
 	faults *faultyStore
 }
 
-func (f faultyPulls) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
+func (f faultyPulls) Take(ctx context.Context, shard int, o store.TakeOptions) (store.Taken, error) {
 	if err := f.faults.err(); err != nil {
-		return store.CarryResult{}, err
+		return store.Taken{}, err
 	}
-	return f.Store.Carry(ctx, shard, o)
+	return f.Store.Take(ctx, shard, o)
 }
 
 func (f faultyPulls) Get(ctx context.Context, key job.Key) (job.Job, error) {
@@ -340,14 +341,49 @@ func TestPulledJobsComeBack(t *testing.T) {
 // A server on which too many calls wait says so, and not that its store is away.
 func TestTooManyPulls(t *testing.T) {
 	a := newAPI(t)
-	a.faults.set(func() error { return &pulls.BusyError{Waiting: 10_000, Topics: 7} })
+	a.faults.set(func() error { return &pulls.BusyError{Topics: 99_999} })
 	for _, path := range []string{"/v1/topics/t/pull", "/v1/pull"} {
 		body := `{"topics":["t"]}`
 		if path != "/v1/pull" {
 			body = ""
 		}
-		if p := a.wantProblem(httpapi.CodeTooManyPulls, "POST", path, body); !strings.Contains(p.Detail, "10000 calls wait for jobs of 7 topics") || strings.Contains(p.Detail, "store") {
+		if p := a.wantProblem(httpapi.CodeTooManyPulls, "POST", path, body); !strings.Contains(p.Detail, "calls wait for jobs of 99999 topics") || strings.Contains(p.Detail, "store") {
 			t.Errorf("%s: %s", path, p.Detail)
 		}
 	}
+}
+
+// A waiting call holds the memory of a request until it is answered. So the budget bounds such calls, and who finds no room
+// hears so.
+func TestWaitingPullsHoldMemory(t *testing.T) {
+	a := newAPI(t)
+	const each, waiting = 24 << 10, 2
+	for left := a.budget.Total() - waiting*each - 1<<10; left > 0; left -= a.budget.Share() {
+		h := a.budget.Hold(nil)
+		defer h.Free()
+		if err := h.Add(min(left, a.budget.Share())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := a.budget.Held()
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan int, waiting)
+	for range waiting {
+		go func() {
+			body := `{"wait":"1m"}`
+			r := httptest.NewRequestWithContext(ctx, "POST", "/v1/topics/t/pull", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			done <- a.do(r, []byte(body)).Code
+		}()
+	}
+	testenv.Eventually(t, testenv.Patience, func() bool { return a.budget.Held() >= before+waiting*each }, "the calls to wait")
+	a.wantProblem(httpapi.CodeServerBusy, "POST", "/v1/topics/t/pull", `{"wait":"1m"}`)
+
+	leave()
+	for range waiting {
+		if code := <-done; code != 200 {
+			t.Errorf("a call that waited was answered %d", code)
+		}
+	}
+	a.want(200, "POST", "/v1/topics/t/pull", "")
 }

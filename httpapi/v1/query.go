@@ -27,6 +27,7 @@ type params struct {
 	types    []events.Type
 	window   int // of recent.Windows
 
+	rowsThatWait   bool // of an inbox
 	scheduleStates []schedules.State
 	timetable      schedules.Part
 }
@@ -122,6 +123,14 @@ var (
 		single("order", func(q *params, e *decode.Errors, at, v string) {
 			if q.busiest = v == "-unfinished"; !q.busiest {
 				e.Add(at, "must be -unfinished, or absent for the order of names")
+			}
+		}),
+		limitParam, cursorParam,
+	}
+	rowsQuery = []parameter{
+		single("state", func(q *params, e *decode.Errors, at, v string) {
+			if q.rowsThatWait = v == "waiting"; !q.rowsThatWait && v != "failed" {
+				e.Add(at, "must be failed or waiting")
 			}
 		}),
 		limitParam, cursorParam,

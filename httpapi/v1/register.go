@@ -13,7 +13,7 @@ import (
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/jobjson"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/store"
 )
 
@@ -68,7 +68,7 @@ func keyOf(field string) (string, error) {
 }
 
 // register answers POST /v1/jobs.
-func (s *API) register(r *request) (jsonout.View, error) {
+func (s *API) register(r *request) (jsonio.View, error) {
 	draft, errs, from, err := s.readDraft(r)
 	if err == nil && draft.Group != nil {
 		return s.registerGroup(r, draft, errs, from)
@@ -91,7 +91,7 @@ func (s *API) register(r *request) (jsonout.View, error) {
 		return nil, err
 	}
 	if r.query.dryRun {
-		return func(w *jsonout.Writer) {
+		return func(w *jsonio.Writer) {
 			s.writeRegistered(w, one)
 			w.Boolean("dry_run", true)
 		}, nil
@@ -102,7 +102,7 @@ func (s *API) register(r *request) (jsonout.View, error) {
 	}
 	r.setVersion(jobjson.Version(&one.Job))
 	r.created(isNew)
-	return jsonout.Shown(s.writeRegistered, one), nil
+	return jsonio.Shown(s.writeRegistered, one), nil
 }
 
 // registerAll registers jobs, or says in a dry run what would become of them.
@@ -134,7 +134,10 @@ func (s *API) readDraft(r *request) (*job.Draft, *decode.Errors, app.Origin, err
 
 // maxRequest is how large the registration or change of one job may be: twice
 // the limit of its body, for base64 and for escaped text, and the envelope.
-func (s *API) maxRequest() int64 { return 2*int64(s.App.Bounds().MaxBody) + 64<<10 }
+func (s *API) maxRequest() int64 { return MaxRequest(s.App.Bounds()) }
+
+// MaxRequest is the maxRequest of a server with these bounds.
+func MaxRequest(b job.Bounds) int64 { return 2*int64(b.MaxBody) + 64<<10 }
 
 // prepare checks the registration of one job. What it returns shares no memory with the
 // request.
@@ -144,7 +147,7 @@ func (s *API) prepare(draft *job.Draft, errs *decode.Errors, from app.Origin) (a
 }
 
 // registerBatch answers POST /v1/jobs/batch. Each job is judged by itself.
-func (s *API) registerBatch(r *request) (jsonout.View, error) {
+func (s *API) registerBatch(r *request) (jsonio.View, error) {
 	// The key could stand for one job only.
 	if len(r.Request.Header.Values(headerIdempotencyKey)) > 0 {
 		return nil, decode.Invalid(headerIdempotencyKey, "is not supported for a batch; give each job an id")
@@ -189,8 +192,8 @@ func (s *API) registerBatch(r *request) (jsonout.View, error) {
 	for i := range items {
 		items[i].registered, registered = registered[:items[i].jobs], registered[items[i].jobs:]
 	}
-	return func(w *jsonout.Writer) {
-		jsonout.List(w, "results", items, s.writeItem)
+	return func(w *jsonio.Writer) {
+		jsonio.List(w, "results", items, s.writeItem)
 		if r.query.dryRun {
 			w.Boolean("dry_run", true)
 		}
@@ -241,7 +244,7 @@ func batchJobs(data []byte) ([]json.RawMessage, error) {
 }
 
 // writeItem writes the answer to an item of a batch.
-func (s *API) writeItem(w *jsonout.Writer, i *item) {
+func (s *API) writeItem(w *jsonio.Writer, i *item) {
 	err, isNew := i.err, false
 	var fan fanOut
 	switch {
@@ -267,6 +270,6 @@ func (s *API) writeItem(w *jsonout.Writer, i *item) {
 		s.writeFanOut(w, &fan)
 	case err == nil:
 		w.Text("result", app.OutcomeNames[i.registered[0].Outcome])
-		jsonout.Part(w, "job", &i.registered[0].Job, s.writeJob)
+		jsonio.Part(w, "job", &i.registered[0].Job, s.writeJob)
 	}
 }

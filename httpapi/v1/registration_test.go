@@ -145,8 +145,8 @@ func TestARegistrationIsTheJobAsItIs(t *testing.T) {
 	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","url":"https://shop.example/hook","headers":{"x-b":"own"},"body":{"n" : 1}}`,
 		"Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	a.want(200, "PATCH", "/v1/jobs/t/a", `{"delay":"90s","url":"https://shop.example/other"}`)
-	const want = `{"topic":"t","id":"a","url":"https://shop.example/other","method":"POST","delay":"1m30s","headers":{"X-A":"topic","X-B":"own"},` +
-		`"content_type":"application/json","body":{"n" : 1},"retry":{"limit":1},"timeout":"5s","ttl":"1h","priority":5}`
+	const want = `{"topic":"t","id":"a","url":"https://shop.example/other","method":"POST","delay":"1m30s","body":{"n" : 1},` +
+		`"retry":{"limit":1},"timeout":"5s","ttl":"1h","content_type":"application/json","headers":{"X-A":"topic","X-B":"own"},"priority":5}`
 	if got := a.registrationOf("t/a"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/access"
 )
 
@@ -58,7 +58,7 @@ func (rt *route) is(t trait) bool { return rt.traits&t != 0 }
 
 // handler answers a call with a view and the status of the request. Nil: it has answered
 // itself.
-type handler func(*API, *request) (jsonout.View, error)
+type handler func(*API, *request) (jsonio.View, error)
 
 // routes is every call. The router is built from it; a test holds the OpenAPI
 // document against it. A HEAD goes with each GET.
@@ -138,6 +138,10 @@ var routes = []route{
 	{http.MethodPut, "/v1/alerts/rules/{rule}", access.Write, obeys, bodyJSON, nil, (*API).putRule},
 	{http.MethodPatch, "/v1/alerts/rules/{rule}", access.Write, obeys, bodyMergePatch, nil, patching(patchableRule, (*API).putRule)},
 	{http.MethodDelete, "/v1/alerts/rules/{rule}", access.Write, obeys, bodyRefused, nil, (*API).deleteRule},
+	{http.MethodGet, "/v1/inboxes", access.Read, 0, bodyRefused, pageQuery, (*API).listInboxes},
+	{http.MethodGet, "/v1/inboxes/{inbox}/rows", access.Write, 0, bodyRefused, rowsQuery, (*API).listRows}, // shows headers and bodies
+	{http.MethodPost, "/v1/inboxes/{inbox}/retry", access.Write, 0, bodyJSON, nil, changingRows(Inboxes.Retry)},
+	{http.MethodPost, "/v1/inboxes/{inbox}/drop", access.Write, 0, bodyJSON, nil, changingRows(Inboxes.Drop)},
 	{http.MethodGet, "/v1/whoami", access.Read, ownTopics, bodyRefused, nil, (*API).whoAmI},
 	{http.MethodGet, "/v1/keys", access.Admin, 0, bodyRefused, pageQuery, keyed((*API).listKeys)},
 	{http.MethodPost, "/v1/keys", access.Admin, 0, bodyJSON, nil, keyed((*API).createKey)},
@@ -150,7 +154,7 @@ var routes = []route{
 // has.
 func needing(has func(*API) bool, otherwise *httpapi.Error) func(handler) handler {
 	return func(h handler) handler {
-		return func(s *API, r *request) (jsonout.View, error) {
+		return func(s *API, r *request) (jsonio.View, error) {
 			if !has(s) {
 				return nil, otherwise
 			}

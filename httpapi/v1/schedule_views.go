@@ -6,12 +6,12 @@ import (
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/jobjson"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/schedule"
 )
 
 // writeSchedule writes what one schedule and a list of them have in common.
-func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
+func writeSchedule(w *jsonio.Writer, s *schedules.Schedule) {
 	r, t := s.Rules, s.Rules.Table
 	w.Text("name", s.Name)
 	w.Text("state", string(s.State))
@@ -19,7 +19,7 @@ func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 	w.Instant("created_at", s.CreatedAt)
 	w.Instant("updated_at", s.UpdatedAt)
 	w.TextOrNull("cron", t.Cron)
-	jsonout.Nullable(w, "every", orNull(&t.Every), w.Duration)
+	jsonio.Nullable(w, "every", orNull(&t.Every), w.Duration)
 	if t.HasEvery {
 		w.Moment("anchor", t.Anchor)
 	} else {
@@ -30,9 +30,9 @@ func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 	w.Moment("start_at", t.Start)
 	w.Moment("end_at", t.End)
 	w.NumberOrNull("max_occurrences", r.Max)
-	jsonout.Nullable(w, "remaining", s.Remaining, w.Number)
+	jsonio.Nullable(w, "remaining", s.Remaining, w.Number)
 	w.Duration("jitter", s.Def.Jitter)
-	jsonout.Part(w, "misfire", &r.Misfire, writeMisfire)
+	jsonio.Part(w, "misfire", &r.Misfire, writeMisfire)
 	w.Text("overlap", string(r.Overlap))
 	if len(s.Def.Except) > 0 {
 		writeExcept(w, s.Def.Except)
@@ -42,7 +42,7 @@ func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 	writePause(w, "paused", s.Pause)
 	w.Text("tzdata", schedule.TZData())
 	w.In("job", func() { writeTemplate(w, s) })
-	jsonout.Part(w, "last", s.Last, func(w *jsonout.Writer, l *schedules.Last) {
+	jsonio.Part(w, "last", s.Last, func(w *jsonio.Writer, l *schedules.Last) {
 		w.Instant("time", l.Time)
 		w.Text("local", t.Local(l.Time.Time()))
 		w.Instant("due_at", l.DueAt)
@@ -52,14 +52,14 @@ func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 		w.TextOrNull("id", l.Key.ID)
 		w.TextOrNull("uid", l.UID)
 	})
-	jsonout.Part(w, "counters", &s.Counters, func(w *jsonout.Writer, c *schedules.Counters) {
+	jsonio.Part(w, "counters", &s.Counters, func(w *jsonio.Writer, c *schedules.Counters) {
 		w.Number("fired", c.Fired)
 		w.Number("missed", c.Missed)
 		w.Number("skipped", c.Skipped)
 		w.Number("failed", c.Failed)
 		w.Number("manual", c.Manual)
 	})
-	jsonout.Part(w, "last_error", s.LastError, func(w *jsonout.Writer, e *schedules.LastError) {
+	jsonio.Part(w, "last_error", s.LastError, func(w *jsonio.Writer, e *schedules.LastError) {
 		w.Instant("at", e.At)
 		w.Text("reason", e.Reason)
 		w.Text("message", e.Message)
@@ -67,7 +67,7 @@ func writeSchedule(w *jsonout.Writer, s *schedules.Schedule) {
 }
 
 // writePastRun writes a run; what is of its last attempt is null without one.
-func writePastRun(w *jsonout.Writer, r *schedules.Run) {
+func writePastRun(w *jsonio.Writer, r *schedules.Run) {
 	w.Instant("time", r.Time)
 	w.Text("kind", string(r.Kind))
 	w.Text("topic", r.Topic)
@@ -88,13 +88,13 @@ func writePastRun(w *jsonout.Writer, r *schedules.Run) {
 }
 
 // writeShown writes one schedule.
-func writeShown(w *jsonout.Writer, s *schedules.Schedule) {
+func writeShown(w *jsonio.Writer, s *schedules.Schedule) {
 	writeSchedule(w, s)
 	writeOccurrences(w, "next", s.Rules, s.Next(shownOccurrences))
 }
 
 // writeListed writes a schedule of a list.
-func writeListed(w *jsonout.Writer, s *schedules.Schedule) {
+func writeListed(w *jsonio.Writer, s *schedules.Schedule) {
 	writeSchedule(w, s)
 	var next time.Time
 	if list := s.Next(1); len(list) > 0 {
@@ -103,7 +103,7 @@ func writeListed(w *jsonout.Writer, s *schedules.Schedule) {
 	w.Moment("next_at", next)
 }
 
-func writeDST(w *jsonout.Writer, t *schedule.Timetable) {
+func writeDST(w *jsonio.Writer, t *schedule.Timetable) {
 	if t.HasEvery {
 		w.Null("dst")
 		return
@@ -114,17 +114,17 @@ func writeDST(w *jsonout.Writer, t *schedule.Timetable) {
 	})
 }
 
-func writeExcept(w *jsonout.Writer, dates []schedule.Dates) {
+func writeExcept(w *jsonio.Writer, dates []schedule.Dates) {
 	w.In("except", func() { w.Member("dates", dates) })
 }
 
-func writeMisfire(w *jsonout.Writer, m *schedule.Misfire) {
+func writeMisfire(w *jsonio.Writer, m *schedule.Misfire) {
 	w.Text("policy", string(m.Policy))
 	w.Duration("grace", m.Grace)
 }
 
 // writeTemplate writes the job of a schedule, without what may be secret.
-func writeTemplate(w *jsonout.Writer, s *schedules.Schedule) {
+func writeTemplate(w *jsonio.Writer, s *schedules.Schedule) {
 	d := &s.Def.Job
 	spec := job.Spec{Destination: job.PullQueue}
 	if d.Destination != nil {
@@ -140,18 +140,18 @@ func writeTemplate(w *jsonout.Writer, s *schedules.Schedule) {
 		w.Null("url")
 		w.Text("method", spec.HTTPMethod())
 		w.Text("group", *d.Group)
-		jsonout.IfGiven("filter_label", d.FilterLabel, w.Text)
+		jsonio.IfGiven("filter_label", d.FilterLabel, w.Text)
 	}
-	jsonout.IfGiven("biz_key", d.BizKey, w.Text)
-	jsonout.IfGiven("order_key", d.OrderKey, w.Text)
+	jsonio.IfGiven("biz_key", d.BizKey, w.Text)
+	jsonio.IfGiven("order_key", d.OrderKey, w.Text)
 	if len(d.Labels) > 0 {
 		w.Member("labels", d.Labels)
 	}
-	jsonout.IfGiven("priority", d.Priority, w.Integer)
+	jsonio.IfGiven("priority", d.Priority, w.Integer)
 }
 
-func writeOccurrences(w *jsonout.Writer, name string, r *schedule.Rules, all []schedule.Occurrence) {
-	jsonout.List(w, name, all, func(w *jsonout.Writer, o *schedule.Occurrence) {
+func writeOccurrences(w *jsonio.Writer, name string, r *schedule.Rules, all []schedule.Occurrence) {
+	jsonio.List(w, name, all, func(w *jsonio.Writer, o *schedule.Occurrence) {
 		w.Moment("time", o.Time)
 		w.Text("local", o.Time.Format(schedule.LocalLayout))
 		w.Moment("due_at", schedule.Due(r.Name, o.Time, r.Jitter))
@@ -164,7 +164,7 @@ func writeOccurrences(w *jsonout.Writer, name string, r *schedule.Rules, all []s
 }
 
 // writeTimetable writes the answer to a preview.
-func writeTimetable(w *jsonout.Writer, t *schedules.Timetable) {
+func writeTimetable(w *jsonio.Writer, t *schedules.Timetable) {
 	w.Text("timezone", t.Rules.Table.Zone)
 	writeDST(w, t.Rules.Table)
 	w.Text("tzdata", schedule.TZData())
@@ -174,14 +174,14 @@ func writeTimetable(w *jsonout.Writer, t *schedules.Timetable) {
 	} else {
 		w.Null("next_cursor")
 	}
-	jsonout.List(w, "omitted", t.Omitted, func(w *jsonout.Writer, o *schedule.Omitted) {
+	jsonio.List(w, "omitted", t.Omitted, func(w *jsonio.Writer, o *schedule.Omitted) {
 		w.Text("local", o.Local)
 		w.Text("reason", string(o.Reason))
 	})
 }
 
 // writeDefinition writes a schedule in the form in which it is set.
-func writeDefinition(w *jsonout.Writer, d *schedules.Definition) {
+func writeDefinition(w *jsonio.Writer, d *schedules.Definition) {
 	if d.Cron != "" {
 		w.Text("cron", d.Cron)
 	} else {
@@ -201,10 +201,10 @@ func writeDefinition(w *jsonout.Writer, d *schedules.Definition) {
 		w.Number("max_occurrences", d.Max)
 	}
 	w.Duration("jitter", d.Jitter)
-	jsonout.Part(w, "misfire", &d.Misfire, writeMisfire)
+	jsonio.Part(w, "misfire", &d.Misfire, writeMisfire)
 	w.Text("overlap", string(d.Overlap))
 	if len(d.Except) > 0 {
 		writeExcept(w, d.Except)
 	}
-	jsonout.Part(w, "job", &d.Job, writeRegistration)
+	jsonio.Part(w, "job", &d.Job, writeRegistration)
 }

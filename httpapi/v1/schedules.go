@@ -9,7 +9,7 @@ import (
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/jobjson"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/store"
 )
 
@@ -97,7 +97,7 @@ func previewSetters() map[string]func(*previewDraft, decode.Field) {
 }
 
 // putSchedule answers PUT /v1/schedules/{schedule}.
-func (s *API) putSchedule(r *request) (jsonout.View, error) {
+func (s *API) putSchedule(r *request) (jsonio.View, error) {
 	draft, errs, err := read(r, s.maxRequest(), scheduleFields)
 	if err != nil {
 		return nil, err
@@ -113,30 +113,30 @@ func (s *API) putSchedule(r *request) (jsonout.View, error) {
 	}
 	r.setVersion(jobjson.VersionOf(set.UID, set.Version))
 	r.created(isNew)
-	return jsonout.Shown(writeShown, &set), nil
+	return jsonio.Shown(writeShown, &set), nil
 }
 
 // getSchedule answers GET /v1/schedules/{schedule}.
-func (s *API) getSchedule(r *request) (jsonout.View, error) {
+func (s *API) getSchedule(r *request) (jsonio.View, error) {
 	set, err := s.Schedules.Get(r.Context(), r.Param("schedule"))
 	return showSchedule(r, &set, err)
 }
 
-func showSchedule(r *request, s *schedules.Schedule, err error) (jsonout.View, error) {
+func showSchedule(r *request, s *schedules.Schedule, err error) (jsonio.View, error) {
 	if err != nil {
 		return nil, err
 	}
 	r.setVersion(jobjson.VersionOf(s.UID, s.Version))
-	return jsonout.Shown(writeShown, s), nil
+	return jsonio.Shown(writeShown, s), nil
 }
 
 // deleteSchedule answers DELETE /v1/schedules/{schedule}.
-func (s *API) deleteSchedule(r *request) (jsonout.View, error) {
+func (s *API) deleteSchedule(r *request) (jsonio.View, error) {
 	return resultOf("deleted"), s.Schedules.Delete(r.Context(), r.Param("schedule"), r.allow()...)
 }
 
 // listSchedules answers GET /v1/schedules.
-func (s *API) listSchedules(r *request) (jsonout.View, error) {
+func (s *API) listSchedules(r *request) (jsonio.View, error) {
 	q := &r.query
 	if err := r.ownFilter(q.Topic, &q.Only); err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (s *API) listSchedules(r *request) (jsonout.View, error) {
 }
 
 // pauseSchedule answers POST /v1/schedules/{schedule}/pause.
-func (s *API) pauseSchedule(r *request) (jsonout.View, error) {
+func (s *API) pauseSchedule(r *request) (jsonio.View, error) {
 	pause, err := readAll(r, maxSmall, pauseFields)
 	if err != nil {
 		return nil, err
@@ -163,14 +163,14 @@ func (s *API) pauseSchedule(r *request) (jsonout.View, error) {
 }
 
 // resumeSchedule answers POST /v1/schedules/{schedule}/resume.
-func (s *API) resumeSchedule(r *request) (jsonout.View, error) {
+func (s *API) resumeSchedule(r *request) (jsonio.View, error) {
 	set, err := s.Schedules.Resume(r.Context(), r.Param("schedule"))
 	return showSchedule(r, &set, err)
 }
 
 // skipping answers POST /v1/schedules/{schedule}/skip and /unskip.
 func skipping(do func(s Schedules, ctx context.Context, name string, at *time.Time, allow ...documents.Allow) (schedules.Schedule, error)) handler {
-	return func(s *API, r *request) (jsonout.View, error) {
+	return func(s *API, r *request) (jsonio.View, error) {
 		draft, err := readAll(r, maxSmall, skipFields)
 		if err != nil {
 			return nil, err
@@ -181,7 +181,7 @@ func skipping(do func(s Schedules, ctx context.Context, name string, at *time.Ti
 }
 
 // runSchedule answers POST /v1/schedules/{schedule}/run.
-func (s *API) runSchedule(r *request) (jsonout.View, error) {
+func (s *API) runSchedule(r *request) (jsonio.View, error) {
 	from, err := originOf(r)
 	if err != nil {
 		return nil, err
@@ -190,24 +190,27 @@ func (s *API) runSchedule(r *request) (jsonout.View, error) {
 	if err != nil {
 		return nil, err
 	}
+	if run.FanOut != nil {
+		return s.showFanOut(r, run.FanOut, run.Members)
+	}
 	outcome := store.Same
 	if run.Created {
 		outcome = store.Created
 		r.SetLocation(jobjson.Path(run.Job.Key))
 	}
 	r.created(run.Created)
-	return jsonout.Shown(s.writeRegistered, &store.Registered{Outcome: outcome, Job: run.Job}), nil
+	return jsonio.Shown(s.writeRegistered, &store.Registered{Outcome: outcome, Job: run.Job}), nil
 }
 
 // listOccurrences answers GET /v1/schedules/{schedule}/occurrences.
-func (s *API) listOccurrences(r *request) (jsonout.View, error) {
+func (s *API) listOccurrences(r *request) (jsonio.View, error) {
 	r.query.timetable.Limit = &r.query.Limit
 	t, err := s.Schedules.Occurrences(r.Context(), r.Param("schedule"), r.query.timetable)
-	return jsonout.Shown(writeTimetable, &t), inQuery(err)
+	return jsonio.Shown(writeTimetable, &t), inQuery(err)
 }
 
 // listRuns answers GET /v1/schedules/{schedule}/runs.
-func (s *API) listRuns(r *request) (jsonout.View, error) {
+func (s *API) listRuns(r *request) (jsonio.View, error) {
 	all, err := s.Schedules.Runs(r.Context(), r.Param("schedule"))
 	if err != nil {
 		return nil, err
@@ -216,17 +219,17 @@ func (s *API) listRuns(r *request) (jsonout.View, error) {
 }
 
 // previewSchedule answers POST /v1/schedules/preview.
-func (s *API) previewSchedule(r *request) (jsonout.View, error) {
+func (s *API) previewSchedule(r *request) (jsonio.View, error) {
 	draft, errs, err := read(r, s.maxRequest(), previewFields)
 	if err != nil {
 		return nil, err
 	}
 	t, err := s.Schedules.Preview(r.Context(), draft.name, &draft.Draft, draft.part)
-	return jsonout.Shown(writeTimetable, &t), errs.Merge(err)
+	return jsonio.Shown(writeTimetable, &t), errs.Merge(err)
 }
 
 // getScheduleRegistration answers GET /v1/schedules/{schedule}/registration.
-func (s *API) getScheduleRegistration(r *request) (jsonout.View, error) {
+func (s *API) getScheduleRegistration(r *request) (jsonio.View, error) {
 	found, err := s.Schedules.Get(r.Context(), r.Param("schedule"))
-	return jsonout.Shown(writeDefinition, &found.Def), err
+	return jsonio.Shown(writeDefinition, &found.Def), err
 }

@@ -1,17 +1,15 @@
 package v1
 
 import (
-	"context"
 	"errors"
 	"testing"
 
 	"github.com/duehook/duehook/httpapi"
-	"github.com/duehook/duehook/internal/app/pulls"
 	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/services/access"
 )
 
-// One key has at most half of the memory, for streams of events and for everything else, and its waiting calls are its own.
+// One key has at most half of the memory, for streams of events and for everything else.
 func TestOneKeyLeavesRoom(t *testing.T) {
 	a := newKeyedAPI(t)
 	other, key := a.newKey(access.Draft{Scope: "read"})
@@ -38,22 +36,4 @@ func TestOneKeyLeavesRoom(t *testing.T) {
 	if n := a.budget.Held(); n != before {
 		t.Errorf("%d bytes are held after all calls have ended", n-before)
 	}
-
-	seen := &seenPulls{Pulls: a.v1.Pulls}
-	a.v1.Pulls = seen
-	a.want(200, "POST", "/v1/topics/t/pull", "")
-	if seen.by != a.admin.ID {
-		t.Errorf("a call waits by the key %q, want %q", seen.by, a.admin.ID)
-	}
-}
-
-// seenPulls notes by which key a call came.
-type seenPulls struct {
-	Pulls
-	by string
-}
-
-func (s *seenPulls) Pull(ctx context.Context, r pulls.Request) ([]pulls.Leased, error) {
-	s.by = r.By
-	return s.Pulls.Pull(ctx, r)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/signing"
 )
 
@@ -32,18 +32,18 @@ var (
 func setSecret(d *secretDraft, f decode.Field) { decode.SetText(&d.secret, f) }
 
 // getSecret answers GET /v1/signing and GET /v1/topics/{topic}/signing.
-func (s *API) getSecret(r *request) (jsonout.View, error) {
+func (s *API) getSecret(r *request) (jsonio.View, error) {
 	info, err := s.Signing.Info(r.Context(), r.Param("topic"))
 	if err != nil {
 		return nil, err
 	}
 	r.setVersion(info.Version)
-	return jsonout.Shown(writeSecrets, &info), nil
+	return jsonio.Shown(writeSecrets, &info), nil
 }
 
 // putSecret answers PUT /v1/signing and PUT /v1/topics/{topic}/signing: the secret is
 // in force at once, alone.
-func (s *API) putSecret(r *request) (jsonout.View, error) {
+func (s *API) putSecret(r *request) (jsonio.View, error) {
 	draft, err := readAll(r, maxSmall, secretFields)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (s *API) putSecret(r *request) (jsonout.View, error) {
 
 // rotateSecret answers POST /v1/signing/rotate and POST
 // /v1/topics/{topic}/signing/rotate: the secrets of before stay in force for a while.
-func (s *API) rotateSecret(r *request) (jsonout.View, error) {
+func (s *API) rotateSecret(r *request) (jsonio.View, error) {
 	draft, err := readAll(r, maxSmall, rotationFields)
 	if err != nil {
 		return nil, err
@@ -70,29 +70,29 @@ func (s *API) rotateSecret(r *request) (jsonout.View, error) {
 
 // changeSecret makes a secret unless one is given. first reports that there was none
 // before. Its view is the only one that shows a secret.
-func (s *API) changeSecret(r *request, secret string, overlap time.Duration) (_ jsonout.View, first bool, err error) {
+func (s *API) changeSecret(r *request, secret string, overlap time.Duration) (_ jsonio.View, first bool, err error) {
 	change, err := s.Signing.Replace(r.Context(), r.Param("topic"), secret, overlap, r.allow()...)
 	if err != nil {
 		return nil, false, err
 	}
 	r.setVersion(change.Version)
-	return func(w *jsonout.Writer) {
+	return func(w *jsonio.Writer) {
 		w.Text("secret", change.Secret)
 		writeSecrets(w, &change.Info)
 	}, change.First, nil
 }
 
 // deleteSecret answers DELETE /v1/topics/{topic}/signing.
-func (s *API) deleteSecret(r *request) (jsonout.View, error) {
+func (s *API) deleteSecret(r *request) (jsonio.View, error) {
 	return resultOf("deleted"), s.Signing.Delete(r.Context(), r.Param("topic"), r.allow()...)
 }
 
 // writeSecrets writes which secrets sign for a topic, without the secrets.
-func writeSecrets(w *jsonout.Writer, info *signing.Info) {
+func writeSecrets(w *jsonio.Writer, info *signing.Info) {
 	w.TextOrNull("topic", info.Topic) // null: the default
 	w.Text("source", string(info.Source))
 	writeStamp(w, &info.Stamp)
-	jsonout.List(w, "secrets", info.Secrets, func(w *jsonout.Writer, s *signing.SecretInfo) {
+	jsonio.List(w, "secrets", info.Secrets, func(w *jsonio.Writer, s *signing.SecretInfo) {
 		w.Text("id", s.ID)
 		w.Instant("created_at", s.CreatedAt)
 		w.Instant("ends_at", s.EndsAt)

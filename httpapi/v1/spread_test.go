@@ -26,7 +26,7 @@ func TestSpread(t *testing.T) {
 	if plan := a.want(200, "POST", "/v1/jobs/plan", body); plan["due_at"] != j["due_at"] {
 		t.Errorf("planned: %v", plan)
 	}
-	const registration = `{"topic":"t","id":"a","url":"https://shop.example/hook","method":"POST","at":"2026-01-01T10:00:00.000Z","spread":"5m","retry":{},"priority":5}`
+	const registration = `{"topic":"t","id":"a","url":"https://shop.example/hook","method":"POST","at":"2026-01-01T10:00:00.000Z","retry":{},"priority":5,"spread":"5m"}`
 	if got := a.registrationOf("t/a"); got != registration {
 		t.Errorf("the registration is\n%s", got)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/store"
 )
 
@@ -27,7 +27,7 @@ func withLimits[T any](fields map[string]func(*T, decode.Field), limits func(*T)
 	return fields
 }
 
-var topicFields = decode.NewFieldSet(withLimits(map[string]func(*topicDraft, decode.Field){
+var topicFields = decode.NewFieldSet(withDefaults(withLimits(map[string]func(*topicDraft, decode.Field){
 	"on_dead": func(d *topicDraft, f decode.Field) {
 		switch s := f.Text(); {
 		case s == nil:
@@ -37,15 +37,17 @@ var topicFields = decode.NewFieldSet(withLimits(map[string]func(*topicDraft, dec
 			d.OnDead = topics.OnDead(*s)
 		}
 	},
-	"url":       func(d *topicDraft, f decode.Field) { d.defaults.Destination = (*job.Destination)(f.Text()) },
-	"retry":     func(d *topicDraft, f decode.Field) { d.defaults.Retry = retryFields.New(f) },
-	"timeout":   func(d *topicDraft, f decode.Field) { d.defaults.Timeout = f.Duration() },
-	"ttl":       func(d *topicDraft, f decode.Field) { d.defaults.TTL = f.Duration() },
-	"headers":   func(d *topicDraft, f decode.Field) { d.defaults.Headers = f.Texts() },
-	"spread":    func(d *topicDraft, f decode.Field) { d.defaults.Spread = f.Duration() },
-	"callbacks": func(d *topicDraft, f decode.Field) { d.defaults.Callbacks = decodeCallbacks(f) },
-	"priority":  func(d *topicDraft, f decode.Field) { d.defaults.Priority = f.Integer() },
-}, func(d *topicDraft) *topics.Limits { return &d.Limits }))
+}, func(d *topicDraft) *topics.Limits { return &d.Limits })))
+
+// withDefaults adds the fields of registrations for which topics have defaults.
+func withDefaults(fields map[string]func(*topicDraft, decode.Field)) map[string]func(*topicDraft, decode.Field) {
+	for _, one := range jobFields {
+		if one.topic != nil {
+			fields[one.name] = func(d *topicDraft, f decode.Field) { one.set(&d.defaults, f) }
+		}
+	}
+	return fields
+}
 
 // setFigure sets a figure for which zero means none. Given as zero, it is more
 // likely a mistake.
@@ -60,7 +62,7 @@ func setFigure[T int | float64](into *T, f decode.Field, value *T) {
 }
 
 // listTopics answers GET /v1/topics: a page of topics with jobs or settings.
-func (s *API) listTopics(r *request) (jsonout.View, error) {
+func (s *API) listTopics(r *request) (jsonio.View, error) {
 	page, err := s.App.Topics(r.Context(), store.TopicQuery{
 		Part: r.query.part, Only: r.Topics(), Busiest: r.query.busiest, Limit: r.query.Limit, Cursor: r.query.Cursor,
 	})
@@ -68,7 +70,7 @@ func (s *API) listTopics(r *request) (jsonout.View, error) {
 }
 
 // getTopic answers GET /v1/topics/{topic}.
-func (s *API) getTopic(r *request) (jsonout.View, error) {
+func (s *API) getTopic(r *request) (jsonio.View, error) {
 	t, err := s.App.Topic(r.Context(), r.Param("topic"))
 	if err == nil && !t.Exists {
 		return nil, &httpapi.Error{
@@ -80,16 +82,16 @@ func (s *API) getTopic(r *request) (jsonout.View, error) {
 }
 
 // showTopic answers with a topic, or with the error.
-func showTopic(r *request, t *app.Topic, err error) (jsonout.View, error) {
+func showTopic(r *request, t *app.Topic, err error) (jsonio.View, error) {
 	if err != nil {
 		return nil, err
 	}
 	r.setVersion(t.Version)
-	return jsonout.Shown(writeTopic, t), nil
+	return jsonio.Shown(writeTopic, t), nil
 }
 
 // putTopic answers PUT /v1/topics/{topic}.
-func (s *API) putTopic(r *request) (jsonout.View, error) {
+func (s *API) putTopic(r *request) (jsonio.View, error) {
 	draft, errs, err := read(r, maxSmall, topicFields)
 	if err != nil {
 		return nil, err
@@ -104,18 +106,18 @@ func (s *API) putTopic(r *request) (jsonout.View, error) {
 }
 
 // deleteTopic answers DELETE /v1/topics/{topic}: of its settings.
-func (s *API) deleteTopic(r *request) (jsonout.View, error) {
+func (s *API) deleteTopic(r *request) (jsonio.View, error) {
 	return resultOf("deleted"), s.App.DeleteTopic(r.Context(), r.Param("topic"), r.allow()...)
 }
 
 // getLimits answers GET /v1/topics/{topic}/limits.
-func (s *API) getLimits(r *request) (jsonout.View, error) {
+func (s *API) getLimits(r *request) (jsonio.View, error) {
 	t, err := s.App.TopicLimits(r.Context(), r.Param("topic"))
 	return showLimits(r, &t, err)
 }
 
 // putLimits answers PUT /v1/topics/{topic}/limits.
-func (s *API) putLimits(r *request) (jsonout.View, error) {
+func (s *API) putLimits(r *request) (jsonio.View, error) {
 	limits, err := readAll(r, maxSmall, limitFields)
 	if err != nil {
 		return nil, err
@@ -125,25 +127,25 @@ func (s *API) putLimits(r *request) (jsonout.View, error) {
 	return showLimits(r, &t, err)
 }
 
-func showLimits(r *request, t *topics.Topic, err error) (jsonout.View, error) {
+func showLimits(r *request, t *topics.Topic, err error) (jsonio.View, error) {
 	if err != nil {
 		return nil, err
 	}
 	r.setVersion(t.Version)
-	return func(w *jsonout.Writer) {
+	return func(w *jsonio.Writer) {
 		writeLimits(w, &t.Limits)
 		writeStamp(w, &t.Stamp)
 	}, nil
 }
 
 // deleteLimits answers DELETE /v1/topics/{topic}/limits.
-func (s *API) deleteLimits(r *request) (jsonout.View, error) {
+func (s *API) deleteLimits(r *request) (jsonio.View, error) {
 	return resultOf("deleted"), s.App.DeleteTopicLimits(r.Context(), r.Param("topic"), r.allow()...)
 }
 
 // setState answers POST /v1/topics/{topic}/pause, /drain and /resume.
 func setState(state topics.State, fields decode.FieldSet[job.Pause]) handler {
-	return func(s *API, r *request) (jsonout.View, error) {
+	return func(s *API, r *request) (jsonio.View, error) {
 		pause, err := readAll(r, maxSmall, fields)
 		if err != nil {
 			return nil, err
@@ -154,7 +156,7 @@ func setState(state topics.State, fields decode.FieldSet[job.Pause]) handler {
 	}
 }
 
-func writeTopic(w *jsonout.Writer, t *app.Topic) {
+func writeTopic(w *jsonio.Writer, t *app.Topic) {
 	w.Text("name", t.Stats.Topic)
 	w.Text("state", string(t.State))
 	var paused, draining *job.Pause
@@ -170,12 +172,12 @@ func writeTopic(w *jsonout.Writer, t *app.Topic) {
 	if t.Settings.Empty() {
 		w.Null("settings")
 	} else {
-		jsonout.Part(w, "settings", &t.Settings, writeSettings)
+		jsonio.Part(w, "settings", &t.Settings, writeSettings)
 	}
 	if t.Limits == (topics.Limits{}) {
 		w.Null("limits")
 	} else {
-		jsonout.Part(w, "limits", &t.Limits, writeLimits)
+		jsonio.Part(w, "limits", &t.Limits, writeLimits)
 	}
 	writeStates(w, "states", t.Stats.States)
 	if t.DueIn != nil {
@@ -189,35 +191,16 @@ func writeTopic(w *jsonout.Writer, t *app.Topic) {
 	}
 }
 
-func writeLimits(w *jsonout.Writer, l *topics.Limits) {
-	jsonout.Nullable(w, "capacity", orNull(&l.Capacity), w.Integer)
-	jsonout.Nullable(w, "rate", orNull(&l.Rate), w.Float)
-	jsonout.Nullable(w, "concurrency", orNull(&l.Concurrency), w.Integer)
-	jsonout.Nullable(w, "weight", orNull(&l.Weight), w.Integer)
+func writeLimits(w *jsonio.Writer, l *topics.Limits) {
+	jsonio.Nullable(w, "capacity", orNull(&l.Capacity), w.Integer)
+	jsonio.Nullable(w, "rate", orNull(&l.Rate), w.Float)
+	jsonio.Nullable(w, "concurrency", orNull(&l.Concurrency), w.Integer)
+	jsonio.Nullable(w, "weight", orNull(&l.Weight), w.Integer)
 }
 
 // writeSettings writes what PUT takes.
-func writeSettings(w *jsonout.Writer, s *topics.Settings) {
-	d := &s.Defaults
+func writeSettings(w *jsonio.Writer, s *topics.Settings) {
 	writeLimits(w, &s.Limits)
 	w.TextOrNull("on_dead", string(s.OnDead))
-	if d.Destination != "" {
-		w.TextOrNull("url", string(d.Destination))
-	}
-	jsonout.Part(w, "retry", d.Retry, func(w *jsonout.Writer, r *job.Retry) {
-		w.Member("steps", steps(r.Steps))
-		jsonout.Nullable(w, "limit", r.Limit, w.Integer)
-	})
-	jsonout.Nullable(w, "timeout", orNull(&d.Timeout), w.Duration)
-	jsonout.Nullable(w, "ttl", orNull(&d.TTL), w.Duration)
-	w.Headers("headers", d.Headers)
-	if d.Priority == 0 {
-		w.Null("priority")
-	} else {
-		w.Integer("priority", d.Priority.Number())
-	}
-	jsonout.Nullable(w, "spread", orNull(&d.Spread), w.Duration)
-	if c := d.Callbacks.Draft(); c != nil {
-		jsonout.Part(w, "callbacks", c, writeCallbacks)
-	}
+	writeDefaults(w, &s.Defaults)
 }

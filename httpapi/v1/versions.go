@@ -10,7 +10,7 @@ import (
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 
 const (
@@ -33,7 +33,7 @@ func tagIfAny(version uint64) string {
 func (r *request) setVersion(version uint64) { r.Header().Set(headerETag, tagOf(version)) }
 
 // writeStamp writes when a document was made and changed, and its version.
-func writeStamp(w *jsonout.Writer, s *documents.Stamp) {
+func writeStamp(w *jsonio.Writer, s *documents.Stamp) {
 	w.Instant("created_at", s.CreatedAt)
 	w.Instant("updated_at", s.UpdatedAt)
 	w.Number("version", int64(s.Version))

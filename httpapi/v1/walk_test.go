@@ -2,6 +2,7 @@ package v1
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,15 +13,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/store"
 )
 
 // The rules of the walk hold for every answer of every test here: contract.check calls
-// checkShape. TestWalk calls everything in the document, so that a call which no other test
-// makes obeys them, too. Nothing here names a resource: a new one is walked at once.
+// checkShape. TestEveryCall asks each call of the document for what all calls promise, so that a call
+// which no other test makes keeps these promises, too. Nothing here names a resource: a new one is walked at once.
 
 // checkShape holds an accepted call's answer against the rules that all resources share.
 func (op *operation) checkShape(got *httptest.ResponseRecorder) error {
@@ -147,10 +151,56 @@ func checkMember(name string, v any) error {
 	return nil
 }
 
-// walk is a walk through the document on one server.
+// walk asks the calls of the document for what all calls promise, on one server.
 type walk struct {
 	*keyedAPI
-	made map[string]map[string]any // what was made, by the path of its collection
+	made map[string]map[string]any // what exists, by the path of its collection
+	keys walkKeys
+}
+
+// walkKeys are tokens of all kinds.
+type walkKeys struct {
+	fits                 map[access.Scope]string
+	foreign, late, wrong string
+	limited              string // of a key of one call a day
+	ring                 *access.Keys
+}
+
+// nothing has names of what does not exist.
+func nothing() map[string]map[string]any {
+	return map[string]map[string]any{"/v1/keys": {"id": "aaaaaaaa"}, "/v1/operations": {"id": "01KDWCJ2M00000000000000009"}}
+}
+
+// newWalk returns a walk on a server without jobs or anything else.
+func newWalk(t *testing.T) *walk {
+	w := &walk{keyedAPI: newKeyedAPI(t, func(o *testOptions) { o.MaxBatchBytes = 64 << 10 }), made: nothing()}
+	w.keys.fits = map[access.Scope]string{access.Admin: w.token}
+	all := []access.Key{w.admin}
+	add := func(d access.Draft, namespace ...string) string {
+		token, key := w.newKey(d, namespace...)
+		all = append(all, key)
+		return token
+	}
+	for _, scope := range []access.Scope{access.Read, access.Write, access.Consume} {
+		w.keys.fits[scope] = add(access.Draft{Scope: scope.String()})
+	}
+	w.keys.foreign = add(access.Draft{Scope: "admin"}, "other")
+	w.keys.late = add(access.Draft{Scope: "admin", ExpiresAt: w.clock.Now().Add(time.Hour).Format(time.RFC3339)})
+	w.keys.wrong, _ = w.newKey(access.Draft{Scope: "admin"})
+	limited, key := w.newKey(access.Draft{Scope: "admin", Rate: "1/1d"})
+	w.keys.limited, w.keys.ring = limited, w.keyring(key)
+	w.accept(all...)
+	w.clock.Advance(time.Hour)
+	return w
+}
+
+// each does something with each call of the document: first what makes things, then what reads, changes and deletes them.
+func (w *walk) each(do func(*operation)) {
+	operations := slices.Clone(theContract().operations)
+	slices.SortStableFunc(operations, func(a, b operation) int { return phase(&a) - phase(&b) })
+	for i := range operations {
+		do(&operations[i])
+	}
 }
 
 var partOfPath = regexp.MustCompile(`\{([a-z]+)\}`)
@@ -224,56 +274,243 @@ func phase(op *operation) int {
 	return 5
 }
 
-// TestWalk calls every operation of the document.
-func TestWalk(t *testing.T) {
-	w := &walk{keyedAPI: newKeyedAPI(t), made: map[string]map[string]any{}}
-	operations := slices.Clone(theContract().operations)
-	slices.SortStableFunc(operations, func(a, b operation) int { return phase(&a) - phase(&b) })
-	for i := range operations {
-		op := &operations[i]
-		got := w.do(op)
-		if got.Code >= 500 {
-			t.Errorf("%s %s: %d %s", op.method, op.path, got.Code, got.Body)
+// TestEveryCall asks each call of the document for what all calls promise. Then it brings about the other answers that the
+// document promises. Each answer is compared with its schema on the way.
+func TestEveryCall(t *testing.T) {
+	w := newWalk(t)
+	w.each(w.refusesBadRequests)
+	w.failsWithTheStore()
+	w.each(w.findsNothing)
+	w.each(w.takesEmptyObjects)
+	w.asksForKeys()
+	w.isBusy()
+	w.each(func(op *operation) {
+		if phase(op) < 2 {
+			w.obeysDryRun(op)
+			w.succeeds(op)
 		}
-		if op.method == http.MethodGet && got.Code == 200 {
-			w.checkPages(op)
+	})
+	w.each(w.obeysConditions)
+	w.each(func(op *operation) {
+		if phase(op) >= 2 {
+			w.obeysDryRun(op)
+			w.succeeds(op)
+		}
+	})
+
+	coverAnswers(t, w.seen)
+	for _, o := range theContract().documented() {
+		if !w.seen[o] {
+			t.Errorf("the document promises %v, but no test brings it about", o)
 		}
 	}
 }
 
-// TestConditionsAreObeyed: each call that changes something obeys If-Match and If-None-Match,
-// or refuses them.
-func TestConditionsAreObeyed(t *testing.T) {
-	w := &walk{keyedAPI: newKeyedAPI(t), made: map[string]map[string]any{}}
-	operations := slices.Clone(theContract().operations)
-	slices.SortStableFunc(operations, func(a, b operation) int { return phase(&a) - phase(&b) })
-	for i := range operations {
-		if op := &operations[i]; phase(op) < 2 {
-			w.do(op)
-		}
+// succeeds makes a call. What can be read has a HEAD, and pages if it is a list.
+func (w *walk) succeeds(op *operation) {
+	got := w.do(op)
+	if got.Code >= 500 {
+		w.t.Errorf("%s %s: %d %s", op.method, op.path, got.Code, got.Body)
 	}
-	for i := range operations {
-		op := &operations[i]
+	if op.method != http.MethodGet {
+		return
+	}
+	if head := w.call(http.MethodHead, w.target(op), ""); got.Code != 200 || head.Code != 200 {
+		w.t.Errorf("%s: GET %d, HEAD %d", op.path, got.Code, head.Code)
+	}
+	w.checkPages(op)
+}
+
+// refusesBadRequests: a call refuses what it does not take before it looks at the store.
+func (w *walk) refusesBadRequests(op *operation) {
+	if op.row.body == bodyIgnored {
+		return
+	}
+	path := w.target(op)
+	w.wantProblem(httpapi.CodeInvalidRequest, op.method, path+"?colour=blue", "")
+	if op.method != http.MethodGet {
+		w.wantProblem(httpapi.CodeForbidden, op.method, path, "", "Sec-Fetch-Site", "cross-site")
+	}
+	if op.row.body == bodyRefused {
+		return
+	}
+	w.wantProblem(httpapi.CodeMalformedJSON, op.method, path, `{"`)
+	w.wantProblem(httpapi.CodeUnsupportedMediaType, op.method, path, `{}`, "Content-Type", "text/plain")
+	w.wantProblem(httpapi.CodeBodyTooLarge, op.method, path, `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
+}
+
+// failsWithTheStore makes every call that asks the store fail by it.
+func (w *walk) failsWithTheStore() {
+	for _, fault := range []struct {
+		code httpapi.Code
+		busy bool // the changes of a job say that it is busy
+		fail func() error
+	}{
+		{httpapi.CodeStoreUnavailable, false, func() error { return fmt.Errorf("%w: connection refused", store.ErrUnavailable) }},
+		{httpapi.CodeStoreUnavailable, true, func() error { return store.ErrConflict }},
+		{httpapi.CodeInternalError, false, func() error { return errors.New("a defect") }},
+		{httpapi.CodeInternalError, false, func() error { panic("a defect") }},
+	} {
+		w.faults.set(fault.fail)
+		w.clock.Advance(time.Minute) // the last one would be shown
+		w.each(func(op *operation) {
+			if op.row.body == bodyIgnored && op.path != "/readyz" || op.path == "/v1/whoami" || strings.HasPrefix(op.path, "/v1/inboxes") {
+				return // asks no store
+			}
+			code := fault.code
+			if fault.busy && op.method != http.MethodGet && strings.HasPrefix(op.path, jobsPath+"/{topic}/{id}") {
+				code = httpapi.CodeJobBusy
+			}
+			w.wantProblem(code, op.method, w.target(op), w.body(op))
+		})
+	}
+	w.faults.set(nil)
+}
+
+// findsNothing: what does not exist is not found.
+func (w *walk) findsNothing(op *operation) {
+	_, response := theContract().at(op.at + "/responses/404")
+	settings := strings.HasPrefix(op.path, "/v1/inboxes") || op.method == http.MethodGet && strings.HasSuffix(op.path, "/signing")
+	if response == nil || !strings.Contains(op.path, "{") || settings {
+		return
+	}
+	if got := w.call(op.method, w.target(op), w.body(op)); got.Code != http.StatusNotFound {
+		w.t.Errorf("%s %s: %d %s", op.method, op.path, got.Code, got.Body)
+	}
+}
+
+// takesEmptyObjects: {} is as good as no body if the call needs none.
+func (w *walk) takesEmptyObjects(op *operation) {
+	if op.row.body != bodyEmptyJSON && op.row.body != bodyOptionalJSON {
+		return
+	}
+	if empty, object := w.call(op.method, w.target(op), ""), w.call(op.method, w.target(op), "{}"); object.Code != empty.Code {
+		w.t.Errorf("%s %s: %d without a body, but %d with {}: %s", op.method, op.path, empty.Code, object.Code, object.Body)
+	}
+}
+
+// asksForKeys: every call but probes is closed to callers without a key that fits.
+func (w *walk) asksForKeys() {
+	tooSmall := map[access.Scope][]access.Scope{
+		access.Read: {access.Consume}, access.Consume: {access.Read}, access.Write: {access.Read, access.Consume}, access.Admin: {access.Read, access.Consume, access.Write},
+	}
+	public := []string{}
+	w.each(func(op *operation) {
+		methods := []string{op.method}
 		if op.method == http.MethodGet {
-			continue
+			methods = append(methods, http.MethodHead)
 		}
-		for name, value := range map[string]string{"If-Match": `"1"`, "If-None-Match": "*"} {
-			want := httpapi.CodeInvalidRequest
-			if op.documents(name) {
-				want = httpapi.CodeVersionChanged
+		for _, method := range methods {
+			is := func(want int, headers ...string) {
+				w.t.Helper()
+				if got := w.call(method, w.target(op), "", headers...); got.Code != want {
+					w.t.Errorf("%s %s with %q: got %d, want %d", method, op.path, headers, got.Code, want)
+				}
 			}
-			if name == "If-Match" && op.documents(name) {
-				value = `"9"`
+			scope := op.row.scope
+			if scope == access.Public {
+				public = append(public, method+" "+op.path)
+				is(http.StatusOK, "Authorization", "")
+				continue
 			}
-			w.wantProblem(want, op.method, w.target(op), w.body(op), name, value)
+			is(http.StatusUnauthorized, "Authorization", "")
+			is(http.StatusUnauthorized, "Authorization", "Bearer "+w.keys.wrong)
+			is(http.StatusUnauthorized, "Authorization", "Bearer "+w.keys.late)
+			is(http.StatusUnauthorized, "Authorization", "Bearer "+w.token[:len(w.token)-1])
+			is(http.StatusUnauthorized, "Authorization", "Basic "+w.token)
+			is(http.StatusUnauthorized, "Authorization", "Bearer "+w.token, "Authorization", "Bearer "+w.token)
+			is(http.StatusForbidden, "Authorization", "Bearer "+w.keys.foreign)
+			for _, small := range tooSmall[scope] {
+				is(http.StatusForbidden, "Authorization", "Bearer "+w.keys.fits[small])
+			}
+			if got := w.call(method, w.target(op), "", "Authorization", "Bearer "+w.keys.fits[scope]); got.Code == http.StatusUnauthorized || got.Code == http.StatusForbidden {
+				w.t.Errorf("%s %s refuses a key of scope %v: %s", method, op.path, scope, got.Body)
+			}
 		}
-		obeyed := slices.ContainsFunc(routes, func(rt route) bool { return rt.method == op.method && rt.path == op.path && rt.is(obeys) })
-		if op.documents("If-Match") != op.documents("If-None-Match") || op.documents("If-Match") != obeyed {
-			t.Errorf("%s %s: the document and the table disagree on conditions", op.method, op.path)
+		if op.row.scope == access.Public {
+			return
 		}
-		if !op.documents("If-Match") && (op.method == http.MethodPut || op.method == http.MethodPatch) {
-			t.Errorf("%s %s replaces something, and obeys no conditions", op.method, op.path)
+		w.withAccess(w.keys.ring, func() {
+			w.call(op.method, w.target(op), "", "Authorization", "Bearer "+w.keys.limited)
+			w.wantProblem(httpapi.CodeRateLimited, op.method, w.target(op), "", "Authorization", "Bearer "+w.keys.limited)
+		})
+		w.withAccess(w.keyring(), func() { // which has not read the stored keys yet
+			w.wantProblem(httpapi.CodeStoreUnavailable, op.method, w.target(op), "", "Authorization", "Bearer "+w.keys.wrong)
+		})
+	})
+	slices.Sort(public)
+	if diff := cmp.Diff([]string{"GET /livez", "GET /openapi.json", "GET /readyz", "HEAD /livez", "HEAD /openapi.json", "HEAD /readyz"}, public); diff != "" {
+		w.t.Errorf("public: (-want +got)\n%s", diff)
+	}
+}
+
+// isBusy calls while others hold all of the memory.
+func (w *walk) isBusy() {
+	for range 8 {
+		h := w.budget.Hold(nil)
+		if err := h.Add(w.budget.Share()); err != nil {
+			w.t.Fatal(err)
 		}
+		defer h.Free()
+	}
+	patient, leave := context.WithCancel(w.t.Context())
+	leave()
+	w.each(func(op *operation) {
+		if op.path == "/livez" || op.path == "/readyz" { // they need no memory
+			return
+		}
+		if got := w.api.do(httptest.NewRequestWithContext(patient, op.method, w.target(op), nil), nil); got.Code != http.StatusServiceUnavailable || !strings.Contains(got.Body.String(), httpapi.CodeServerBusy.Name) {
+			w.t.Errorf("%s %s: %d %s", op.method, op.path, got.Code, got.Body)
+		}
+	})
+}
+
+// obeysConditions: a call that changes something obeys If-Match and If-None-Match, or refuses them.
+func (w *walk) obeysConditions(op *operation) {
+	if op.method == http.MethodGet {
+		return
+	}
+	for name, value := range map[string]string{"If-Match": `"1"`, "If-None-Match": "*"} {
+		want := httpapi.CodeInvalidRequest
+		if op.documents(name) {
+			want = httpapi.CodeVersionChanged
+		}
+		if name == "If-Match" && op.documents(name) {
+			value = `"9"`
+		}
+		w.wantProblem(want, op.method, w.target(op), w.body(op), name, value)
+	}
+	if op.documents("If-Match") != op.documents("If-None-Match") || op.documents("If-Match") != op.row.is(obeys) {
+		w.t.Errorf("%s %s: the document and the table disagree on conditions", op.method, op.path)
+	}
+	if !op.documents("If-Match") && (op.method == http.MethodPut || op.method == http.MethodPatch) {
+		w.t.Errorf("%s %s replaces something, and obeys no conditions", op.method, op.path)
+	}
+}
+
+// obeysDryRun: a call takes dry_run and changes nothing then, or refuses it.
+func (w *walk) obeysDryRun(op *operation) {
+	if op.method == http.MethodGet {
+		return
+	}
+	path := w.target(op) + "?dry_run="
+	if takes := slices.Contains([]string{jobsPath, batchPath, "/v1/operations"}, op.path); op.documents("dry_run") != takes {
+		w.t.Errorf("%s %s: it has a dry run: %t", op.method, op.path, !takes)
+	}
+	if !op.documents("dry_run") {
+		w.wantProblem(httpapi.CodeInvalidRequest, op.method, path+"true", w.body(op))
+		return
+	}
+	before := w.lists()
+	if got := w.want(200, op.method, path+"true", w.body(op)); got["dry_run"] != true {
+		w.t.Errorf("%s %s: %v", op.method, op.path, got)
+	}
+	if diff := cmp.Diff(before, w.lists()); diff != "" {
+		w.t.Errorf("%s %s changed something in a dry run (-before +after):\n%s", op.method, op.path, diff)
+	}
+	w.wantProblem(httpapi.CodeInvalidRequest, op.method, path+"1", w.body(op))
+	if got := w.do(op); cmp.Equal(before, w.lists()) {
+		w.t.Errorf("%s %s changes no list without dry_run, so this shows nothing: %s", op.method, op.path, got.Body)
 	}
 }
 
@@ -332,42 +569,4 @@ func (w *walk) lists() map[string]any {
 		}
 	}
 	return all
-}
-
-// TestDryRunsChangeNothing: each call takes dry_run and changes nothing then, or refuses it.
-func TestDryRunsChangeNothing(t *testing.T) {
-	w := &walk{keyedAPI: newKeyedAPI(t), made: map[string]map[string]any{}}
-	operations := slices.Clone(theContract().operations)
-	slices.SortStableFunc(operations, func(a, b operation) int { return phase(&a) - phase(&b) })
-	tried := 0
-	for i := range operations {
-		op := &operations[i]
-		if op.method == http.MethodGet {
-			continue
-		}
-		path := w.target(op) + "?dry_run=true"
-		if !op.documents("dry_run") {
-			if op.path == jobsPath || op.path == batchPath || op.path == "/v1/operations" {
-				t.Errorf("%s %s has no dry run", op.method, op.path)
-			}
-			w.wantProblem(httpapi.CodeInvalidRequest, op.method, path, w.body(op))
-			w.do(op)
-			continue
-		}
-		tried++
-		before := w.lists()
-		if got := w.want(200, op.method, path, w.body(op)); got["dry_run"] != true {
-			t.Errorf("%s %s: %v", op.method, path, got)
-		}
-		if diff := cmp.Diff(before, w.lists()); diff != "" {
-			t.Errorf("%s %s changed something (-before +after):\n%s", op.method, path, diff)
-		}
-		if got := w.do(op); cmp.Equal(before, w.lists()) {
-			t.Errorf("%s %s changes no list without dry_run, so this shows nothing: %s", op.method, op.path, got.Body)
-		}
-		w.wantProblem(httpapi.CodeInvalidRequest, op.method, w.target(op)+"?dry_run=1", w.body(op))
-	}
-	if tried < 3 {
-		t.Errorf("%d dry runs", tried)
-	}
 }

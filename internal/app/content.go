@@ -1,12 +1,20 @@
 package app
 
 import (
+	"sync"
+
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/store/encoding"
 )
+
+// forms are buffers for what fingerprints are made of: as large as the bodies, and not needed afterwards.
+var forms = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxForm is the size up to which buffers are kept.
+const maxForm = 256 << 10
 
 // fingerprint is that of a registration: of what d gives, which s has without the defaults of the topic.
 // The order of members in a JSON body and white space between its tokens do not count.
@@ -16,18 +24,16 @@ func fingerprint(d *job.Draft, s *job.Spec) job.Fingerprint {
 	if d.Destination == nil && (d.Pull == nil || !*d.Pull) {
 		own.Destination = "" // of the topic
 	}
-	b := encoding.AppendSpec(make([]byte, 0, 512), &own)
-	// These may be given as what the Spec has without them, which keeps defaults away.
-	for _, given := range [...]bool{d.Retry != nil, d.Priority != nil, d.Callbacks != nil, d.Spread != nil} {
-		b = append(b, '-')
-		if given {
-			b[len(b)-1] = '+'
-		}
-	}
+	form := forms.Get().(*[]byte)
+	defer forms.Put(form)
+	b := d.AppendKept(encoding.AppendSpec((*form)[:0], &own))
 	if s.BodyForm == job.BodyJSON {
-		b = strictjson.AppendSorted(b, s.Body)
+		b = jsonio.AppendSorted(b, s.Body)
 	} else {
 		b = append(b, s.Body...)
+	}
+	if cap(b) <= maxForm {
+		*form = b
 	}
 	return job.Fingerprint(xxhash.Sum64(b))
 }

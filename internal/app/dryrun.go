@@ -107,7 +107,7 @@ func (d *dryRun) register(ctx context.Context, r *store.Registration) (store.Reg
 		case store.Created:
 			made = r.Over(old, d.now)
 		default:
-			return store.Taken(outcome, *old), nil
+			return store.HeldBy(outcome, *old), nil
 		}
 	}
 	if old == nil || old.State.Final() {
@@ -138,7 +138,7 @@ func (d *dryRun) takeIn(ctx context.Context, name string) (store.RegisterOutcome
 func (d *dryRun) move(r *store.Registration, old *job.Job) (store.Registered, error) {
 	j := *old
 	if err := rules.Move(r)(&j, d.now); errors.Is(err, rules.ErrStays) {
-		return store.Taken(store.Kept, *old), nil
+		return store.HeldBy(store.Kept, *old), nil
 	} else if err != nil {
 		return store.Registered{}, err
 	}

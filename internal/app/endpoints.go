@@ -93,7 +93,7 @@ func (s *App) PrepareTest(d *job.Draft) (Prepared, error) {
 		return Prepared{}, err
 	}
 	request.Spec.Headers = append(request.Spec.Headers, job.Header{Name: HeaderTest, Value: "true"})
-	return s.prepared(job.Key{Topic: request.Key.Topic}, &request, Trace{})
+	return s.prepared(job.Key{Topic: request.Key.Topic}, &request, &Origin{})
 }
 
 // Endpoint is the endpoint of the job.

@@ -36,6 +36,15 @@ type FanOut struct {
 	own bool // the server made the id, which no other job has
 }
 
+// FanOutOf is the fan-out of registrations that the server made for the members of a group.
+func FanOutOf(group string, key job.Key, regs []store.Registration) *FanOut {
+	f := &FanOut{Topic: key.Topic, Group: group, ID: key.ID, Jobs: make([]Prepared, len(regs))}
+	for i := range regs {
+		f.Jobs[i] = Prepared{reg: regs[i], fan: f}
+	}
+	return f
+}
+
 // PrepareGroup checks a draft that names a group, and makes a registration for each member,
 // with the defaults of the topic. A repeated registration has the same jobs, see
 // groups.FanOut. Errors: those of Prepare, and the store's.
@@ -58,14 +67,15 @@ func (s *App) PrepareGroup(ctx context.Context, d *job.Draft, from Origin) (*Fan
 	}
 	request.Spec = ownBody(request.Spec)
 	request.Spec.Content = fingerprint(d, &request.Spec)
+	from.shorten(&request.Spec.When)
 	plan := groups.FanOut{
 		ID: request.Key.ID, Spec: request.Spec, Policy: request.OnConflict,
 		Fill: func(spec *job.Spec) { s.fill(d, request.Key.Topic, spec) },
 	}
 	f := &FanOut{Topic: request.Key.Topic, Group: request.Spec.Group.Group, ID: plan.ID}
 	if plan.ID == "" { // the uid of a job that is not registered
-		if plan.ID, err = s.o.NewUID(job.Key{Topic: f.Topic}); err != nil {
-			return nil, fmt.Errorf("make a uid: %w", err)
+		if plan.ID, err = s.newUID(job.Key{Topic: f.Topic}, &from); err != nil {
+			return nil, err
 		}
 		f.ID, f.own = plan.ID, true
 	} else if plan.Kept, err = s.keptJobs(ctx, f.Topic, f.ID); err != nil {
@@ -83,10 +93,10 @@ func (s *App) PrepareGroup(ctx context.Context, d *job.Draft, from Origin) (*Fan
 	if err != nil && !made.Repeats {
 		return nil, job.Invalid("group", "does not exist; create it with PUT")
 	}
-	if err := s.checkFanOut(f, made.Targets); err != nil {
+	if err := s.checkFanOut(f.ID, made.Targets); err != nil {
 		return nil, err
 	}
-	if f.Jobs, err = s.prepareTargets(f, made.Targets, plan.Policy, from.Trace); err != nil {
+	if f.Jobs, err = s.prepareTargets(f, made.Targets, plan.Policy, &from); err != nil {
 		return nil, err
 	}
 	return f, s.refuseTaken(ctx, f, plan.Kept)
@@ -140,8 +150,8 @@ func (s *App) keptJobs(ctx context.Context, topic, groupID string) (kept []job.J
 	}
 }
 
-// checkFanOut checks what only the members show.
-func (s *App) checkFanOut(f *FanOut, targets []groups.Target) error {
+// checkFanOut checks what only the members show. id is that of the fan-out.
+func (s *App) checkFanOut(id string, targets []groups.Target) error {
 	if len(targets) > MaxJobs {
 		return job.Invalid("group", fmt.Sprintf("makes %d jobs together with an earlier registration of the id; choose another id", len(targets)))
 	}
@@ -156,10 +166,10 @@ func (s *App) checkFanOut(f *FanOut, targets []groups.Target) error {
 	for i := range targets {
 		t := &targets[i]
 		if err := job.CheckName(t.ID); err != nil {
-			return job.Invalid("id", fmt.Sprintf("with a colon and the name of a member, such as %s, %v", t.ID[len(f.ID)+1:], err))
+			return job.Invalid("id", fmt.Sprintf("with a colon and the name of a member, such as %s, %v", t.ID[len(id)+1:], err))
 		}
 		if err := job.CheckHeaders(t.Spec.Headers); err != nil {
-			return job.Invalid("headers", fmt.Sprintf("together with the headers of member %s: %v", t.ID[len(f.ID)+1:], err))
+			return job.Invalid("headers", fmt.Sprintf("together with the headers of member %s: %v", t.ID[len(id)+1:], err))
 		}
 		if err := s.CheckDestination("group", t.Spec.Destination); err != nil {
 			return err
@@ -168,16 +178,16 @@ func (s *App) checkFanOut(f *FanOut, targets []groups.Target) error {
 	return nil
 }
 
-func (s *App) prepareTargets(f *FanOut, targets []groups.Target, policy job.OnConflict, trace Trace) ([]Prepared, error) {
+func (s *App) prepareTargets(f *FanOut, targets []groups.Target, policy job.OnConflict, from *Origin) ([]Prepared, error) {
 	jobs := make([]Prepared, len(targets))
 	for i, t := range targets {
 		key := job.Key{Topic: f.Topic, ID: t.ID}
-		uid, err := s.o.NewUID(key)
+		uid, err := s.newUID(key, from)
 		if err != nil {
-			return nil, fmt.Errorf("make a uid: %w", err)
+			return nil, err
 		}
 		uid = store.OrderUID(uid, key.Topic, t.Spec.OrderKey)
-		t.Spec.Traceparent, t.Spec.Tracestate = trace.Parent, trace.State
+		t.Spec.Traceparent, t.Spec.Tracestate = from.Trace.Parent, from.Trace.State
 		jobs[i] = Prepared{reg: store.Registration{Key: key, UID: uid, Spec: t.Spec, OnConflict: policy}, fan: f}
 	}
 	return jobs, nil

@@ -56,7 +56,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	for _, outcome := range OutcomeNames {
 		m.count(outcome, 0)
 	}
-	return m, metered.Register(r, "the scheduler", m.registrations, m.counts, m.fanOuts)
+	return m, metered.Register(r, "the calls of clients", m.registrations, m.counts, m.fanOuts)
 }
 
 func (m *metrics) counted(a job.Added, err error) {

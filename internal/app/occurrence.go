@@ -85,7 +85,7 @@ func (s *App) fanOut(ctx context.Context, d *job.Draft, o Occurrence) ([]store.R
 	if len(targets) == 0 {
 		return nil, ErrNoMembers
 	}
-	if err := s.checkFanOut(&FanOut{ID: o.Key.ID}, targets); err != nil {
+	if err := s.checkFanOut(o.Key.ID, targets); err != nil {
 		return nil, err
 	}
 	regs := make([]store.Registration, len(targets))
@@ -93,6 +93,15 @@ func (s *App) fanOut(ctx context.Context, d *job.Draft, o Occurrence) ([]store.R
 		regs[i] = o.registration(job.Key{Topic: o.Key.Topic, ID: t.ID}, t.Spec)
 	}
 	return regs, nil
+}
+
+// Members is how many members a group has now: none if it is missing.
+func (s *App) Members(ctx context.Context, group string) (int, error) {
+	g, err := s.groupNamed(ctx, group)
+	if err != nil && !errors.Is(err, groups.ErrNotFound) {
+		return 0, fmt.Errorf("read the group of a schedule: %w", err)
+	}
+	return len(g.Members), nil
 }
 
 // HasGroupJob reports whether a job of a fan-out is kept; unfinished: whether one has not ended.

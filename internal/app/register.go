@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/alerts"
@@ -22,6 +23,35 @@ type Origin struct {
 	Pull bool
 	// Topics are the topics to which the caller is restricted; empty: none in particular.
 	Topics job.TopicSet
+	// Row is the row of an inbox that makes the request, or nil.
+	Row *Row
+}
+
+// Row is the row of an inbox.
+type Row struct {
+	// ULID is that of the row, from which the uids of its jobs are made. A repetition finds its jobs by them.
+	ULID string
+	// Age shortens the delay, which counts from the time of the row.
+	Age time.Duration
+}
+
+// shorten shortens the delay of a request by the age of its row.
+func (o *Origin) shorten(w *job.When) {
+	if o.Row != nil && w.At == 0 {
+		w.Delay = max(0, w.Delay-o.Row.Age)
+	}
+}
+
+// newUID makes the uid of a job.
+func (s *App) newUID(key job.Key, from *Origin) (string, error) {
+	if from.Row != nil {
+		return store.SuccessorUID(from.Row.ULID, key), nil
+	}
+	uid, err := s.o.NewUID(key)
+	if err != nil {
+		return "", fmt.Errorf("make a uid: %w", err)
+	}
+	return uid, nil
 }
 
 // Prepared is a registration that is valid here, and has all that its draft left
@@ -55,11 +85,12 @@ func (s *App) Prepare(d *job.Draft, from Origin) (Prepared, error) {
 		return Prepared{}, err
 	}
 	request.Spec.Content = fingerprint(d, &request.Spec)
+	from.shorten(&request.Spec.When)
 	s.fill(d, request.Key.Topic, &request.Spec)
 	if _, reserved := job.CallbackOf(request.Key.ID); reserved {
 		return Prepared{}, errReservedID()
 	}
-	return s.prepared(request.Key, &request, from.Trace)
+	return s.prepared(request.Key, &request, &from)
 }
 
 // name gives a request the id that an Idempotency-Key names.
@@ -105,12 +136,12 @@ func errReservedID() error {
 }
 
 // prepared sets the uid of a job; without an id, the uid is its id, too.
-func (s *App) prepared(key job.Key, request *job.Request, trace Trace) (Prepared, error) {
+func (s *App) prepared(key job.Key, request *job.Request, from *Origin) (Prepared, error) {
 	uid := request.UID
 	if uid == "" {
-		made, err := s.o.NewUID(key)
+		made, err := s.newUID(key, from)
 		if err != nil {
-			return Prepared{}, fmt.Errorf("make a uid: %w", err)
+			return Prepared{}, err
 		}
 		uid = store.OrderUID(made, key.Topic, request.Spec.OrderKey)
 	} else if !store.UIDOf(uid, key, request.Spec.OrderKey) {
@@ -122,7 +153,7 @@ func (s *App) prepared(key job.Key, request *job.Request, trace Trace) (Prepared
 	p := Prepared{reg: store.Registration{
 		Key: key, UID: uid, Spec: ownBody(request.Spec), OnConflict: request.OnConflict,
 	}}
-	p.reg.Spec.Traceparent, p.reg.Spec.Tracestate = trace.Parent, trace.State
+	p.reg.Spec.Traceparent, p.reg.Spec.Tracestate = from.Trace.Parent, from.Trace.State
 	return p, nil
 }
 

@@ -142,7 +142,7 @@ func (s *App) stats(ctx context.Context, topic string) (stats store.TopicStats, 
 // fill sets absent fields of a draft to the defaults of its topic.
 func (s *App) fill(d *job.Draft, topic string, spec *job.Spec) {
 	if defaults := s.defaults(topic); defaults != nil {
-		defaults.Apply(d, spec)
+		*spec = defaults.Apply(d, *spec)
 	}
 }
 

@@ -112,7 +112,7 @@ func New(o Options) []*cobra.Command {
 	}
 	commands := []*cobra.Command{
 		a.send(), a.get(), a.list(), a.attempts(), a.explain(), a.cancel(), a.run(), a.replay(), a.discard(), a.reschedule(), a.count(),
-		a.dead(), a.topics(), a.topic(), a.endpoints(), a.schedule(), a.group(), a.alert(), a.op(), a.events(), a.listen(), a.imports(), a.export(),
+		a.dead(), a.topics(), a.topic(), a.endpoints(), a.schedule(), a.group(), a.alert(), a.inbox(), a.op(), a.events(), a.listen(), a.imports(), a.export(),
 	}
 	for _, c := range commands {
 		c.GroupID = "client"

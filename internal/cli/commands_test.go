@@ -318,6 +318,13 @@ func TestCommandsOnTheRest(t *testing.T) {
 	u.runWith(cli.ExitOK, `{"metric":"open_circuits"}`, strings.Fields("alert put down"), "down")
 	u.run(cli.ExitOK, "alert rules --limit 1", "open_circuits")
 	u.run(cli.ExitOK, "alert ls --limit 1", "SUBJECT")
+	u.run(cli.ExitOK, "inbox ls", "INBOX")
+	u.run(cli.ExitMissing, "inbox ls none --state waiting", "No inbox has this name")
+	u.run(cli.ExitMissing, "inbox retry none --all", "No inbox has this name")
+	u.run(cli.ExitMissing, "inbox drop none 17", "No inbox has this name")
+	u.run(cli.ExitUsage, "inbox drop none", "either rows or --all")
+	u.run(cli.ExitUsage, "inbox drop none 1 --all", "either rows or --all")
+	u.run(cli.ExitUsage, "inbox retry none x", "not the number of a row")
 	u.run(cli.ExitOK, "endpoints", "closed")
 	u.run(cli.ExitOK, "endpoints test "+u.receiver+"/ok", "200 in")
 	u.run(cli.ExitRefused, "endpoints test "+u.receiver+"/bad", "http_500")
@@ -356,7 +363,8 @@ func TestImportAndExport(t *testing.T) {
 	u.run(cli.ExitUsage, "op cancel topic:t", "3 jobs", "--yes")
 	u.run(cli.ExitOK, "op cancel topic:t --dry-run", "3 jobs")
 	u.run(cli.ExitOK, "op cancel topic:t --yes", "done: 3 changed")
-	u.runWith(cli.ExitOK, exported, []string{"import"}, `"created":3`)
+	u.runWith(cli.ExitOK, exported, []string{"import"}, `"created":0,"kept":3`) // their uids tell that they are those jobs
+	newUser(t).runWith(cli.ExitOK, exported, []string{"import"}, `"created":3`)
 	u.runWith(cli.ExitRefused, `{"topic":"t","id":"x"}`, []string{"import"}, `t/x: `, `"refused":1`)
 	u.runWith(cli.ExitRefused, `{"topic":"t","id":"x"}`, []string{"import", "--json"}, `{"code":"invalid_request","detail":"`, `"id":"x","topic":"t"}`)
 	many := command(t, u.environ, "import")
@@ -527,7 +535,7 @@ func TestDoctor(t *testing.T) {
 	u.run(cli.ExitOK, "doctor --addr=127.0.0.1:0 --data-dir "+filepath.Join(t.TempDir(), "d"), "ok", "free space")
 	u.run(cli.ExitRefused, "doctor --workers=100000", "problem", "LimitNOFILE")
 	u.run(cli.ExitUsage, "doctor --lease=1s", "--lease")
-	out := u.run(cli.ExitUnavailable, "doctor --json --redis-url=redis://127.0.0.1:1", "1 checks could not be made")
+	out := u.run(cli.ExitUnavailable, "doctor --json --redis-url=redis://127.0.0.1:1", "checks that could not be made: 1")
 	for line := range strings.Lines(out) {
 		var f struct{ Check, Status, Message string }
 		if err := json.Unmarshal([]byte(line), &f); err != nil || f.Check == "" || f.Status == "" || f.Message == "" {

@@ -29,6 +29,8 @@ func (a *app) export() *cobra.Command {
 		Long: `Print unfinished jobs as import takes them, one a line. They need the scope write, since bodies may
 be secret. When the export breaks off, it says with which --cursor it continues.
 
+With --all, it opens the store of a stopped server instead, and writes all that it has; see duehook export --all --help.
+
 A job keeps its uid, its next time and the end of its ttl. Attempts, counts, dead letters, settings and
 pauses of topics, schedules, groups and alert rules stay behind: the export says how many. Where
 deliveries of a topic are paused, import refuses its jobs unless they are paused there, too.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -57,6 +58,8 @@ func (a *app) imports() *cobra.Command {
 Give each job of a file an id: then the import can be repeated, and registers nothing twice. When it
 breaks off, it says how it continues. Jobs that cannot be registered are printed with the reason, up to
 1,000 of them; the others are registered. --dry-run registers nothing, and prints what would be registered.
+
+With --all, it fills an empty store with what export --all wrote; see duehook import --all --help.
 
 Jobs of an export keep their uids and the ends of their ttls. Those of a paused topic are refused unless the
 topic is paused here, too. What the export left behind is printed, by number.`,
@@ -150,7 +153,9 @@ func lines(in io.Reader, skip int, take func(*importer.Job, *exportNote) error) 
 				j.Empty = true
 			} else {
 				var is exported
-				if is, err = exportedOf(line); err != nil {
+				if is, err = exportedOf(line); err != nil && n == 1 && bytes.HasPrefix(line, []byte(`{"walk":`)) {
+					err = usagef("the file has a whole store: stop the nodes of an empty one, and run duehook import --all with its settings")
+				} else if err != nil {
 					err = usagef("not a registration: %v", err)
 				} else if j.Registration = is.Registration; is.Export != nil {
 					err = take(&j, is.Export)

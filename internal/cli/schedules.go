@@ -32,9 +32,14 @@ func (a *app) schedule() *cobra.Command {
 		a.named("resume", "Continue with the next occurrence", func(ctx context.Context, name string) error {
 			return a.scheduleLine(a.client.ResumeSchedule(ctx, name))
 		}),
-		a.named("run", "Register one job of a schedule now", func(ctx context.Context, name string) error {
+		a.named("run", "Register the job of a schedule now, or one for each member of its group", func(ctx context.Context, name string) error {
 			r, err := a.client.RunSchedule(ctx, name)
-			return a.one(err, func() { a.printf("%s  %s\n", a.jobLine(&r.Job), r.Result) })
+			return a.one(err, func() {
+				if r.GroupID == "" {
+					r.Jobs = append(r.Jobs, r.RegisteredJob)
+				}
+				a.registered(r.Jobs...)
+			})
 		}),
 		a.deletion("Delete a schedule", (*client.Client).DeleteSchedule),
 	)

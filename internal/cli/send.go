@@ -270,18 +270,21 @@ func (a *app) readBody(d *draft) error {
 func (a *app) register(ctx context.Context, d *draft) error {
 	if d.r.Group != "" {
 		f, err := a.client.RegisterGroup(ctx, d.r)
-		return a.one(err, func() {
-			for i := range f.Jobs {
-				a.printf("%s  %s\n", a.jobLine(&f.Jobs[i].Job), f.Jobs[i].Result)
-			}
-		})
+		return a.one(err, func() { a.registered(f.Jobs...) })
 	}
 	r, err := a.client.Register(ctx, d.r)
 	if err != nil || !d.wait {
-		return a.one(err, func() { a.printf("%s  %s\n", a.jobLine(&r.Job), r.Result) })
+		return a.one(err, func() { a.registered(r) })
 	}
 	a.hint("%s\n", a.jobLine(&r.Job))
 	return a.follow(ctx, r.Job)
+}
+
+// registered prints a line for each job.
+func (a *app) registered(jobs ...client.RegisteredJob) {
+	for i := range jobs {
+		a.printf("%s  %s\n", a.jobLine(&jobs[i].Job), jobs[i].Result)
+	}
 }
 
 // outagePatience is how long a wait survives an outage of the server, such as a restart.

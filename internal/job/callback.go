@@ -216,36 +216,6 @@ func (j *Job) CallbackKeys() (keys []Key) {
 	return keys
 }
 
-// earlierRounds bounds EarlierCallbackKeys.
-const earlierRounds = 3
-
-// EarlierCallbackKeys are the keys that callbacks of the last rounds before the last replay can
-// have. log has the attempts of the job. Not every key names a job: no record says how an
-// earlier round ended.
-func (j *Job) EarlierCallbackKeys(log []Attempt) (keys []Key) {
-	c := j.Spec.Callbacks
-	if c == nil {
-		return nil
-	}
-	attempts := 0
-	for i := range log {
-		attempts = max(attempts, log[i].Number)
-	}
-	for replays := max(0, c.Replays-earlierRounds); replays < c.Replays; replays++ {
-		then := Job{UID: j.UID, Spec: Spec{Callbacks: &Callbacks{Replays: replays}}}
-		for _, e := range CallbackEvents {
-			of := 1
-			if e == CallbackAttemptFailed {
-				of = attempts
-			}
-			for n := 1; n <= of && c.On(e) != nil; n++ {
-				keys = append(keys, Key{Topic: j.Topic, ID: then.CallbackID(e, n)})
-			}
-		}
-	}
-	return keys
-}
-
 // Ended returns the callbacks of a job that a client has ended; from is the state before.
 func (j *Job) Ended(from State, shed Shed) []Successor {
 	if from.Final() || !j.State.Final() || j.Spec.Callbacks == nil {

@@ -54,6 +54,15 @@ func (f *Findings) callbacks(d *CallbacksDraft) *Callbacks {
 	return &c
 }
 
+// callbacksOf are the callbacks that replace those of s.
+func (f *Findings) callbacksOf(d *CallbacksDraft, s *Spec, _ Bounds) *Callbacks {
+	c := f.callbacks(d)
+	if c != nil && s.Callbacks != nil {
+		c.Replays = s.Callbacks.Replays // the number of its replays stays
+	}
+	return c
+}
+
 // headerBytes is the size of the headers of all callbacks.
 func (c *Callbacks) headerBytes() (bytes int) {
 	for _, of := range c.By {

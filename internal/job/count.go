@@ -36,6 +36,14 @@ type CountDraft struct {
 	AtDeadline *string
 }
 
+// draft is what asks for the count; nil for none.
+func (c *Count) draft() *CountDraft {
+	if c == nil {
+		return nil
+	}
+	return &CountDraft{Target: &c.Target, AtDeadline: new(string(c.AtDeadline))}
+}
+
 // count validates the terms of a count; nil without any.
 func (f *Findings) count(d *CountDraft) *Count {
 	if d == nil {

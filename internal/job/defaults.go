@@ -3,69 +3,60 @@ package job
 import (
 	"slices"
 	"strings"
-	"time"
 )
 
-// Defaults are values for jobs of a topic that do not set these fields.
-type Defaults struct {
-	Destination Destination `json:",omitempty"` // of jobs that name none
-	Retry       *Retry
-	Timeout     time.Duration
-	TTL         time.Duration
-	Headers     []Header // sorted by name
-	Priority    Priority
-	Spread      time.Duration
-	Callbacks   *Callbacks
-}
-
-// Defaults reads only the url, retry, timeout, ttl, headers, priority, spread and callbacks of the
-// draft.
-// Errors are those of Registration, except that they name priority, as
-// topics do.
+// Defaults reads only the fields of the draft for which topics have defaults. Errors are those of
+// Registration.
 func (d *Draft) Defaults(l Bounds) (Defaults, error) {
 	var f Findings
-	v := Defaults{
-		Retry:     f.retry(d.Retry),
-		Timeout:   f.Duration("timeout", d.Timeout, 0, MinTimeout, l.MaxTimeout),
-		TTL:       f.ttl(d),
-		Headers:   f.headers(d.Headers),
-		Priority:  f.priority("priority", d.Priority),
-		Spread:    f.spread(d),
-		Callbacks: f.callbacks(d.Callbacks),
-	}
-	if d.Destination != nil && f.Check("url", d.Destination.Check()) {
-		v.Destination = *d.Destination
+	var v Defaults
+	for i := range fields {
+		if read := fields[i].readDefault; read != nil {
+			read(&f, d, &v, l)
+		}
 	}
 	return v, f.Err()
 }
 
-// Apply fills in the fields of s, read from d, that d does not set, except the destination. An empty
+// Empty reports whether there is no default.
+func (v *Defaults) Empty() bool {
+	return !slices.ContainsFunc(fields, func(f field) bool { return f.hasDefault != nil && f.hasDefault(v) })
+}
+
+// Apply returns s, read from d, with the fields that d does not set, except the destination. An empty
 // retry selects the server's policy. Apply adds headers whose names s lacks, up to
 // the limit of a job.
-func (v *Defaults) Apply(d *Draft, s *Spec) {
-	if d.Retry == nil {
-		s.Retry = v.Retry
+func (v *Defaults) Apply(d *Draft, s Spec) Spec {
+	for i := range fields {
+		if fill := fields[i].fill; fill != nil {
+			fill(v, d, &s)
+		}
 	}
-	if s.Timeout == 0 && !s.Destination.Pulled() {
-		s.Timeout = v.Timeout
-	}
-	if s.TTL == 0 {
-		s.TTL = v.TTL
-	}
-	if d.Priority == nil {
-		s.Priority = v.Priority
-	}
-	if d.Callbacks == nil {
-		s.Callbacks = v.Callbacks
-	}
-	if d.Spread == nil {
-		s.When.Spread = v.Spread
-	}
+	return s
+}
+
+// addHeaders adds headers whose names s lacks, up to the limit of a job.
+func (s *Spec) addHeaders(list []Header) {
 	own := s.Headers
-	for _, h := range v.Headers {
+	for _, h := range list {
 		if !slices.ContainsFunc(own, func(o Header) bool { return o.Name == h.Name }) && len(s.Headers) < MaxHeaders {
 			s.Headers = append(s.Headers, h)
 		}
 	}
 	slices.SortFunc(s.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// AppendKept appends for each field whether the draft gives a value that only keeps the default of a topic
+// away, which a Spec does not show.
+func (d *Draft) AppendKept(b []byte) []byte {
+	for i := range fields {
+		switch f := &fields[i]; {
+		case !f.mayBeZero:
+		case f.given(d):
+			b = append(b, '+')
+		default:
+			b = append(b, '-')
+		}
+	}
+	return b
 }

@@ -54,7 +54,7 @@ func TestDefaults(t *testing.T) {
 			d := draftOf(t, tc.draft)
 			request, err := d.Registration(limits, 1)
 			must.OK(t, err)
-			defaults.Apply(d, &request.Spec)
+			request.Spec = defaults.Apply(d, request.Spec)
 			tc.want.Destination = "https://a.example"
 			must.Same(t, "result", request.Spec, tc.want)
 		})
@@ -72,5 +72,5 @@ func TestDefaultsAreChecked(t *testing.T) {
 	for _, f := range invalid.Fields {
 		pointers = append(pointers, string(f.Field))
 	}
-	must.Same(t, "result", pointers, []string{"retry.limit", "timeout", "ttl", "headers.Host", "priority", "spread"})
+	must.Same(t, "result", pointers, []string{"headers.Host", "retry.limit", "timeout", "ttl", "priority", "spread"})
 }

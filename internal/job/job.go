@@ -180,6 +180,9 @@ type Attempt struct {
 	// Resent: the request was made twice, since the connection of the first had been used before
 	// and closed without a byte of an answer.
 	Resent bool
+	// Node made the attempt, or leased the job to a consumer; empty: unknown. Operators see it in SQL; the API does not show
+	// names of machines to clients.
+	Node string
 }
 
 // Timings are the durations of an attempt's phases. DNS, Connect and TLS are set

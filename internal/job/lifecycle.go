@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -16,7 +15,7 @@ type State uint8
 const (
 	Waiting   State = iota // its first attempt is not due yet
 	Retrying               // an attempt failed; the next is not due yet
-	Ready                  // carried to the ready list
+	Ready                  // carried to the ready list, on Redis
 	Running                // claimed by a dispatcher
 	Delivered              // the receiver took it
 	Dead                   // the policy gave up; kept until replayed, discarded or replaced
@@ -442,8 +441,8 @@ func (c Change) Times(now, createdAt Instant) (next, ended Instant) {
 // the time of the claim before, 0 if unknown. Nil: make the request.
 func (j *Job) Before(from State, earlier, now Instant) *Outcome {
 	switch {
-	case j.CancelRequested, j.Spec.Reports != "" && !slices.Contains(CallbackEvents, j.Spec.Reports):
-		return &Outcome{Kind: OutcomeCancelled} // or an event that this version does not report any more
+	case j.CancelRequested:
+		return &Outcome{Kind: OutcomeCancelled}
 	case j.ExpiredLeases >= MaxExpiredLeases:
 		return &Outcome{Kind: OutcomeLeaseExpired}
 	case j.ExpiresAt != 0 && j.ExpiresAt <= now:

@@ -400,7 +400,6 @@ func TestBefore(t *testing.T) {
 	}{
 		{"go ahead", func(*job.Job) {}, nil},
 		{"cancelled", func(j *job.Job) { j.CancelRequested = true }, &job.Outcome{Kind: job.OutcomeCancelled}},
-		{"a callback of an event that nothing reports any more", func(j *job.Job) { j.Spec.Reports = "all_ended" }, &job.Outcome{Kind: job.OutcomeCancelled}},
 		{"a callback of a known event", func(j *job.Job) { j.Spec.Reports = job.CallbackAttemptFailed }, nil},
 		{"too few expired leases", func(j *job.Job) { j.ExpiredLeases = job.SuspectAfter - 1 }, nil},
 		{"too few expired leases, the last one just now", justExpired(job.SuspectAfter - 1), nil},

@@ -36,13 +36,10 @@ func PullLanes(topic string) []Lane {
 	return all
 }
 
-// pushOnly are the fields that say how a request is made or judged.
-var pushOnly = []Field{"url", "group", "filter_label", "method", "timeout", "expect"}
-
 // pushFields refuses fields of a job that consumers fetch.
 func (f *Findings) pushFields(d *Draft) {
-	for _, field := range d.Given(pushOnly...) {
-		f.Add(field, "is not possible with pull: consumers fetch the job")
+	for _, name := range d.given(func(one *field) bool { return one.push }) {
+		f.Add(name, "is not possible with pull: consumers fetch the job")
 	}
 }
 

@@ -101,70 +101,29 @@ func (f *Findings) request(d *Draft, l Bounds, now Instant) Request {
 		Key:        Key{Topic: f.name("topic", d.Topic, DefaultTopic), ID: f.name("id", d.ID, "")},
 		UID:        f.name("uid", d.UID, ""),
 		OnConflict: f.onConflict(d.OnConflict),
-		Spec:       Spec{OrderKey: f.name("order_key", d.OrderKey, "")},
 	}
 	if d.Pull != nil && *d.Pull {
 		r.Spec.Destination = PullQueue
 	}
-	f.content(d, &r.Spec, l)
 	if w := f.when(d, now); w != nil {
 		r.Spec.When = *w
 	} else if d.Count != nil {
 		r.Spec.When.Delay = MaxDelay
 	}
-	r.Spec.When.Spread = f.spread(d)
+	f.content(d, &r.Spec, l)
 	return r
 }
 
 // content sets what a draft gives of the fields that registrations and changes have in
 // common.
 func (f *Findings) content(d *Draft, s *Spec, l Bounds) {
-	if d.BizKey != nil || d.NoBizKey {
-		s.BizKey = f.name("biz_key", d.BizKey, "")
-	}
-	if d.Method != nil {
-		s.Method = f.method(d.Method)
-	}
-	if d.Headers != nil {
-		s.Headers = f.headers(d.Headers)
-	}
-	if d.Retry != nil {
-		least := time.Millisecond
-		if s.Destination.Pulled() {
-			least = 0 // no receiver is called too often
-		}
-		s.Retry = f.retryFrom(least, d.Retry)
-	}
-	if d.Timeout != nil {
-		s.Timeout = f.Duration("timeout", d.Timeout, 0, MinTimeout, l.MaxTimeout)
-	}
-	if d.TTL != nil {
-		s.TTL = f.ttl(d)
-	}
-	if d.NoExpect {
-		s.ExpectBody = ""
-	}
-	if d.Expect != nil {
-		s.ExpectBody = f.expectBody(*d.Expect)
-	}
-	if d.Labels != nil {
-		s.Labels = f.labels("labels", d.Labels)
-	}
-	if d.Priority != nil {
-		s.Priority = f.priority("priority", d.Priority)
-	}
-	if d.Count != nil {
-		s.Count = f.count(d.Count)
-	}
 	if d.Dialect != nil {
 		s.Dialect = f.dialect(d.Dialect)
 	}
-	if d.Callbacks != nil {
-		c := f.callbacks(d.Callbacks)
-		if c != nil && s.Callbacks != nil {
-			c.Replays = s.Callbacks.Replays // the number of its replays stays
+	for i := range fields {
+		if set := fields[i].set; set != nil {
+			set(f, d, s, l)
 		}
-		s.Callbacks = c
 	}
 	f.body(d, s, l)
 }
@@ -210,17 +169,16 @@ func (f *Findings) when(d *Draft, now Instant) *When {
 	return &When{At: *d.At}
 }
 
-// spread is how much later than its due time the job may be due.
-func (f *Findings) spread(d *Draft) time.Duration {
-	return f.Duration("spread", d.Spread, 0, 0, MaxSpread)
-}
-
-func (f *Findings) ttl(d *Draft) time.Duration {
-	return f.Duration("ttl", d.TTL, 0, time.Millisecond, MaxTTL)
-}
-
 // retry is nil if the server's policy applies.
 func (f *Findings) retry(r *Retry) *Retry { return f.retryFrom(time.Millisecond, r) }
+
+// retryOf is the retry of a job. No receiver is called too often for one that consumers fetch.
+func (f *Findings) retryOf(r *Retry, s *Spec, _ Bounds) *Retry {
+	if s.Destination.Pulled() {
+		return f.retryFrom(0, r)
+	}
+	return f.retry(r)
+}
 
 // retryFrom is retry with steps of at least a duration.
 func (f *Findings) retryFrom(least time.Duration, r *Retry) *Retry {

@@ -54,13 +54,3 @@ func (j *Job) ChargeExpiredLease(token uint64) error {
 	j.ExpiredLeases++
 	return nil
 }
-
-// ExpireLease returns a claimed job of a store whose process died. No later claim can detect
-// its expired lease, so ExpireLease counts it.
-func (j *Job) ExpireLease(now Instant) {
-	j.State = j.Pending()
-	j.ExpiredLeases = ExpiredLeasesAfter(j.ExpiredLeases)
-	if j.Suspect() && j.ExpiredLeases < MaxExpiredLeases {
-		j.NextAt = now.Add(j.quarantine())
-	}
-}

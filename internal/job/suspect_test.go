@@ -93,20 +93,3 @@ func TestChargeExpiredLeaseIsForTheHolderOfTheClaim(t *testing.T) {
 		}
 	}
 }
-
-func TestExpireLease(t *testing.T) {
-	for before, want := range map[int]struct {
-		leases int
-		wait   time.Duration
-	}{
-		0: {1, 0}, 18: {19, 0}, 19: {20, time.Minute},
-		20: {20, time.Minute}, 21: {21, 5 * time.Minute}, 26: {26, 4 * time.Hour}, 27: {27, 0},
-	} {
-		j := jobIn(job.Running, 0)
-		j.ExpiredLeases, j.NextAt = before, now
-		j.ExpireLease(now)
-		if j.State != job.Waiting || j.ExpiredLeases != want.leases || j.NextAt.Sub(now) != want.wait {
-			t.Errorf("after %d: %v, %d expired leases, next in %v", before, j.State, j.ExpiredLeases, j.NextAt.Sub(now))
-		}
-	}
-}

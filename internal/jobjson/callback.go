@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store/successors"
 )
@@ -15,9 +15,9 @@ const maxCallbackLinks = 10
 
 // writeCallbackLinks writes which callbacks of a job were registered last, and what a callback
 // reports.
-func writeCallbackLinks(w *jsonout.Writer, j *job.Job) {
+func writeCallbackLinks(w *jsonio.Writer, j *job.Job) {
 	if keys := j.CallbackKeys(); len(keys) > 0 {
-		jsonout.List(w, "callback_jobs", keys[max(0, len(keys)-maxCallbackLinks):], func(w *jsonout.Writer, key *job.Key) {
+		jsonio.List(w, "callback_jobs", keys[max(0, len(keys)-maxCallbackLinks):], func(w *jsonio.Writer, key *job.Key) {
 			w.Text("event", string(job.EventOfCallback(key.ID)))
 			w.Text("id", key.ID)
 			w.Text("url", Path(*key))
@@ -40,7 +40,7 @@ func writeCallbackLinks(w *jsonout.Writer, j *job.Job) {
 	})
 }
 
-// CallbackBody returns a function that makes the bodies of callbacks, as docs/receivers.md
+// CallbackBody returns a function that makes the bodies of callbacks, as docs/api/callbacks.md
 // describes them. policy is the server's.
 func CallbackBody(policy retrypolicy.Policy) func(callback *job.Job) ([]byte, error) {
 	return func(callback *job.Job) ([]byte, error) {
@@ -48,8 +48,8 @@ func CallbackBody(policy retrypolicy.Policy) func(callback *job.Job) ([]byte, er
 		if err != nil {
 			return nil, err
 		}
-		room := make([]byte, 0, 2*jsonout.TypicalItem+base64.StdEncoding.EncodedLen(len(r.Job.Spec.Body)))
-		return jsonout.AppendObject(room, func(w *jsonout.Writer) {
+		room := make([]byte, 0, 2*jsonio.TypicalItem+base64.StdEncoding.EncodedLen(len(r.Job.Spec.Body)))
+		return jsonio.AppendObject(room, func(w *jsonio.Writer) {
 			w.Text("event", string(callback.Spec.Reports))
 			w.Instant("at", callback.CreatedAt)
 			w.In("job", func() { WriteJob(w, &r.Job, policy) })
@@ -72,7 +72,7 @@ func RequestHeaders(s *job.Spec) []job.Header {
 }
 
 // writeRequest writes the headers and the body that a job sends.
-func writeRequest(w *jsonout.Writer, s *job.Spec) {
+func writeRequest(w *jsonio.Writer, s *job.Spec) {
 	w.In("request", func() {
 		w.Headers("headers", RequestHeaders(s))
 		w.Base64("body_base64", s.Body)
@@ -81,9 +81,9 @@ func writeRequest(w *jsonout.Writer, s *job.Spec) {
 
 // writeReported writes the last attempt with the body of its answer, which is null if there was
 // no answer. The attempt is null if the event concludes none.
-func writeReported(w *jsonout.Writer, r *job.Report) {
+func writeReported(w *jsonio.Writer, r *job.Report) {
 	body := r.Response
-	jsonout.Part(w, "attempt", r.Job.LastAttempt, func(w *jsonout.Writer, a *job.Attempt) {
+	jsonio.Part(w, "attempt", r.Job.LastAttempt, func(w *jsonio.Writer, a *job.Attempt) {
 		WriteAttempt(w, a, r.Job.UID)
 		answered := body != nil && a.Status != 0
 		if answered {

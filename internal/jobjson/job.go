@@ -7,12 +7,12 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/jsonout"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/retrypolicy"
 )
 
 // WriteDestination writes where a job goes.
-func WriteDestination(w *jsonout.Writer, s *job.Spec) {
+func WriteDestination(w *jsonio.Writer, s *job.Spec) {
 	if s.Destination.Pulled() {
 		w.Null("url")
 		w.Null("method")
@@ -24,7 +24,7 @@ func WriteDestination(w *jsonout.Writer, s *job.Spec) {
 }
 
 // WriteJob writes a job. policy is the server's.
-func WriteJob(w *jsonout.Writer, j *job.Job, policy retrypolicy.Policy) {
+func WriteJob(w *jsonio.Writer, j *job.Job, policy retrypolicy.Policy) {
 	s := &j.Spec
 	w.Text("uid", j.UID)
 	w.Text("topic", j.Topic)
@@ -45,7 +45,7 @@ func WriteJob(w *jsonout.Writer, j *job.Job, policy retrypolicy.Policy) {
 	w.Instant("next_at", j.NextAt)
 	w.Integer("attempts", j.Attempts)
 	w.Integer("max_attempts", policy.For(s.Retry).MaxAttempts())
-	jsonout.Part(w, "last_attempt", j.LastAttempt, AttemptOf(j.UID))
+	jsonio.Part(w, "last_attempt", j.LastAttempt, AttemptOf(j.UID))
 	w.Instant("ended_at", j.EndedAt)
 	w.TextOrNull("reason", j.Reason)
 	w.Number("version", int64(Version(j)))
@@ -61,7 +61,7 @@ func WriteJob(w *jsonout.Writer, j *job.Job, policy retrypolicy.Policy) {
 }
 
 // writeOccurrenceOf writes which occurrence of which schedule made a job; nil is null.
-func writeOccurrenceOf(w *jsonout.Writer, o *job.Occurrence) {
+func writeOccurrenceOf(w *jsonio.Writer, o *job.Occurrence) {
 	if o == nil {
 		w.Null("schedule")
 		w.Null("occurrence")
@@ -75,13 +75,13 @@ func writeOccurrenceOf(w *jsonout.Writer, o *job.Occurrence) {
 }
 
 // AttemptOf writes an attempt of the job with a uid.
-func AttemptOf(uid string) func(*jsonout.Writer, *job.Attempt) {
-	return func(w *jsonout.Writer, a *job.Attempt) { WriteAttempt(w, a, uid) }
+func AttemptOf(uid string) func(*jsonio.Writer, *job.Attempt) {
+	return func(w *jsonio.Writer, a *job.Attempt) { WriteAttempt(w, a, uid) }
 }
 
 // WriteAttempt writes an attempt. Its status is null without an answer, the time of a phase
 // if the phase was not reached or not needed.
-func WriteAttempt(w *jsonout.Writer, a *job.Attempt, uid string) {
+func WriteAttempt(w *jsonio.Writer, a *job.Attempt, uid string) {
 	t := &a.Timings
 	w.Integer("number", a.Number)
 	w.Instant("started_at", a.StartedAt)
@@ -105,14 +105,14 @@ func WriteAttempt(w *jsonout.Writer, a *job.Attempt, uid string) {
 }
 
 // writeCount writes the count of a job.
-func writeCount(w *jsonout.Writer, j *job.Job) {
+func writeCount(w *jsonio.Writer, j *job.Job) {
 	w.Number("count", j.Counted)
 	WriteCountTerms(w, j.Spec.Count.Target, j.Spec.Count.AtDeadline)
 	w.Boolean("fired", j.ShowsFired())
 }
 
 // WriteCountTerms writes the terms of a count, as registrations do.
-func WriteCountTerms[T ~string](w *jsonout.Writer, target int64, atDeadline T) {
+func WriteCountTerms[T ~string](w *jsonio.Writer, target int64, atDeadline T) {
 	w.Number("target", target)
 	w.Text("at_deadline", string(atDeadline))
 }

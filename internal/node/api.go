@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/memory"
 	"github.com/duehook/duehook/internal/node/dashboard"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/store"
 )
 
 // newAPI returns the server, and the parts for its keys and certificate.
@@ -49,10 +51,13 @@ func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dial
 
 // takesJobs is why a registration would be refused for the store's sake, or nil.
 func (n *node) takesJobs(ctx context.Context) error {
-	if err := n.store.Ping(ctx); err != nil {
+	err := n.store.Ping(ctx)
+	switch {
+	case err == nil:
+		err = n.takes(ctx)
+	case !errors.Is(err, store.ErrFull):
 		return err
 	}
-	err := n.takes(ctx)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}

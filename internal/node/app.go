@@ -28,6 +28,7 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/events"
+	"github.com/duehook/duehook/internal/services/hold"
 	"github.com/duehook/duehook/internal/services/nodes"
 	"github.com/duehook/duehook/internal/services/recent"
 	"github.com/duehook/duehook/retrypolicy"
@@ -76,8 +77,10 @@ type node struct {
 	guard    *dispatcher.Guard
 	cert     *certificate // nil: plain HTTP
 	store    store.Store
-	disk     diskstore.Embedded              // the embedded store; nil on Redis
+	lists    store.ReadyList                 // of the store; nil: it has no ready lists
+	disk     diskstore.Embedded              // the embedded store; nil on a server
 	takes    func(ctx context.Context) error // of the store: why it would not take a job
+	watch    *serverWatch                    // of PostgreSQL; nil: another store
 	seal     *documents.Seal                 // of secrets in the store; nil: nothing is signed
 	keys     *access.Keys                    // of the API; nil: it needs none
 	jobs     *app.App
@@ -85,6 +88,7 @@ type node struct {
 	counts   *alerts.Counts
 	leader   *leader.Leader // nil: there are no other nodes
 	recent   *recent.Recorder
+	hold     *hold.Hold // of deliveries; nil in the dev server
 	runs     *schedules.RunLog
 	dialects dialects
 	traces   *tracing.Provider // nil: nobody asks for traces
@@ -218,10 +222,7 @@ func (n *node) newRecorder(s store.Store) *recent.Recorder {
 
 // newRegistry lists the nodes.
 func (n *node) newRegistry() *nodes.Registry {
-	facts := nodes.Facts{ID: n.id, Host: n.host, Version: n.Version, Store: "redis"}
-	if n.Config.Embedded() {
-		facts.Store = "embedded"
-	}
+	facts := nodes.Facts{ID: n.id, Host: n.host, Version: n.Version, Store: n.Config.Store()}
 	return nodes.New(nodes.Options{Facts: facts, Store: n.store, Alone: n.Config.Embedded(), Clock: n.clock, Logger: n.Logger})
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/duehook/duehook/store/diskstore"
 )
 
-// controlSocket is the socket in the data directory by which Backup asks a running node. The
+// controlSocket is the socket in the data directory by which Backup and Resume ask a running node. The
 // directory is open to its owner alone.
 const controlSocket = "control.sock"
 
@@ -31,8 +31,10 @@ const (
 	backupError   = 4 << 10
 )
 
-// errBackupRedis is the error of Backup on Redis.
-var errBackupRedis = errors.New("backup is for the embedded store; back up Redis with its own tools")
+// errBackupServer is the error of Backup on a server.
+func errBackupServer(c *config.Config) error {
+	return fmt.Errorf("backup is for the embedded store; back up %s with its own tools, and copy %s and %s of the data directory", serverOf(c), masterKeyFile, signingSecretFile)
+}
 
 // Copied is what Backup copied, in the JSON of duehook backup.
 type Copied struct {
@@ -55,7 +57,7 @@ func (c Copied) String() string {
 func Backup(ctx context.Context, c *config.Config, dir string) (Copied, error) {
 	done := Copied{Copied: []string{"jobs"}, KeyElsewhere: c.MasterKey != ""}
 	if !c.Embedded() {
-		return done, errBackupRedis
+		return done, errBackupServer(c)
 	}
 	dir, err := emptyDir(dir)
 	if err != nil {
@@ -100,8 +102,20 @@ func emptyDir(dir string) (string, error) {
 	return dir, nil
 }
 
+// errNoNode: no node runs on the data directory.
+var errNoNode = errors.New("no node is running")
+
 // backupJobs asks the running node, or opens the store if none runs.
 func backupJobs(ctx context.Context, c *config.Config, dir string) error {
+	_, err := askNode(ctx, c, "/backup?dir="+url.QueryEscape(dir))
+	if errors.Is(err, errNoNode) {
+		return backupStopped(ctx, c, dir)
+	}
+	return err
+}
+
+// askNode makes a call at the socket in the data directory, and returns the answer, or errNoNode.
+func askNode(ctx context.Context, c *config.Config, call string) (string, error) {
 	dialer := net.Dialer{Timeout: controlHeader}
 	client := http.Client{Timeout: backupTime, Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -109,29 +123,40 @@ func backupJobs(ctx context.Context, c *config.Config, dir string) error {
 			return dialer.DialContext(ctx, "unix", filepath.Join(c.DataDir, controlSocket))
 		},
 	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://node/backup?dir="+url.QueryEscape(dir), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://node"+call, http.NoBody)
 	if err != nil {
-		return fmt.Errorf("ask the node: %w", err)
+		return "", fmt.Errorf("ask the node: %w", err)
 	}
 	answer, err := client.Do(request)
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return backupStopped(ctx, c, dir)
+		return "", errNoNode
 	case err != nil:
-		return fmt.Errorf("ask the node: %w", err)
+		return "", fmt.Errorf("ask the node: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, backupError))
 	if err == nil && answer.StatusCode != http.StatusOK {
-		err = errors.New(string(text))
+		err = errors.New(strings.TrimSpace(string(text)))
 	}
-	return err
+	return string(text), err
+}
+
+// hasJobs refuses to make the data directory of an embedded store that is to be read.
+func hasJobs(c *config.Config) error {
+	if !c.Embedded() {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(c.DataDir, "jobs")); err != nil {
+		return fmt.Errorf("%s has no jobs; --data-dir names the directory of the node: %w", c.DataDir, err)
+	}
+	return nil
 }
 
 // backupStopped copies the store of a node that does not run.
 func backupStopped(ctx context.Context, c *config.Config, dir string) error {
-	if _, err := os.Stat(filepath.Join(c.DataDir, "jobs")); err != nil {
-		return fmt.Errorf("%s has no jobs; --data-dir names the directory of the node: %w", c.DataDir, err)
+	if err := hasJobs(c); err != nil {
+		return err
 	}
 	s, err := diskstore.Open(diskstore.Options{Dir: c.DataDir, Clock: job.SystemClock(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -149,7 +174,7 @@ func (n *node) listenControl(ctx context.Context) net.Listener {
 	path := filepath.Join(n.Config.DataDir, controlSocket)
 	err := os.Remove(path) // of a node that died
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		n.Logger.Warn("duehook backup cannot ask this node while it runs", "error", err)
+		n.Logger.Warn("duehook backup and resume cannot ask this node while it runs", "error", err)
 		return nil
 	}
 	var listen net.ListenConfig
@@ -158,7 +183,7 @@ func (n *node) listenControl(ctx context.Context) net.Listener {
 		err = errors.Join(errors.New("the socket is open to other users"), ln.Close())
 	}
 	if err != nil {
-		n.Logger.Warn("duehook backup cannot ask this node while it runs", "error", err)
+		n.Logger.Warn("duehook backup and resume cannot ask this node while it runs", "error", err)
 		return nil
 	}
 	return ln
@@ -166,7 +191,10 @@ func (n *node) listenControl(ctx context.Context) net.Listener {
 
 // control serves the socket until ctx ends.
 func (n *node) control(ctx context.Context, ln net.Listener) error {
-	server := &http.Server{Handler: http.HandlerFunc(n.backUp), ReadHeaderTimeout: controlHeader}
+	calls := http.NewServeMux()
+	calls.HandleFunc("POST /backup", n.backUp)
+	calls.HandleFunc("POST /resume", n.resume)
+	server := &http.Server{Handler: calls, ReadHeaderTimeout: controlHeader}
 	stopped := make(chan struct{})
 	context.AfterFunc(ctx, func() {
 		defer close(stopped)
@@ -181,7 +209,7 @@ func (n *node) control(ctx context.Context, ln net.Listener) error {
 
 func (n *node) backUp(w http.ResponseWriter, r *http.Request) {
 	dir := r.URL.Query().Get("dir")
-	if r.Method != http.MethodPost || r.URL.Path != "/backup" || !filepath.IsAbs(dir) {
+	if !filepath.IsAbs(dir) {
 		http.Error(w, "write POST /backup?dir=/path", http.StatusBadRequest)
 		return
 	}

@@ -67,7 +67,10 @@ func callersAre(c *config.Config) string {
 
 func jobsAre(c *config.Config) string {
 	where := "in " + c.DataDir
-	if !c.Embedded() {
+	switch c.Store() {
+	case config.StorePostgres:
+		where = fmt.Sprintf("in %s, schema %s", config.Redact(c.PostgresURL), c.PostgresSchema)
+	case config.StoreRedis:
 		where = fmt.Sprintf("in %s, namespace %s", config.Redact(c.RedisURL), c.Namespace)
 		if c.Shards > 1 {
 			where += fmt.Sprintf(", %d shards", c.Shards)

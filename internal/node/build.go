@@ -13,6 +13,7 @@ import (
 	"github.com/duehook/duehook/internal/app/pulls"
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/app/topics"
+	"github.com/duehook/duehook/internal/inbox"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/storetime"
@@ -63,19 +64,23 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
+	inboxes, err := n.newInboxes(jobs)
+	if err != nil {
+		return nil, err
+	}
 	carry, err := n.newCarrier(recurring.MayPurge, dispatch.ShowWaiting)
 	if err != nil {
 		return nil, err
 	}
 	if n.Dev != nil {
-		parts := dev.Parts{Store: n.store, Carrying: n.carrying(), InFlight: n.disk.InFlight, Schedules: recurring, Deliveries: dispatch}
+		parts := dev.Parts{Store: n.store, InFlight: n.disk.InFlight, Schedules: recurring, Deliveries: dispatch, Inboxes: inboxes}
 		if secrets != nil {
 			parts.Signer = secrets
 		}
 		n.Dev.Attach(parts)
 	}
 	registry := n.newRegistry()
-	watch, err := n.newAlerts(jobs, registry)
+	watch, err := n.newAlerts(jobs, registry, inboxes)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +90,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	calls := v1.Options{App: jobs, Nodes: registry, Operations: bulk, Schedules: recurring, Groups: members, Pulls: fetch, Alerts: watch, Events: n.events}
+	calls := v1.Options{App: jobs, Nodes: registry, Operations: bulk, Schedules: recurring, Groups: members, Pulls: fetch, Alerts: watch, Inboxes: inboxes, Events: n.events}
 	if secrets == nil {
 		close(n.signs)
 	} else {
@@ -99,18 +104,20 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	working := []part{{"carrier", n.delivering(func(ctx context.Context) error {
-		if c.Embedded() { // Redis has the limits
+	// The embedded store, and one that was filled from a copy of it, have no limits until they are set: a paused topic would resume.
+	limited := func(run func(context.Context) error) func(context.Context) error {
+		return n.delivering(func(ctx context.Context) error {
 			topicSettings.Load(ctx)
-		}
-		return carry.Run(ctx)
-	})}, {"dispatcher", func(ctx context.Context) error {
+			return run(ctx)
+		})
+	}
+	working := []part{{"carrier", limited(carry.Run)}, {"dispatcher", func(ctx context.Context) error {
 		if secrets != nil {
 			if err := n.ensureSecret(ctx, secrets); err != nil {
 				return err
 			}
 		}
-		return n.delivering(dispatch.Run)(ctx)
+		return limited(dispatch.Run)(ctx)
 	}}, {"api", func(ctx context.Context) error {
 		loads, cancel := context.WithTimeout(ctx, startWithin)
 		topicSettings.Load(loads) // a job that is registered before would not have the url and the defaults of its topic
@@ -119,12 +126,15 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		}
 		cancel()
 		return api.Serve(ctx, ln)
-	}}, {"operations", bulk.Run}, {"schedules", n.delivering(recurring.Run)}, {"alerts", n.delivering(watch.Run)}}
+	}}, {"inboxes", n.delivering(inboxes.Run)}, {"operations", bulk.Run}, {"schedules", n.delivering(n.released(recurring.Run))}, {"alerts", n.delivering(watch.Run)}}
 	if n.disk != nil {
 		working = append(working, part{"store", n.watchDisk})
 		if ln := n.listenControl(ctx); ln != nil {
 			working = append(working, part{"control", func(ctx context.Context) error { return n.control(ctx, ln) }})
 		}
+	}
+	if n.watch != nil {
+		working = append(working, part{"server", func(ctx context.Context) error { return n.watch.run(ctx, n.clock) }})
 	}
 	operating, err := n.forOperators(ctx)
 	if err != nil {
@@ -134,6 +144,9 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	needed := append(append(secured, kept...), part{"leader", n.leader.Run}, part{"time", n.time.Run}, part{"events", n.events.Run}, part{"topics", topicSettings.Run}, part{"pulls", fetch.Run}, part{"attempts", n.recent.Run}, part{"runs", n.runs.Run}, part{"nodes", registry.Run})
 	if secrets != nil {
 		needed = append(needed, part{"secrets", secrets.Run})
+	}
+	if n.hold != nil {
+		needed = append(needed, part{"hold", n.hold.Run})
 	}
 	return [][]part{working, needed}, nil
 }
@@ -146,6 +159,21 @@ func (n *node) delivering(run func(context.Context) error) func(context.Context)
 	return func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
+	}
+}
+
+// released is a part that begins when deliveries are not held.
+func (n *node) released(run func(context.Context) error) func(context.Context) error {
+	if n.hold == nil {
+		return run
+	}
+	return func(ctx context.Context) error {
+		select {
+		case <-n.hold.Free():
+			return run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
 	}
 }
 
@@ -192,9 +220,13 @@ func (n *node) newLeader() *leader.Leader {
 	return leader.New(leader.Options{Store: n.store, Node: n.id, Rank: rank, Clock: n.clock, Logger: n.Logger})
 }
 
-func (n *node) newAlerts(jobs *app.App, registry *nodes.Registry) (*alerts.Manager, error) {
-	return alerts.New(alerts.Options{
+func (n *node) newAlerts(jobs *app.App, registry *nodes.Registry, inboxes *inbox.Manager) (*alerts.Manager, error) {
+	o := alerts.Options{
 		Store: n.store, Jobs: jobs, Counts: n.counts, Leader: n.leader,
-		Silent: registry.Silent, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics,
-	})
+		Silent: registry.Silent, Troubles: map[string]alerts.Troubles{alerts.InboxTrouble: inboxes.Troubles}, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics,
+	}
+	if n.watch != nil {
+		o.Troubles[alerts.ServerTrouble] = n.watch.troubles
+	}
+	return alerts.New(o)
 }

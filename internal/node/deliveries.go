@@ -16,14 +16,17 @@ import (
 func (n *node) carrying() store.CarryOptions {
 	c := n.Config
 	return store.CarryOptions{
-		Cap: c.ReadyCap, Visibility: c.Visibility, Longest: max(c.Visibility, c.Lease, c.MaxTimeout+c.LeaseMargin()),
-		EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: dispatcher.DefaultBreakerProbes,
+		Cap: c.ReadyCap, Visibility: c.Visibility,
+		FlightLimits: store.FlightLimits{
+			Longest:       max(c.Visibility, c.Lease, c.MaxTimeout+c.LeaseMargin()),
+			EndpointLimit: c.EndpointConcurrency, TopicLimits: c.TopicConcurrency, HalfOpenLimit: dispatcher.DefaultBreakerProbes,
+		},
 	}
 }
 
 func (n *node) newCarrier(mayPurge func() bool, waiting func(*store.Backlogs)) (*carrier.Carrier, error) {
 	return carrier.New(carrier.Options{
-		Store: n.store, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, CarryOptions: n.carrying(),
+		Store: n.store, Lists: n.lists, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, CarryOptions: n.carrying(),
 		LockTTL: carrierLock, Poll: carrierPoll, Housekeeping: carrierHousekeeping,
 		MayPurge: mayPurge, Waiting: waiting,
 	})
@@ -34,7 +37,7 @@ func (n *node) newDispatcher(secrets *signing.Secrets, contracts map[string]*con
 	c := n.Config
 	o := dispatcher.Options{
 		Store: n.store, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
-		Workers: c.Workers, Weight: of.Weight, TopicTimeout: of.Timeout, Timeout: c.Timeout, Lease: c.Lease, LeaseMargin: c.LeaseMargin(),
+		Limits: n.carrying().FlightLimits, Workers: c.Workers, Weight: of.Weight, TopicTimeout: of.Timeout, Timeout: c.Timeout, Lease: c.Lease, LeaseMargin: c.LeaseMargin(),
 		Policy: n.policy, Grace: c.DrainDelay + n.drainTime(), AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
 		CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),

@@ -22,10 +22,12 @@ import (
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/schedule"
+	"github.com/duehook/duehook/internal/services/hold"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"
 	"github.com/duehook/duehook/store/redisstore"
+	"github.com/duehook/duehook/store/sqlstore"
 )
 
 // The statuses of a Finding.
@@ -77,9 +79,13 @@ func Doctor(ctx context.Context, c *config.Config, clock job.Clock, deep bool) [
 	d.certificate()
 	d.timeZones()
 	d.address(ctx)
-	if !c.Embedded() {
+	switch c.Store() {
+	case config.StoreRedis:
 		d.redis(ctx)
+	case config.StorePostgres:
+		d.postgres(ctx)
 	}
+	d.inboxes(ctx)
 	return d.findings
 }
 
@@ -204,12 +210,15 @@ func (d *doctor) jobs(ctx context.Context, deep bool) {
 	}
 	defer func() { _ = r.Close() }() // it wrote nothing
 	if !d.c.Embedded() {
-		if err := strandedJobs(d.c.DataDir, r); err != nil {
+		if err := strandedJobs(d.c, r); err != nil {
 			d.found(check, FoundProblem, "%v", err)
 		}
 	}
-	if d.c.Embedded() && d.c.Signed() {
-		d.secrets(ctx, r)
+	if d.c.Embedded() {
+		if d.c.Signed() {
+			d.secrets(ctx, r)
+		}
+		d.held(ctx, r)
 	}
 	has := r.Contents()
 	if !deep {
@@ -258,7 +267,7 @@ func (d *doctor) masterKey() {
 	case d.c.Embedded():
 		d.found(check, FoundOK, "the first start makes %s", n.masterKeyPath())
 	default:
-		d.found(check, FoundNote, "there is none: the first node on this Redis makes %s; all other nodes need the same, as a copy or in --master-key", n.masterKeyPath())
+		d.found(check, FoundNote, "there is none: the first node on this %s makes %s; all other nodes need the same, as a copy or in --master-key", serverOf(d.c), n.masterKeyPath())
 	}
 }
 
@@ -339,27 +348,86 @@ func (d *doctor) redis(ctx context.Context) {
 		d.found(check, FoundProblem, "it takes no jobs: %v", err)
 	}
 	d.skew(now.Time().Sub(before), d.clock.Now().Sub(before))
-	if c.Signed() {
-		d.secrets(ctx, s)
+	d.shared(ctx, check, s)
+}
+
+// shared examines what the nodes of a server share.
+func (d *doctor) shared(ctx context.Context, check string, docs store.Documents) {
+	if d.c.Signed() {
+		d.secrets(ctx, docs)
 	}
-	newest, err := schedules.NewestRelease(ctx, s)
+	d.held(ctx, docs)
+	newest, err := schedules.NewestRelease(ctx, docs)
 	if err != nil {
 		d.found(check, FoundUnreachable, "%v", err)
 	} else if newest > d.release && d.release != "" {
-		d.found(checkZones, FoundProblem, "nodes of this Redis have had release %s, so this one would not look after schedules: install a newer version of duehook, or give it that release with --tzdata", newest)
+		d.found(checkZones, FoundProblem, "nodes of this %s have had release %s, so this one would not look after schedules: install a newer version of duehook, or give it that release with --tzdata", serverOf(d.c), newest)
 	}
 }
 
-// skew judges how far the clock of Redis is ahead, as read by a call of some duration.
+func (d *doctor) postgres(ctx context.Context) {
+	const check = "postgres"
+	ctx, cancel := context.WithTimeout(ctx, doctorPatience)
+	defer cancel()
+	url := config.Redact(d.c.PostgresURL)
+	before := d.clock.Now()
+	s, err := sqlstore.OpenReader(ctx, postgresOptions(d.c, nil))
+	switch {
+	case errors.Is(err, sqlstore.ErrNoTables):
+		d.found(check, FoundOK, "%s answers; the first node makes the tables in the schema %s", url, d.c.PostgresSchema)
+		return
+	case sqlstore.IsAway(err):
+		d.found(check, FoundUnreachable, "%s: %v", url, err)
+		return
+	case err != nil:
+		d.found(check, FoundProblem, "%s: %v", url, err)
+		return
+	}
+	defer func() { _ = s.Close() }() // it wrote nothing
+	now, err := store.Now(ctx, s)
+	if err != nil {
+		d.found(check, FoundUnreachable, "%v", err)
+		return
+	}
+	d.skew(now.Time().Sub(before), d.clock.Now().Sub(before))
+	if err := s.Takes(ctx); err != nil {
+		d.found(check, FoundProblem, "it takes no jobs: %v", err)
+	}
+	if facts, err := s.Facts(ctx); err != nil {
+		d.found(check, FoundUnreachable, "%v", err)
+	} else {
+		d.server(check, url, &facts)
+	}
+	if err := s.Hears(ctx); err != nil {
+		d.found(check, FoundProblem, "notifications do not arrive: %v; if --postgres-url names a pooler, set --postgres-direct-url", err)
+	}
+	d.shared(ctx, check, s)
+}
+
+// server judges a PostgreSQL server.
+func (d *doctor) server(check, url string, f *sqlstore.Facts) {
+	d.found(check, FoundOK, "%s answers: PostgreSQL %s, schema %s", url, f.Version, d.c.PostgresSchema)
+	for _, t := range f.Troubles() {
+		d.found(check, FoundProblem, "%s", t.Message)
+	}
+	if grant := f.SeeOthers(); grant != "" {
+		d.found(check, FoundNote, "the role does not see transactions of others, which may keep PostgreSQL from removing old versions of rows: let an administrator run %s", grant)
+	}
+	if free := f.MaxConnections - f.Connections; free < d.c.PostgresConnections {
+		d.found(check, FoundNote, "%d of %d connections are in use, and a node needs up to %d more: lower --postgres-connections, or raise max_connections", f.Connections, f.MaxConnections, d.c.PostgresConnections+1)
+	}
+}
+
+// skew judges how far the clock of the server is ahead, as read by a call of some duration.
 func (d *doctor) skew(ahead, call time.Duration) {
 	const check = "clock"
 	switch off := max(ahead-call, -ahead); {
 	case off > skewWrong:
-		d.found(check, FoundProblem, "this machine and Redis differ by %v: receivers refuse signatures with a wrong time; synchronize both by NTP", off.Round(time.Second))
+		d.found(check, FoundProblem, "this machine and %s differ by %v: receivers refuse signatures with a wrong time; synchronize both by NTP", serverOf(d.c), off.Round(time.Second))
 	case off > skewNoted:
-		d.found(check, FoundNote, "this machine and Redis differ by %v; Redis decides when jobs are due; synchronize both by NTP", off.Round(time.Second))
+		d.found(check, FoundNote, "this machine and %[1]s differ by %[2]v; %[1]s decides when jobs are due; synchronize both by NTP", serverOf(d.c), off.Round(time.Second))
 	default:
-		d.found(check, FoundOK, "this machine and Redis agree")
+		d.found(check, FoundOK, "this machine and %s agree", serverOf(d.c))
 	}
 }
 
@@ -376,13 +444,24 @@ func (d *doctor) secrets(ctx context.Context, docs store.Documents) {
 	}
 }
 
+// held reports that no node on the store delivers.
+func (d *doctor) held(ctx context.Context, docs store.Documents) {
+	const check = "deliveries"
+	switch held, err := hold.Read(ctx, docs); {
+	case err != nil:
+		d.found(check, FoundUnreachable, "%v", err)
+	case held != nil:
+		d.found(check, FoundProblem, "they are held: %s", held.Reason())
+	}
+}
+
 // statusOf is the status of a server that could not be examined.
 func statusOf(err error) string {
 	_, network := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, store.ErrOtherLayout), errors.As(err, new(*redisstore.VersionError)):
 		return FoundProblem
-	case network, isUnavailable(err):
+	case network, store.Unreachable(err):
 		return FoundUnreachable
 	}
 	return FoundProblem

@@ -13,6 +13,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
@@ -57,6 +58,20 @@ func TestDoctorOfAnEmbeddedNode(t *testing.T) {
 		[3]string{"certificate", FoundProblem, "none.pem"}, [3]string{"master key", FoundNote, "--signing is off"})
 }
 
+// The doctor names the databases of inboxes, without their passwords.
+func TestDoctorOfInboxes(t *testing.T) {
+	flags := []string{"--data-dir", t.TempDir(), "--inbox-url=gone=postgres://duehook:hunter2@127.0.0.1:1/shop,lost=mysql://duehook:hunter2@127.0.0.1:1/shop"}
+	finds(t, flags,
+		[3]string{"inboxes", FoundUnreachable, "gone, postgres://duehook:***@127.0.0.1:1/shop: "}, [3]string{"inboxes", FoundUnreachable, "lost, mysql://duehook:***@127.0.0.1:1/shop: "})
+	for _, f := range Doctor(t.Context(), load(t, append(flags, "--addr=127.0.0.1:0")...), job.SystemClock(), false) {
+		if strings.Contains(f.Message, "hunter2") {
+			t.Errorf("a password is shown: %s", f.Message)
+		}
+	}
+	server := testenv.Postgres(t, false)
+	finds(t, []string{"--data-dir", t.TempDir(), "--inbox-url=shop=" + server.URL("postgres")}, [3]string{"inboxes", FoundProblem, "apply what duehook inbox sql --dialect postgres prints"})
+}
+
 // With a single worker, one topic has all.
 func TestDoctorOfFewWorkers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
@@ -84,7 +99,7 @@ func TestDoctorOpensTheJobs(t *testing.T) {
 	if !slices.ContainsFunc(deep, func(f Finding) bool { return f.Check == "jobs" && strings.Contains(f.Message, "rows were read") }) {
 		t.Errorf("deep: %v", deep)
 	}
-	finds(t, append(data, "--redis-url=redis://127.0.0.1:1"), [3]string{"jobs", FoundProblem, "export and import"}, [3]string{"jobs", FoundProblem, "--data-dir"})
+	finds(t, append(data, "--redis-url=redis://127.0.0.1:1"), [3]string{"jobs", FoundProblem, "export --all and import --all"}, [3]string{"jobs", FoundProblem, "--data-dir"})
 
 	must.OK(t, os.WriteFile(filepath.Join(dir, masterKeyFile), []byte(documents.GenerateMasterKey()), 0o600))
 	finds(t, append(data, "--signing=on"), [3]string{"signing secrets", FoundProblem, "cannot be read"})
@@ -113,7 +128,7 @@ func TestStrandedJobs(t *testing.T) {
 	}
 	must.OK(t, n.shutdown())
 	err := Run(t.Context(), Options{Config: on, Logger: slog.New(slog.DiscardHandler)})
-	for _, word := range []string{"1 unfinished job", "export and import", "another directory with --data-dir"} {
+	for _, word := range []string{"1 unfinished job", "export --all and import --all", "another directory with --data-dir"} {
 		if err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("without %q: %v", word, err)
 		}
@@ -212,7 +227,7 @@ func TestDoctorJudgesTheClock(t *testing.T) {
 		{-6 * time.Minute, 0, FoundProblem},
 		{6 * time.Minute, time.Second, FoundProblem},
 	} {
-		d := &doctor{}
+		d := &doctor{c: &config.Config{}}
 		if d.skew(c.ahead, c.call); d.findings[0].Status != c.want {
 			t.Errorf("%v ahead after %v: %v, want %s", c.ahead, c.call, d.findings, c.want)
 		}

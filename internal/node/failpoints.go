@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
@@ -22,7 +21,6 @@ import (
 var failpoints = []string{
 	"accepted", // registered; the client has no answer yet
 	"carried",  // on the ready list
-	"popped",   // taken off the ready list
 	"claimed",  // claimed; no request was made yet
 	"posted",   // its attempt has ended; nothing is written down yet
 	"settled",  // written down; the worker does not know it yet
@@ -37,19 +35,22 @@ type failing struct {
 }
 
 // withFailpoints reads $FAILPOINT, such as "claimed:3".
-func withFailpoints(s store.Store) (store.Store, error) {
+func withFailpoints(s store.Store, lists store.ReadyList) (store.Store, store.ReadyList, error) {
 	spec := os.Getenv("FAILPOINT")
 	if spec == "" {
-		return s, nil
+		return s, lists, nil
 	}
 	point, times, _ := strings.Cut(spec, ":")
 	n, err := strconv.Atoi(times)
 	if err != nil || n < 1 || !slices.Contains(failpoints, point) {
-		return nil, fmt.Errorf("FAILPOINT %q: write point:n with one of %s", spec, strings.Join(failpoints, ", "))
+		return nil, nil, fmt.Errorf("FAILPOINT %q: write point:n with one of %s", spec, strings.Join(failpoints, ", "))
 	}
 	f := &failing{Store: s, point: point}
 	f.left.Store(int64(n))
-	return f, nil
+	if lists == nil {
+		return f, nil, nil
+	}
+	return f, failingLists{lists, f}, nil
 }
 
 // reach is called at a point with the number of jobs that reached it.
@@ -67,22 +68,22 @@ func (f *failing) Register(ctx context.Context, regs []store.Registration) ([]st
 	return registered, err
 }
 
-func (f *failing) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
-	result, err := f.Store.Carry(ctx, shard, o)
-	f.reach("carried", len(result.Carried), err)
+// failingLists are the ready lists of a failing store.
+type failingLists struct {
+	store.ReadyList
+	f *failing
+}
+
+func (l failingLists) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
+	result, err := l.ReadyList.Carry(ctx, shard, o)
+	l.f.reach("carried", len(result.Carried), err)
 	return result, err
 }
 
-func (f *failing) Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error) {
-	hints, err := f.Store.Pop(ctx, shard, limit, wait)
-	f.reach("popped", len(hints), err)
-	return hints, err
-}
-
-func (f *failing) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	claimed, err := f.Store.Claim(ctx, shard, hints, o)
-	f.reach("claimed", len(claimed), err)
-	return claimed, err
+func (f *failing) Take(ctx context.Context, shard int, o store.TakeOptions) (store.Taken, error) {
+	taken, err := f.Store.Take(ctx, shard, o)
+	f.reach("claimed", len(taken.Claims), err)
+	return taken, err
 }
 
 func (f *failing) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {

@@ -5,4 +5,6 @@ package node
 import "github.com/duehook/duehook/store"
 
 // withFailpoints does nothing: released binaries have no failpoints.
-func withFailpoints(s store.Store) (store.Store, error) { return s, nil }
+func withFailpoints(s store.Store, lists store.ReadyList) (store.Store, store.ReadyList, error) {
+	return s, lists, nil
+}

@@ -42,7 +42,7 @@ type sender struct {
 
 func newSender(t *testing.T) *sender {
 	t.Helper()
-	url, got := inbox(t)
+	url, got := mailbox(t)
 	return &sender{t: t, url: url, got: got}
 }
 

@@ -69,7 +69,7 @@ func (n *node) masterKeys() ([]documents.MasterKey, error) {
 func (n *node) masterKeyPath() string { return filepath.Join(n.Config.DataDir, masterKeyFile) }
 
 // ensureMasterKey gets the master key of a node that started without one. It makes one if the store has no secrets,
-// or if a secret of the settings replaces them. On Redis with a secret of the settings, there is none: a key of one
+// or if a secret of the settings replaces them. On a server with a secret of the settings, there is none: a key of one
 // node's own would only seal secrets that other nodes cannot open.
 func (n *node) ensureMasterKey(ctx context.Context) (err error) {
 	c := n.Config
@@ -120,7 +120,7 @@ func (n *node) makeMasterKey() error {
 func (n *node) sign(ctx context.Context, secrets *signing.Secrets) error {
 	if n.away == nil {
 		err := n.secret(ctx, secrets)
-		if !isUnavailable(err) && ctx.Err() == nil {
+		if !store.Unreachable(err) && ctx.Err() == nil {
 			return err
 		}
 		n.away = err
@@ -194,16 +194,12 @@ func (n *node) reseal(ctx context.Context) {
 func untilAvailable(ctx context.Context, do func() error) error {
 	for ctx.Err() == nil {
 		err := do()
-		if err == nil || ctx.Err() == nil && !isUnavailable(err) {
+		if err == nil || ctx.Err() == nil && !store.Unreachable(err) {
 			return err
 		}
 		_ = job.Sleep(ctx, job.SystemClock(), secretPause) // the loop looks at ctx
 	}
 	return nil
-}
-
-func isUnavailable(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func (n *node) secretFile() secretFile {

@@ -24,8 +24,8 @@ type delivery struct {
 	body   []byte
 }
 
-// inbox is a receiver that passes on what it is sent.
-func inbox(t *testing.T) (string, <-chan delivery) {
+// mailbox is a receiver that passes on what it is sent.
+func mailbox(t *testing.T) (string, <-chan delivery) {
 	t.Helper()
 	got := make(chan delivery, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -42,7 +42,7 @@ func inbox(t *testing.T) (string, <-chan delivery) {
 // deliver has one job delivered by a duehook of its own.
 func deliver(t *testing.T, c *config.Config, id string) delivery {
 	t.Helper()
-	url, got := inbox(t)
+	url, got := mailbox(t)
 	r := start(t, c)
 	status, _, answer := r.call(http.MethodPost, "/v1/jobs", `{"topic":"t","id":"`+id+`","url":"`+url+`","body":{"n":1}}`)
 	if status != http.StatusCreated {

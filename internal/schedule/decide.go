@@ -58,7 +58,7 @@ const maxFires = 1000
 // Progress is what has been decided so far.
 type Progress struct {
 	Since time.Time // the schedule has the occurrences T > Since
-	Done  Turn      // those up to this turn are decided
+	Done  Tick      // those up to this tick are decided
 	Fired int64     // towards Rules.Max
 }
 
@@ -82,23 +82,23 @@ const (
 
 // Step decides one occurrence, or several that are missed or skipped.
 type Step struct {
-	Turn    // of the occurrence, or the last of several
+	Tick    // of the occurrence, or the last of several
 	Outcome Outcome
 	Late    bool  // it fires although it, or one that it stands for, is late
 	ByHand  bool  // it is skipped because a client asked for that
 	Count   int64 // of Missed and Skipped
-	// Since, if any, is a time up to which all is decided, whatever its turn.
+	// Since, if any, is a time up to which all is decided, whatever its tick.
 	Since time.Time
 }
 
 // Decision is what follows from a look.
 type Decision struct {
-	Steps []Step // in the order of their turns
+	Steps []Step // in the order of their ticks
 	// More: the decision was cut; look again at once.
 	More bool
 }
 
-// Decide decides the undecided occurrences whose turn has come. It is a pure function.
+// Decide decides the undecided occurrences whose tick has come. It is a pure function.
 func (r *Rules) Decide(s Progress, f Facts) Decision {
 	d := decider{Rules: r, s: s, f: f, busy: f.Busy}
 	if r.Remaining(s.Fired) == 0 {
@@ -134,7 +134,7 @@ func (d *decider) decide() {
 	if late {
 		fires = d.chooseLate(list)
 	}
-	sort.Slice(list, func(i, j int) bool { return list[i].Turn.Compare(list[j].Turn) < 0 })
+	sort.Slice(list, func(i, j int) bool { return list[i].Tick.Compare(list[j].Tick) < 0 })
 	for _, o := range list {
 		if d.full() {
 			return
@@ -151,7 +151,7 @@ func (d *decider) past() {
 	}
 	if n := d.Undecided(d.s, end); n > 0 {
 		last := d.Table.Latest(d.first(d.s), end, 1)
-		d.count(Step{Turn: Turn{At: end, Time: last[0]}, Outcome: Missed, Count: n, Since: end})
+		d.count(Step{Tick: Tick{At: end, Time: last[0]}, Outcome: Missed, Count: n, Since: end})
 	}
 	d.s.Since, d.s.Done = end, UpTo(end)
 }
@@ -176,13 +176,13 @@ func (d *decider) tooLate() time.Time {
 func (d *decider) judge(o occurrence, late, chosen bool) {
 	switch {
 	case d.Skipped(o.Time):
-		d.count(Step{Turn: o.Turn, Outcome: Skipped, ByHand: true, Count: 1})
+		d.count(Step{Tick: o.Tick, Outcome: Skipped, ByHand: true, Count: 1})
 	case chosen:
-		d.fire(o.Turn, true)
+		d.fire(o.Tick, true)
 	case late && d.Misfire.Policy == FireOnce, d.isLate(o):
-		d.count(Step{Turn: o.Turn, Outcome: Missed, Count: 1})
+		d.count(Step{Tick: o.Tick, Outcome: Missed, Count: 1})
 	default:
-		d.fire(o.Turn, false)
+		d.fire(o.Tick, false)
 	}
 }
 
@@ -225,14 +225,14 @@ func (d *decider) full() bool {
 }
 
 // fire decides an occurrence that the rule for late ones let pass.
-func (d *decider) fire(turn Turn, late bool) {
+func (d *decider) fire(at Tick, late bool) {
 	if d.Overlap == Skip && d.busy {
-		d.count(Step{Turn: turn, Outcome: Skipped, Count: 1})
+		d.count(Step{Tick: at, Outcome: Skipped, Count: 1})
 		return
 	}
 	d.busy = true
 	d.s.Fired++
-	d.out.Steps = append(d.out.Steps, Step{Turn: turn, Outcome: Fired, Late: late})
+	d.out.Steps = append(d.out.Steps, Step{Tick: at, Outcome: Fired, Late: late})
 }
 
 // count adds missed or skipped occurrences to the last step, if that is alike.

@@ -118,7 +118,7 @@ func TestDecideAYearOfSeconds(t *testing.T) {
 }
 
 // Whenever and however often one looks, each occurrence is decided exactly once, in the order
-// of turns, and none too early.
+// of ticks, and none too early.
 func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 400 {
@@ -140,7 +140,7 @@ func TestEachOccurrenceIsDecidedOnce(t *testing.T) {
 				if s.Compare(state.Done) <= 0 {
 					t.Fatalf("%s %s: step %+v after %v", policy, overlap, s, state.Done)
 				}
-				state.Done, state.Since = s.Turn, later(state.Since, s.Since)
+				state.Done, state.Since = s.Tick, later(state.Since, s.Since)
 				decided += max(1, s.Count)
 				switch {
 				case s.Outcome == Fired && fired[s.Time]:
@@ -176,7 +176,7 @@ func TestJitteredOccurrencesFireWhenTheyAreDue(t *testing.T) {
 			if due := Due(rule.Name, s.Time, rule.Jitter); s.Outcome != Fired || s.Late || fired[s.Time] || !due.Equal(next.At) {
 				t.Fatalf("at %v: %+v, due at %v", next.At, s, due)
 			}
-			fired[s.Time], state.Done = true, s.Turn
+			fired[s.Time], state.Done = true, s.Tick
 		}
 	}
 	for at := range rule.Table.Between(noon, end.Add(-rule.Jitter)) {

@@ -12,7 +12,7 @@ import (
 const clockSlack = time.Second
 
 // afterStep corrects what was stored while the clock was ahead: circuits half-open, ramps
-// begin now, deadlines and leases end within longest (zero: they stay), and each lane is
+// begin now, leases end within longest (zero: they stay), and each lane is
 // visited when its first job is due.
 func (t *txn) afterStep(longest time.Duration) {
 	s := t.s
@@ -28,7 +28,7 @@ func (t *txn) afterStep(longest time.Duration) {
 	})
 }
 
-// endWithin ends the deadlines and leases of a lane at till at the latest.
+// endWithin ends the leases of a lane at till at the latest.
 func (t *txn) endWithin(l *lane, till job.Instant) {
 	var far []*flight
 	l.flights.Reverse(func(f *flight) bool {
@@ -38,6 +38,6 @@ func (t *txn) endWithin(l *lane, till job.Instant) {
 		return f.until > till
 	})
 	for _, f := range far {
-		t.extend(f, till, f.ready)
+		t.extend(f, till)
 	}
 }

@@ -51,51 +51,6 @@ func BenchmarkWaiting(b *testing.B) {
 	}
 }
 
-// BenchmarkDebt shows that the work which a load leaves to the engine ends, and what a delivery costs then: the processor time of a
-// registration and its delivery in an empty store, right after the load and a start, and once no compaction runs any more.
-// Run it with -benchtime 1x -waiting 10000000, on a machine that does nothing else.
-func BenchmarkDebt(b *testing.B) {
-	const due, rounds = 20_000, 3
-	for b.Loop() {
-		dir := b.TempDir()
-		s := open(b, diskstore.Options{Dir: dir})
-		cost := func() (least float64) {
-			for i := range rounds {
-				began := processorTime()
-				fillDue(b, s, due)
-				deliverAll(b, s, due)
-				if c := perJob(began, due); i == 0 || c < least {
-					least = c
-				}
-			}
-			return least
-		}
-		alone := cost()
-		b.ReportMetric(alone, "alone-µs/job")
-		fillWaiting(b, s, *waiting)
-		must.OK(b, s.Close())
-		s = open(b, diskstore.Options{Dir: dir})
-		bytes, _ := diskstore.Debt(s)
-		b.ReportMetric(float64(bytes)/(1<<20), "debt-MB")
-		b.ReportMetric(cost(), "loaded-µs/job")
-		began := time.Now()
-		for quiet := 0; quiet < 10; {
-			must.OK(b, job.Sleep(b.Context(), job.SystemClock(), 100*time.Millisecond))
-			quiet++
-			if _, running := diskstore.Debt(s); running > 0 {
-				quiet = 0
-			}
-		}
-		b.ReportMetric(time.Since(began).Seconds(), "paid-s")
-		bytes, _ = diskstore.Debt(s)
-		b.ReportMetric(float64(bytes)/(1<<20), "left-MB")
-		after := cost()
-		b.ReportMetric(after, "after-µs/job")
-		b.ReportMetric(after/alone, "ratio")
-		must.OK(b, s.Close())
-	}
-}
-
 func readers(b *testing.B, s diskstore.Embedded) {
 	now, bounds := time.Now(), []job.Instant(nil)
 	for i := range 97 {
@@ -167,13 +122,9 @@ func fill(b *testing.B, s diskstore.Embedded, n int, make func(i int) store.Regi
 func deliverAll(b *testing.B, s diskstore.Embedded, n int) {
 	b.Helper()
 	for done := 0; done < n; {
-		if _, err := s.Carry(b.Context(), 0, store.CarryOptions{Cap: benchBatch, Visibility: time.Hour, HalfOpenLimit: 1}); err != nil {
-			b.Fatal(err)
-		}
-		hints, err := s.Pop(b.Context(), 0, benchBatch, time.Second)
+		taken, err := s.Take(b.Context(), 0, store.TakeOptions{Max: benchBatch, Wait: time.Second, Lease: time.Hour, Limits: store.FlightLimits{HalfOpenLimit: 1}})
 		must.OK(b, err)
-		claims, err := s.Claim(b.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(done), Lease: time.Hour})
-		must.OK(b, err)
+		claims := taken.Claims
 		settlements := make([]job.Settlement, len(claims))
 		for i := range claims {
 			settlements[i] = job.Settle(&claims[i].Job, job.Outcome{Kind: job.OutcomeDelivered}, nil)

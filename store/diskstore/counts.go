@@ -22,7 +22,7 @@ func (c *counts) unfinished() (n int64) {
 	return n
 }
 
-func (c *counts) inFlight() int { return int(c[job.Ready] + c[job.Running]) }
+func (c *counts) inFlight() int { return int(c[job.Running]) }
 
 // topic has the counts of a topic. It lives as long as it has a job.
 type topic struct {

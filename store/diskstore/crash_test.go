@@ -62,20 +62,19 @@ func (w *world) register(n int) {
 	}
 }
 
+func (w *world) take(n int) []store.Claimed {
+	w.t.Helper()
+	taken, err := w.Take(w.t.Context(), 0, store.TakeOptions{Max: n, Lease: far, Limits: store.FlightLimits{HalfOpenLimit: 1}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return taken.Claims
+}
+
 // deliver claims what is due, and settles it in a way.
 func (w *world) deliver() {
 	ctx := w.t.Context()
-	if _, err := w.Carry(ctx, 0, store.CarryOptions{Cap: 20, Visibility: far, HalfOpenLimit: 1}); err != nil {
-		w.t.Fatal(err)
-	}
-	hints, err := w.Pop(ctx, 0, 20, 0)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	claims, err := w.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(w.r.Int64()), Lease: far})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	claims := w.take(20)
 	var settlements []job.Settlement
 	for i := range claims {
 		if kind := w.r.IntN(4); kind < 3 { // the others keep running
@@ -127,7 +126,7 @@ func (w *world) check() {
 			w.t.Fatalf("%s, acknowledged as %s: %v", key, want.State, err)
 		}
 		states[got.State]++
-		if want.State == job.Waiting || want.State == job.Running || want.State == job.Ready {
+		if want.State == job.Waiting || want.State == job.Running {
 			if got.State.Final() || got.UID != want.UID {
 				w.t.Fatalf("%s is %s, acknowledged as %s", key, got.State, want.State)
 			}
@@ -152,19 +151,9 @@ func (w *world) check() {
 func (w *world) drain() {
 	ctx := w.t.Context()
 	for range 10_000 {
-		if _, err := w.Carry(ctx, 0, store.CarryOptions{Cap: 100, Visibility: far, HalfOpenLimit: 1}); err != nil {
-			w.t.Fatal(err)
-		}
-		hints, err := w.Pop(ctx, 0, 100, 0)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if len(hints) == 0 {
+		claims := w.take(100)
+		if len(claims) == 0 {
 			break
-		}
-		claims, err := w.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(w.r.Int64()), Lease: far})
-		if err != nil {
-			w.t.Fatal(err)
 		}
 		settlements := make([]job.Settlement, len(claims))
 		for i := range claims {
@@ -178,7 +167,7 @@ func (w *world) drain() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, state := range []job.State{job.Waiting, job.Retrying, job.Ready, job.Running} {
+	for _, state := range []job.State{job.Waiting, job.Retrying, job.Running} {
 		if d.States[state] != 0 {
 			w.t.Fatalf("after all was delivered: %v", d.States)
 		}
@@ -232,10 +221,9 @@ func TestPowerLossExpiresLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 		for leases := range 3 {
-			hint := store.Hint{Lane: job.Lane{Topic: "t", Endpoint: "http://a.example:80"}, ID: "a"}
-			claims, err := w.Claim(t.Context(), 0, []store.Hint{hint}, store.ClaimOptions{Nonce: fmt.Sprint(leases), Lease: far})
-			if err != nil || len(claims) != 1 || claims[0].Job.ExpiredLeases != leases {
-				t.Fatalf("claim %d: %+v, %v", leases, claims, err)
+			taken, err := w.Take(t.Context(), 0, store.TakeOptions{Max: 1, Lease: far, Limits: store.FlightLimits{HalfOpenLimit: 1}})
+			if err != nil || len(taken.Claims) != 1 || taken.Claims[0].Job.ExpiredLeases != leases {
+				t.Fatalf("claim %d: %+v, %v", leases, taken, err)
 			}
 			if _, err := w.Register(t.Context(), []store.Registration{newReg("t", fmt.Sprint("other", leases), job.Spec{When: job.When{Delay: far}})}); err != nil {
 				t.Fatal(err) // which writes the claim, too
@@ -244,7 +232,7 @@ func TestPowerLossExpiresLeases(t *testing.T) {
 			must.OK(t, w.Close())
 			fs = crashed
 			w = open(t, diskstore.Options{FS: fs, Dir: "data"})
-			if j, err := w.Get(t.Context(), hint.Key()); err != nil || j.State != job.Running {
+			if j, err := w.Get(t.Context(), job.Key{Topic: "t", ID: "a"}); err != nil || j.State != job.Running {
 				t.Fatalf("after the loss of power it is %s, %v", j.State, err)
 			}
 		}

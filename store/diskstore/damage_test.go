@@ -13,7 +13,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/duehook/duehook/internal/job"
@@ -185,7 +184,11 @@ func TestPlainDamage(t *testing.T) {
 			if outcomes[kind] == nil {
 				outcomes[kind] = map[string]int{}
 			}
+			same := how == "stopped" && bytes.Equal(killed[at], f[at])
 			for what, damaged := range damages(f, at) {
+				if same && !strings.HasPrefix(what, "removed") && !strings.HasPrefix(what, "swapped") {
+					continue // its content was damaged where the store was killed
+				}
 				got := examined(t, damaged, keys)
 				if outcomes[kind][got]++; got != "refused" && got != "complete" && got != "unavailable" {
 					t.Errorf("%s, %s %s: %s", how, at, what, got)
@@ -299,18 +302,12 @@ func TestDamagedBackup(t *testing.T) {
 	must.Equal(t, "kinds of files", len(kinds), 3)
 }
 
-// A directory of a version without an inventory gets one, unless it is not whole.
+// A directory whose inventory was moved away gets another one, unless it is not whole.
 func TestAdopt(t *testing.T) {
 	_, f, keys := written(t)
 	delete(f, "data/"+inventoryFile)
 	delete(f, "data/"+syncedFile)
-	fs := f.disk(t)
-	s := opened(t, Options{FS: fs, Dir: "data"})
-	must.OK(t, s.db.Set(rowForm, []byte(olderForm), pebble.Sync))
-	must.OK(t, s.Close())
-	f = filesOf(t, fs)
-	delete(f, "data/"+inventoryFile)
-	must.Equal(t, "of the older form", examined(t, f, keys), "complete")
+	must.Equal(t, "without an inventory", examined(t, f, keys), "complete")
 	for at, text := range f {
 		base := path.Base(at)
 		switch {
@@ -327,9 +324,8 @@ func TestAdopt(t *testing.T) {
 			}
 		}
 	}
-	opened, err := open(Options{FS: fs, Dir: "data"}, false)
-	must.OK(t, err)
-	must.OK(t, opened.Close())
+	fs := f.disk(t)
+	must.OK(t, opened(t, Options{FS: fs, Dir: "data"}).Close())
 	after := filesOf(t, fs)
 	if !strings.Contains(string(after["data/"+inventoryFile]), strconv.Quote(form)) {
 		t.Errorf("the inventory is %s", after["data/"+inventoryFile])

@@ -4,8 +4,7 @@
 //
 // The whole record of an unfinished job lies under the time at which it needs attention, so
 // that jobs which are due together lie together. A narrow entry puts it into the bucket of
-// its lane. Carrying writes nothing: jobs in flight are known in memory, and after a
-// restart they are due by their entries. A claim is written without waiting for the disk,
+// its lane. There is no ready list: Take plans and claims at once. A claim is written without waiting for the disk,
 // so that the lease of a job that crashes its node is seen to expire. Registrations and
 // outcomes wait for the disk; the engine gathers the calls that wait.
 //
@@ -76,22 +75,20 @@ type Store struct {
 	notClosed map[*endpoint]struct{}  // their circuits may be open, half-open or ramping up
 	limits    map[string]*rules.Topic // of topics
 	waiting   lines                   // for fewer jobs in flight
-	hinted    lines                   // for fewer ready jobs
+	shared    lines                   // for workers of the caller
 	ranked    map[string]*ranked      // of topics
 	counts    counts
 	meta      meta
-	line      *btree.BTreeG[*lane] // lanes by the time of their next visit
-	seq       uint64               // the last place given in the line
-	ready     []store.Hint
-	pushed    chan struct{}          // closed when hints arrive; nil while nobody waits
+	line      *btree.BTreeG[*lane]   // lanes by the time of their next visit
+	seq       uint64                 // the last place given in the line
+	woken     chan struct{}          // closed when takers should look again; nil while nobody waits
 	inboxes   map[*inbox]struct{}    // one for each caller of Listen
 	pulls     map[string]job.Instant // of topics: when consumers of pull queues may find jobs, since the lock was taken
 	earlier   bool                   // the line got an earlier head since the lock was taken
-	lock      lock
-	latest    job.Instant  // the latest time before the clock went back
-	wentBack  bool         // the clock; the next call of Carry corrects the store
-	syncing   *syncing     // the last durable call; earlier ones reach the disk before it
-	synced    atomic.Int64 // an instant of the store: what was changed durably before it is on the disk
+	latest    job.Instant            // the latest time before the clock went back
+	wentBack  bool                   // the clock; the next call of Take corrects the store
+	syncing   *syncing               // the last durable call; earlier ones reach the disk before it
+	synced    atomic.Int64           // an instant of the store: what was changed durably before it is on the disk
 }
 
 // syncing is a durable call whose rows may not be on the disk yet.
@@ -151,7 +148,7 @@ func open(o Options, readOnly bool) (*Store, error) {
 		notClosed: map[*endpoint]struct{}{},
 		limits:    map[string]*rules.Topic{},
 		waiting:   lines{},
-		hinted:    lines{},
+		shared:    lines{},
 		ranked:    map[string]*ranked{},
 		line:      btree.NewBTreeGOptions(byLook, btree.Options{NoLocks: true}),
 		pulls:     map[string]job.Instant{},
@@ -253,16 +250,15 @@ func (s *Store) enter(ctx context.Context) (job.Instant, error) {
 	return now, nil
 }
 
-// leave wakes the carriers if the call made a lane the earliest, and consumers of pull queues,
-// and unlocks the store.
+// leave wakes takers if the call made a lane the earliest, and consumers of pull queues, and unlocks the store.
 func (s *Store) leave() {
 	for topic, at := range s.pulls {
 		s.publish(store.PullChannel, []byte(store.PullMessage(topic, at)))
 	}
-	clear(s.pulls)
-	if s.earlier {
-		s.publish(store.WakeChannel, []byte("0"))
+	if s.earlier || len(s.pulls) > 0 {
+		s.wakeTakers()
 	}
+	clear(s.pulls)
 	s.mu.Unlock()
 }
 

@@ -31,7 +31,8 @@ var harness = storetest.Harness{
 	Open: func(t testing.TB, o storetest.Options) store.Store {
 		return open(t, diskstore.Options{Retention: o.Retention})
 	},
-	Bubble: synctest.Test,
+	Bubble:   synctest.Test,
+	OneShard: true,
 }
 
 // TestConformanceInMemory has one caller: `make test` runs it without the race detector.

@@ -22,17 +22,9 @@ const (
 	bloomBits    = 10
 )
 
-// legacyFile is the database of versions that kept jobs in SQLite.
-const legacyFile = "duehook.db"
-
-var errLegacy = errors.New("the database of an earlier version, which this version cannot read: deliver its jobs with that version, or name another directory")
-
 // openEngine opens the engine, and makes its directory if necessary. Before the engine may change anything, its files are compared
 // with the inventory.
 func (s *Store) openEngine(o *Options) error {
-	if _, err := o.FS.Stat(o.FS.PathJoin(o.Dir, legacyFile)); err == nil {
-		return fmt.Errorf("%s holds %s, %w", o.Dir, legacyFile, errLegacy)
-	}
 	dir := engineDir(o)
 	if o.Dir != "" {
 		if err := s.lockFiles(dir); err != nil {
@@ -145,7 +137,7 @@ func explain(dir string, err error) error {
 		return fmt.Errorf("the data in %s is damaged, and was left as it is: restore a backup, or start with another directory: %w", dir, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s must be writable by this user: %w", dir, err)
-	case errors.Is(err, errNewer), errors.Is(err, ErrNothing), errors.Is(err, errLegacy):
+	case errors.Is(err, errNewer), errors.Is(err, ErrNothing):
 		return err
 	case errors.Is(err, ErrInUse):
 		return fmt.Errorf("open the data in %s: %w; give this one another directory (--data-dir)", dir, err)

@@ -96,7 +96,7 @@ func (s *Store) gather(f *store.Figures, q *store.FigureQuery, now job.Instant) 
 
 func (s *Store) depth(now job.Instant) store.Depth {
 	d := store.Depth{
-		States: s.counts.byState(), ReadyList: int64(len(s.ready)),
+		States:    s.counts.byState(),
 		OrderKeys: s.meta.orderKeys, Behind: s.meta.behind, Now: now,
 	}
 	if l, ok := s.line.Min(); ok && l.wake < parkedAt {

@@ -13,8 +13,7 @@ type flight struct {
 	key   job.Key
 	lane  *lane
 	entry entry
-	until job.Instant // the visibility deadline, or the end of the lease
-	ready bool        // carried again since it was claimed, or not claimed
+	until job.Instant // the end of the lease
 
 	// claimed: a claim is not settled yet. The fields behind it are the claim's; the record
 	// has those from before.
@@ -51,9 +50,8 @@ func (t *txn) unhold(f *flight) {
 	}
 }
 
-// claim is the answer to a repeated Claim.
+// claim is what a claim noted.
 type claim struct {
-	nonce string
 	at    job.Instant
 	from  job.State
 	prior job.Instant // the time of the claim before, if from is Running
@@ -68,23 +66,15 @@ func byUntil(a, b *flight) bool {
 	return a.key.ID < b.key.ID
 }
 
-// state is the state that callers see.
-func (f *flight) state() job.State {
-	if f.ready {
-		return job.Ready
-	}
-	return job.Running
-}
-
 // launch puts the job of an entry into flight.
 func (t *txn) launch(l *lane, e entry, until job.Instant) *flight {
-	f := &flight{key: job.Key{Topic: l.Topic, ID: e.id}, lane: l, entry: e, until: until, ready: true}
+	f := &flight{key: job.Key{Topic: l.Topic, ID: e.id}, lane: l, entry: e, until: until}
 	l.withdraw(e)
 	t.s.flights[f.key] = f
 	l.flights.Set(f)
 	l.endpoint.inFlight++
 	t.count(l.Topic, l, e.state, -1)
-	t.count(l.Topic, l, job.Ready, 1)
+	t.count(l.Topic, l, job.Running, 1)
 	return f
 }
 
@@ -97,17 +87,16 @@ func (t *txn) land(f *flight) {
 	delete(t.s.flights, f.key)
 	f.lane.flights.Delete(f)
 	f.lane.endpoint.inFlight--
-	t.count(f.lane.Topic, f.lane, f.state(), -1)
+	t.count(f.lane.Topic, f.lane, job.Running, -1)
 	t.count(f.lane.Topic, f.lane, f.entry.state, 1)
 }
 
-// extend gives a flight another end and state.
-func (t *txn) extend(f *flight, until job.Instant, ready bool) {
+// extend gives a flight another end.
+func (t *txn) extend(f *flight, until job.Instant) {
+	t.changed = true
 	f.lane.flights.Delete(f)
-	t.count(f.lane.Topic, f.lane, f.state(), -1)
-	f.until, f.ready = until, ready
+	f.until = until
 	f.lane.flights.Set(f)
-	t.count(f.lane.Topic, f.lane, f.state(), 1)
 }
 
 // remember has the flight know what is not in the row of a claimed job.
@@ -118,7 +107,6 @@ func (f *flight) remember(rec *record) {
 // writeClaim writes the claim of a flight, so that a restart knows of it.
 func (t *txn) writeClaim(f *flight) {
 	var w writer
-	w.text(f.claim.nonce)
 	w.text(f.claim.by)
 	w.int(int64(f.claim.at))
 	w.uint(uint64(f.claim.from))
@@ -138,14 +126,9 @@ func (f *flight) claimRow() []byte {
 func (f *flight) readClaim(b []byte) error {
 	in := reader{b: b}
 	f.claimed = true
-	f.claim = claim{nonce: in.text(), by: in.text(), at: job.Instant(in.int()), from: job.State(in.uint())}
+	f.claim = claim{by: in.text(), at: job.Instant(in.int()), from: job.State(in.uint())}
 	f.token, f.version, f.updated, f.expiredLeases = in.uint(), in.uint(), job.Instant(in.int()), int(in.int())
 	return in.err
-}
-
-// heldBy: an earlier run of the same call has claimed it.
-func (f *flight) heldBy(nonce string, now job.Instant) bool {
-	return f != nil && f.claimed && !f.ready && f.until > now && f.claim.nonce == nonce
 }
 
 // InFlight counts the jobs in flight, without those that consumers have.
@@ -166,5 +149,5 @@ func (s *Store) InFlight() int {
 
 // withConsumer reports whether a consumer has the job. A claim of a lease that has ended settles it.
 func (f *flight) withConsumer() bool {
-	return f.lane.Pulled() && f.claimed && !f.ready && f.claim.from != job.Running
+	return f.lane.Pulled() && f.claimed && f.claim.from != job.Running
 }

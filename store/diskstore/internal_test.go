@@ -22,7 +22,7 @@ import (
 
 const url = "http://a.example/hook"
 
-var options = store.CarryOptions{Cap: 1_000, Visibility: time.Minute, HalfOpenLimit: 1}
+var options = store.TakeOptions{Max: 1_000, Lease: time.Minute, Limits: store.FlightLimits{HalfOpenLimit: 1}}
 
 // opened opens a store, until the test ends.
 func opened(t *testing.T, o Options) *Store {
@@ -57,32 +57,24 @@ func add(t *testing.T, s *Store, regs ...store.Registration) {
 	}
 }
 
-// carry gives the ids carried by one call.
-func carry(t *testing.T, s *Store, o store.CarryOptions) ([]string, store.CarryResult) {
+// takeIDs gives the ids taken by one call.
+func takeIDs(t *testing.T, s *Store, o store.TakeOptions) ([]string, store.Taken) {
 	t.Helper()
-	r, err := s.Carry(t.Context(), 0, o)
+	taken, err := s.Take(t.Context(), 0, o)
 	must.OK(t, err)
 	var ids []string
-	for _, c := range r.Carried {
-		ids = append(ids, c.Hint.ID)
+	for _, c := range taken.Claims {
+		ids = append(ids, c.Job.ID)
 	}
-	return ids, r
+	return ids, taken
 }
 
 func take(t *testing.T, s *Store, lease time.Duration) []store.Claimed {
 	t.Helper()
-	carry(t, s, options)
-	return claimReady(t, s, lease)
-}
-
-// claimReady claims all jobs of the ready list.
-func claimReady(t *testing.T, s *Store, lease time.Duration) []store.Claimed {
-	t.Helper()
-	hints, err := s.Pop(t.Context(), 0, 1_000, 0)
-	must.OK(t, err)
-	claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(time.Now()), Lease: lease})
-	must.OK(t, err)
-	return claims
+	o := options
+	o.Lease = lease
+	_, taken := takeIDs(t, s, o)
+	return taken.Claims
 }
 
 func settle(t *testing.T, s *Store, c store.Claimed, kind job.OutcomeKind) {
@@ -111,33 +103,19 @@ func same(t *testing.T, what string, got, want any) {
 func TestTimesAreReachedToTheMillisecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := opened(t, Options{})
-		claimable := func(id string) bool {
-			hint := store.Hint{Lane: job.Lane{Topic: "t", Endpoint: "http://a.example:80"}, ID: id}
-			claims, err := s.Claim(t.Context(), 0, []store.Hint{hint}, store.ClaimOptions{Nonce: fmt.Sprint(time.Now()), Lease: time.Second})
-			must.OK(t, err)
-			return len(claims) == 1
-		}
+		o := options
+		o.Lease = time.Second
 		add(t, s, newReg("a", job.Spec{When: job.When{Delay: time.Second}}))
-		for _, what := range []string{"the delay", "the lease"} {
+		for _, what := range []string{"the delay", "the lease", "the next lease"} {
 			pass(t, 999*time.Millisecond)
-			if _, r := carry(t, s, options); len(r.Carried) > 0 || r.Wait != time.Millisecond || claimable("a") {
-				t.Fatalf("before the end of %s: carried %v, wait %v", what, r.Carried, r.Wait)
+			if ids, r := takeIDs(t, s, o); len(ids) > 0 || r.Wait != time.Millisecond {
+				t.Fatalf("before the end of %s: taken %v, wait %v", what, ids, r.Wait)
 			}
 			pass(t, time.Millisecond)
-			if !claimable("a") {
-				t.Fatalf("at the end of %s it could not be claimed", what)
+			if ids, _ := takeIDs(t, s, o); len(ids) != 1 {
+				t.Fatalf("at the end of %s it could not be taken", what)
 			}
 		}
-		pass(t, time.Second)
-		ids, r := carry(t, s, options)
-		same(t, "carried at the end of the lease", ids, []string{"a"})
-		same(t, "wait", r.Wait, options.Visibility)
-		pass(t, options.Visibility-time.Millisecond)
-		ids, _ = carry(t, s, options)
-		same(t, "carried before the end of the visibility", ids, []string(nil))
-		pass(t, time.Millisecond)
-		ids, _ = carry(t, s, options)
-		same(t, "carried at the end of the visibility", ids, []string{"a"})
 	})
 }
 
@@ -148,23 +126,23 @@ func TestHoldAndProbeEndOnTime(t *testing.T) {
 			add(t, s, newReg("a", job.Spec{}), newReg("b", job.Spec{}), newReg("c", job.Spec{}))
 			must.OK(t, s.SetCircuit(t.Context(), "http://a.example:80", store.CircuitOpen, hold))
 			o := options
-			o.Visibility = 24 * time.Hour
-			_, r := carry(t, s, o)
-			same(t, "result while held", r, store.CarryResult{Wait: hold})
+			o.Lease = 24 * time.Hour
+			_, r := takeIDs(t, s, o)
+			same(t, "result while held", r, store.Taken{Wait: hold})
 			pass(t, hold)
 			d, err := listing.Depth(t.Context(), s)
 			if err != nil || d.OpenCircuits != 0 {
 				t.Fatalf("open circuits afterwards: %d, %v", d.OpenCircuits, err)
 			}
 			for _, want := range []int{1, 0} {
-				ids, r := carry(t, s, o)
+				ids, r := takeIDs(t, s, o)
 				same(t, "number of probes", len(ids), want)
 				same(t, "the others are looked at again before long", r.Wait > 0 && r.Wait <= 100*time.Millisecond, true)
 				pass(t, (probe-time.Millisecond)*time.Duration(want))
 			}
 			pass(t, time.Millisecond)
-			ids, _ := carry(t, s, o)
-			same(t, "carried after the probing", len(ids), 2)
+			ids, _ := takeIDs(t, s, o)
+			same(t, "taken after the probing", len(ids), 2)
 		})
 	}
 }
@@ -178,7 +156,7 @@ func TestWaitIsExactAfterChanges(t *testing.T) {
 			newReg("3s", job.Spec{When: job.When{Delay: 3 * time.Second}}),
 		)
 		for _, id := range []string{"1s", "2s", "3s"} {
-			_, r := carry(t, s, options)
+			_, r := takeIDs(t, s, options)
 			same(t, "wait", r.Wait.String(), id)
 			if _, err := s.Update(t.Context(), job.Key{Topic: "t", ID: id}, func(j *job.Job, now job.Instant) error {
 				_, err := j.Cancel(now)
@@ -187,7 +165,7 @@ func TestWaitIsExactAfterChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, r := carry(t, s, options)
+		_, r := takeIDs(t, s, options)
 		same(t, "nothing waits", r.Wait < 0, true)
 	})
 }
@@ -203,9 +181,9 @@ func TestLanesTakeTurnsInDueOrder(t *testing.T) {
 		}
 		next := map[byte]int{}
 		o := options
-		o.Cap = most
+		o.Max = most
 		for next['a'] < n || next['b'] < n {
-			ids, _ := carry(t, s, o)
+			ids, _ := takeIDs(t, s, o)
 			for _, id := range ids {
 				same(t, "id", id, fmt.Sprintf("%c%d", id[0], next[id[0]]))
 				next[id[0]]++
@@ -213,7 +191,6 @@ func TestLanesTakeTurnsInDueOrder(t *testing.T) {
 			if ahead := next['a'] - next['b']; max(ahead, -ahead) > most {
 				t.Fatalf("one lane is %d ahead of the other", ahead)
 			}
-			claimReady(t, s, time.Hour)
 			// New arrivals push no lane ahead.
 			add(t, s, newReg(fmt.Sprintf("z%v", next), job.Spec{When: job.When{Delay: time.Hour}}))
 		}
@@ -224,15 +201,15 @@ func TestAYoungerLaneNeedNotWaitForAnOlderOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := opened(t, Options{})
 		o := options
-		o.Cap = 100
-		for i := range 2 * o.Cap {
+		o.Max = 100
+		for i := range 2 * o.Max {
 			add(t, s, newReg(fmt.Sprintf("a%d", i), job.Spec{}))
 		}
 		pass(t, time.Millisecond)
 		add(t, s, newReg("b", job.Spec{Destination: "http://b.example/"}))
-		ids, _ := carry(t, s, o)
-		same(t, "place of the younger lane's job", ids[o.Cap/2], "b")
-		same(t, "carried in one call", len(ids), o.Cap)
+		ids, _ := takeIDs(t, s, o)
+		same(t, "place of the younger lane's job", ids[o.Max/2], "b")
+		same(t, "taken in one call", len(ids), o.Max)
 	})
 }
 
@@ -240,28 +217,28 @@ func TestManyLanesAtTheirLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := opened(t, Options{})
 		o := options
-		o.EndpointLimit, o.Cap = 1, 1_000_000
+		o.Limits.EndpointLimit, o.Max = 1, 1_000_000
 		lanes := maxLooks + 50
 		for i := range lanes {
 			at := fmt.Sprintf("http://e%d.example/", i)
 			add(t, s, newReg(fmt.Sprintf("%d-1", i), job.Spec{Destination: job.Destination(at)}), newReg(fmt.Sprintf("%d-2", i), job.Spec{Destination: job.Destination(at)}))
 		}
-		carried := 0
-		for carried < lanes {
-			ids, _ := carry(t, s, o)
-			carried += len(ids)
+		taken := 0
+		for taken < lanes {
+			ids, _ := takeIDs(t, s, o)
+			taken += len(ids)
 		}
-		ids, r := carry(t, s, o)
-		same(t, "carried", ids, []string(nil))
+		ids, r := takeIDs(t, s, o)
+		same(t, "taken", ids, []string(nil))
 		same(t, "they are looked at again before long", r.Wait > 0 && r.Wait <= 10*time.Millisecond, true)
 		// A lane that may go is reached, behind however many that may not.
 		add(t, s, newReg("free", job.Spec{Destination: "http://free.example/"}))
 		for range 3 {
-			if ids, _ = carry(t, s, o); len(ids) > 0 {
+			if ids, _ = takeIDs(t, s, o); len(ids) > 0 {
 				break
 			}
 		}
-		same(t, "carried", ids, []string{"free"})
+		same(t, "taken", ids, []string{"free"})
 	})
 }
 
@@ -316,7 +293,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			t.Fatalf("purged %d, %v", n, err)
 		}
 		same(t, "what is left", []int{
-			s.topics.Len(), s.lanes.Len(), s.line.Len(), s.endpoints.Len(), len(s.ready),
+			s.topics.Len(), s.lanes.Len(), s.line.Len(), s.endpoints.Len(), len(s.waiting) + len(s.shared),
 			len(s.notClosed), len(s.flights),
 		}, make([]int, 7))
 		same(t, "counts", s.counts, counts{})
@@ -342,9 +319,7 @@ func TestAnEndedContextStopsEveryCall(t *testing.T) {
 		"Register": func() error { _, err := s.Register(ctx, []store.Registration{newReg("b", job.Spec{})}); return err },
 		"Get":      func() error { _, err := s.Get(ctx, key); return err },
 		"List":     func() error { _, err := listing.List(ctx, s, store.Query{Limit: 1}); return err },
-		"Pop":      func() error { _, err := s.Pop(ctx, 0, 1, time.Minute); return err },
-		"Carry":    func() error { _, err := s.Carry(ctx, 0, options); return err },
-		"TryLock":  func() error { _, err := s.Locker(0).TryLock(ctx, time.Minute); return err },
+		"Take":     func() error { _, err := s.Take(ctx, 0, options); return err },
 		"Update": func() error {
 			_, err := s.Update(ctx, key, func(*job.Job, job.Instant) error { return nil })
 			return err
@@ -393,8 +368,10 @@ func TestTheClockIsTheOneGiven(t *testing.T) {
 	d, err := listing.Depth(t.Context(), s)
 	must.OK(t, err)
 	same(t, "now", d.Now.Time(), at)
-	if hints, err := s.Pop(t.Context(), 0, 1, time.Hour); len(hints) > 0 || err != nil {
-		t.Errorf("Pop: %v, %v", hints, err)
+	o := options
+	o.Wait = time.Hour
+	if ids, _ := takeIDs(t, s, o); len(ids) > 0 {
+		t.Errorf("taken: %v", ids)
 	}
 }
 
@@ -461,4 +438,42 @@ func TestReadAtPlaces(t *testing.T) {
 	q.Places[0], q.Places[2] = q.Places[2], q.Places[0] // those of other jobs
 	update("b", end)                                    // to another place
 	read("a waiting", "b cancelled", "c cancelled")
+}
+
+// A topic whose receivers never answer has one worker of many left, and 20,000 lanes with due jobs.
+// A job of another topic goes at once, and no call visits all the lanes.
+func TestManyLanesOfATopicAtItsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := opened(t, Options{})
+		const lanes = 20_000
+		for i := range lanes {
+			add(t, s, newReg(fmt.Sprint(i), job.Spec{Destination: job.Destination(fmt.Sprintf("http://e%d.example/", i))}))
+		}
+		o := options
+		o.Workers = &store.Workers{Free: 12, Has: map[string]int{"t": 88}}
+		for calls := 0; ; calls++ {
+			c, err := s.takeNow(t.Context(), &o)
+			must.OK(t, err)
+			o.Workers.Has["t"] += len(c.claims)
+			if len(c.claims) == 0 && c.wait != 0 {
+				break
+			}
+			if calls > 2*lanes/maxLooks {
+				t.Fatal("the lanes are visited again and again")
+			}
+		}
+		urgent := newReg("urgent", job.Spec{Destination: "http://free.example/"})
+		urgent.Key.Topic = "u"
+		add(t, s, urgent)
+		seq := s.seq
+		ids, _ := takeIDs(t, s, o)
+		same(t, "taken", ids, []string{"urgent"})
+		if moved := s.seq - seq; moved > 10 {
+			t.Errorf("%d lanes were put in line", moved)
+		}
+		// With more workers, it goes on.
+		o.Workers.Free = 30
+		ids, _ = takeIDs(t, s, o)
+		same(t, "taken of the topic", len(ids) > 0, true)
+	})
 }

@@ -271,8 +271,8 @@ func readManifest(disk vfs.FS, path string) (needed uint64, whole bool, err erro
 	}
 }
 
-// adopt makes the inventory of a directory that has none: it is new, its first start was cut off, or an
-// earlier version wrote it.
+// adopt makes the inventory of a directory that has none: it is new, its first start was cut off, or its
+// inventory was moved away.
 func adopt(disk vfs.FS, dir string) (*inventory, error) {
 	inv := newInventory()
 	names, err := disk.List(dir)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/store"
 )
 
 // Purge deletes ended jobs whose retention has passed, and circuits that have closed.
@@ -51,52 +50,4 @@ func (t *txn) purge(family byte, retention time.Duration, limit int) int {
 	}
 	t.deleteRange(old[0].place.key(), past(old[len(old)-1].place.key()))
 	return len(old)
-}
-
-// lock is the carriers' lock.
-type lock struct {
-	holder *locker
-	ttl    time.Duration
-	until  job.Instant
-}
-
-// Locker returns the lock for one carrier.
-func (s *Store) Locker(int) store.Locker { return &locker{s: s} }
-
-type locker struct{ s *Store }
-
-func (l *locker) TryLock(ctx context.Context, ttl time.Duration) (bool, error) {
-	return l.set(ctx, func(held *lock, now job.Instant) bool {
-		if held.holder != nil && held.until > now {
-			return false
-		}
-		*held = lock{holder: l, ttl: ttl, until: now.Add(ttl)}
-		return true
-	})
-}
-
-func (l *locker) Extend(ctx context.Context) (bool, error) {
-	return l.set(ctx, func(held *lock, now job.Instant) bool {
-		if held.holder != l || held.until <= now {
-			return false
-		}
-		held.until = now.Add(held.ttl)
-		return true
-	})
-}
-
-func (l *locker) Unlock(ctx context.Context) error {
-	_, err := l.set(ctx, func(held *lock, _ job.Instant) bool {
-		if held.holder == l {
-			*held = lock{}
-		}
-		return true
-	})
-	return err
-}
-
-// set applies change to the lock.
-func (l *locker) set(ctx context.Context, change func(held *lock, now job.Instant) bool) (done bool, err error) {
-	err = l.s.locked(ctx, func(now job.Instant) { done = change(&l.s.lock, now) })
-	return done, err
 }

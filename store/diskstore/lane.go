@@ -19,7 +19,7 @@ type lane struct {
 	job.Lane
 	name     string
 	endpoint *endpoint
-	rows     [2]int64 // entries, by the state without carrying; jobs in flight have one, too
+	rows     [2]int64 // entries, by the state without claiming; jobs in flight have one, too
 	parked   int64    // entries of jobs that wait for another one of their order key
 	flights  *btree.BTreeG[*flight]
 
@@ -40,7 +40,7 @@ type lane struct {
 type entry struct {
 	at    job.Instant
 	id    string
-	state job.State // without carrying
+	state job.State // without claiming
 	place place
 	size  int // of its encoded content
 }
@@ -128,7 +128,7 @@ func parseEntry(key, value []byte, n int) entry {
 	return entry{at: at, id: id, state: job.State(value[0]), place: parsePlace(value[1:]), size: int(size)}
 }
 
-// head is when the bucket next needs attention of a carrier; waiting jobs do not before limited,
+// head is when the bucket next needs attention; waiting jobs do not before limited,
 // nor those of a pull queue.
 func (l *lane) head(t *txn, limited job.Instant) job.Instant {
 	at := parkedAt

@@ -54,15 +54,10 @@ func TestALaneKnowsItsFirstEntry(t *testing.T) {
 			},
 			func() {
 				o := options
-				o.Cap, o.EndpointLimit = 1+r.IntN(8), 10
-				carry(t, s, o)
-			},
-			func() {
-				hints, err := s.Pop(t.Context(), 0, 1+r.IntN(4), 0)
+				o.Max, o.Limits.EndpointLimit, o.Lease = 1+r.IntN(8), 10, 10*time.Second
+				taken, err := s.Take(t.Context(), 0, o)
 				must.OK(t, err)
-				some, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(r.Int()), Lease: 10 * time.Second})
-				must.OK(t, err)
-				claims = append(claims, some...)
+				claims = append(claims, taken.Claims...)
 			},
 			func() {
 				for range min(2, len(claims)) {

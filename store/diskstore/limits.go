@@ -8,7 +8,6 @@ import (
 
 	"github.com/tidwall/btree"
 
-	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
 )
@@ -73,29 +72,15 @@ func (s *Store) topicInFlight(topic string) int {
 	return t.counts.inFlight()
 }
 
-// hints counts the ready jobs, without those of pull queues.
-func (s *Store) hints() int {
-	n := s.counts[job.Ready]
-	if e, ok := s.endpoints.Get(string(job.PullQueue)); ok {
-		n -= e.jobs[job.Ready]
+// more is how many more jobs of the topic the caller's workers may get.
+func (c *taking) more(topic string) int {
+	if c.shares == nil {
+		return c.room
 	}
-	return int(n)
+	return min(c.room, c.shares.More(topic))
 }
 
-// moreHints is how many more jobs of the topic may be ready.
-func (c *carrying) moreHints(topic string) int {
-	var limits store.Limits
-	if l, ok := c.s.limits[topic]; ok {
-		limits = l.Limits
-	}
-	ready := 0
-	if t, ok := c.s.topics.Get(topic); ok {
-		ready = int(t.counts[job.Ready])
-	}
-	return rules.MoreHints(&limits, &c.o, ready, c.s.hints())
-}
-
-// hasPlace reports whether another job of the topic may be ready or running.
+// hasPlace reports whether another job of the topic may run.
 func (s *Store) hasPlace(topic string) bool {
 	l, ok := s.limits[topic]
 	return !ok || l.Concurrency == 0 || s.topicInFlight(topic) < l.Concurrency
@@ -105,12 +90,12 @@ func (s *Store) hasPlace(topic string) bool {
 type lines map[string]*btree.BTreeG[*lane]
 
 // awaitPlace puts a lane into the line for a free place: its topic, or the lane itself, has
-// as many jobs in flight as allowed, or its topic as many ready ones.
+// as many jobs in flight as allowed, or its topic as many workers.
 func (t *txn) awaitPlace(l *lane, wait rules.Wait) {
 	s := t.s
 	l.line = s.waiting
 	if wait.Hint {
-		l.line = s.hinted
+		l.line = s.shared
 	}
 	line := l.line[l.Topic]
 	if line == nil {
@@ -121,7 +106,11 @@ func (t *txn) awaitPlace(l *lane, wait rules.Wait) {
 	l.ticket = s.seq
 	line.Set(l)
 	l.limited = wait.Look
-	t.s.queue(l, l.head(t, l.limited))
+	at := l.head(t, l.limited)
+	if wait.Hint { // a job whose lease has expired needs a worker, too
+		at = max(at, l.limited)
+	}
+	t.s.queue(l, at)
 }
 
 // byTicket orders waiting lanes: by priority, then by ticket.
@@ -144,10 +133,21 @@ func (s *Store) stopWaiting(l *lane) {
 	}
 }
 
-// hintFree calls the lane that is first in line for a hint of a topic.
-func (t *txn) hintFree(topic string) {
-	if line := t.s.hinted[topic]; line != nil {
-		first, _ := line.Min()
+// callShared calls lanes that wait for workers, of topics that may have more.
+func (c *taking) callShared() {
+	for _, topic := range slices.Sorted(maps.Keys(c.s.shared)) {
+		for range c.more(topic) {
+			c.callFirst(c.s.shared[topic])
+		}
+	}
+}
+
+// callFirst calls the lane that is first in a line, if there is one.
+func (t *txn) callFirst(line *btree.BTreeG[*lane]) {
+	if line == nil {
+		return
+	}
+	if first, ok := line.Min(); ok {
 		t.call(first)
 	}
 }
@@ -177,21 +177,18 @@ func (t *txn) call(l *lane) {
 	t.look(l)
 }
 
-// pass calls other lanes of topics that still have free places after a plan, because the lanes
-// called before may not have used them.
-func (c *carrying) pass() {
-	if len(c.s.waiting)+len(c.s.hinted) == 0 {
+// pass calls other lanes of topics that still have free places or workers after a plan, because the
+// lanes called before may not have used them.
+func (c *taking) pass() {
+	if len(c.s.waiting)+len(c.s.shared) == 0 {
 		return
 	}
 	for _, topic := range slices.Sorted(maps.Keys(c.met)) {
-		if line := c.s.waiting[topic]; line != nil && c.s.limits[topic] != nil && c.s.hasPlace(topic) {
-			first, _ := line.Min()
-			c.call(first)
+		if c.s.limits[topic] != nil && c.s.hasPlace(topic) {
+			c.callFirst(c.s.waiting[topic])
 		}
-		if c.s.hinted[topic] != nil {
-			for range min(c.moreHints(topic), maxLooks) {
-				c.hintFree(topic)
-			}
+		for range c.more(topic) {
+			c.callFirst(c.s.shared[topic])
 		}
 	}
 }

@@ -121,7 +121,7 @@ func (s *Store) laneEntries(w *window, l *lane) error {
 func (l *lane) flightEntries(w *window) {
 	add := func(f *flight) bool {
 		p := store.Position{Score: float64(f.until - flightShift), ID: f.key.ID}
-		return w.add(store.Entry{Position: p, State: f.state(), Place: string(f.entry.place.key())})
+		return w.add(store.Entry{Position: p, State: job.Running, Place: string(f.entry.place.key())})
 	}
 	a := w.span.After
 	switch {

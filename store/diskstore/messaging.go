@@ -8,14 +8,10 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
-// inboxSize is how many messages wait for a listener. Further messages are lost.
-const inboxSize = 256
-
-// inbox has the messages that one call of Listen has not received yet.
+// inbox has the messages for one call of Listen.
 type inbox struct {
-	channel  string
-	messages chan []byte
-	lost     chan struct{} // signalled after lost messages
+	channel string
+	*store.Unread
 }
 
 // Publish sends a message.
@@ -31,14 +27,7 @@ func (s *Store) publish(channel string, message []byte) {
 		if in.channel != channel {
 			continue
 		}
-		select {
-		case in.messages <- append([]byte{}, message...): // never nil
-		default:
-			select {
-			case in.lost <- struct{}{}:
-			default: // it is told
-			}
-		}
+		in.Put(append([]byte{}, message...)) // never nil
 	}
 }
 
@@ -47,8 +36,8 @@ func (s *Store) Listen(ctx context.Context, channel string, receive func(message
 	if ctx.Err() != nil {
 		return nil
 	}
-	in := &inbox{channel: channel, messages: make(chan []byte, inboxSize), lost: make(chan struct{}, 1)}
-	in.lost <- struct{}{} // what came before
+	in := &inbox{channel, store.NewUnread()}
+	in.Put(nil) // what came before
 	if err := s.locked(ctx, func(job.Instant) { s.inboxes[in] = struct{}{} }); err != nil {
 		return err
 	}
@@ -57,16 +46,8 @@ func (s *Store) Listen(ctx context.Context, channel string, receive func(message
 		delete(s.inboxes, in)
 		s.mu.Unlock()
 	}()
-	for {
-		select {
-		case <-in.lost:
-			receive(nil)
-		case m := <-in.messages:
-			receive(m)
-		case <-ctx.Done():
-			return nil
-		case <-s.done:
-			return errClosed
-		}
+	if in.Receive(ctx, s.done, receive) {
+		return errClosed
 	}
+	return nil
 }

@@ -2,7 +2,6 @@ package diskstore_test
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"log/slog"
 	"os"
@@ -26,7 +25,7 @@ import (
 )
 
 func TestRaceConformanceOnDisk(t *testing.T) {
-	storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
+	storetest.Run(t, storetest.Harness{OneShard: true, Open: func(t testing.TB, o storetest.Options) store.Store {
 		return open(t, diskstore.Options{Dir: filepath.Join(t.TempDir(), "new", "data"), Retention: o.Retention})
 	}})
 }
@@ -58,18 +57,9 @@ func refuses(t *testing.T, o diskstore.Options, words ...string) {
 	}
 }
 
-func TestOpenRefusesAnEarlierDatabase(t *testing.T) {
-	dir := t.TempDir()
-	must.OK(t, os.WriteFile(filepath.Join(dir, "duehook.db"), []byte("SQLite format 3"), 0o600))
-	refuses(t, diskstore.Options{Dir: dir}, "duehook.db", "earlier version", "another directory")
-	if entries, err := os.ReadDir(dir); len(entries) != 1 || err != nil {
-		t.Errorf("the directory has %v, %v, want the database only", entries, err)
-	}
-}
-
-// Rows of another form are refused: by the inventory, and by the rows if an earlier version has written none.
+// Rows of another form are refused: by the inventory, and by the rows if that was moved away.
 func TestOpenRefusesAnotherForm(t *testing.T) {
-	for _, form := range []string{"duehook 1", "duehook 99"} {
+	for _, form := range []string{"duehook 0", "duehook 99"} {
 		dir := filled(t)
 		db, err := pebble.Open(filepath.Join(dir, "jobs"), &pebble.Options{FormatMajorVersion: pebble.FormatValueSeparation, Logger: quiet{}})
 		must.OK(t, err)
@@ -207,19 +197,12 @@ func TestRaceClaimsWaitForTheDisk(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	claim := func(t *testing.T, s diskstore.Embedded, nonce string) []store.Claimed {
-		if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 1, Visibility: time.Hour, HalfOpenLimit: 1}); err != nil {
-			t.Error(err)
+	claim := func(t *testing.T, s diskstore.Embedded) []store.Claimed {
+		taken, err := s.Take(t.Context(), 0, store.TakeOptions{Max: 1, Lease: time.Hour, Limits: store.FlightLimits{HalfOpenLimit: 1}})
+		if err != nil || len(taken.Claims) != 1 {
+			t.Errorf("%d claims, %v", len(taken.Claims), err)
 		}
-		hints, err := s.Pop(t.Context(), 0, 1, time.Second)
-		if err != nil || len(hints) != 1 {
-			t.Errorf("hints %v, %v", hints, err)
-		}
-		claims, err := s.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: nonce, Lease: time.Hour})
-		if err != nil || len(claims) != 1 {
-			t.Errorf("%d claims, %v", len(claims), err)
-		}
-		return claims
+		return taken.Claims
 	}
 	later := func(t *testing.T) { _ = job.Sleep(t.Context(), job.SystemClock(), time.Millisecond) } // of the bubble
 	for name, test := range map[string]struct {
@@ -234,7 +217,7 @@ func TestRaceClaimsWaitForTheDisk(t *testing.T) {
 			later(t)
 			register(t, s, "b", time.Hour) // since then it is known that a is on the disk
 		}, func(t *testing.T, s diskstore.Embedded) {
-			settled := job.Settle(&claim(t, s, "before")[0].Job, job.Outcome{Kind: job.OutcomeFailed, Named: true}, func(int) (time.Duration, bool) { return 0, true })
+			settled := job.Settle(&claim(t, s)[0].Job, job.Outcome{Kind: job.OutcomeFailed, Named: true}, func(int) (time.Duration, bool) { return 0, true })
 			if _, err := s.Settle(t.Context(), []job.Settlement{settled}); err != nil {
 				t.Error(err)
 			}
@@ -260,7 +243,7 @@ func TestRaceClaimsWaitForTheDisk(t *testing.T) {
 				synctest.Wait() // its rows are on their way to the disk
 				claimed := make(chan struct{})
 				calls.Go(func() {
-					claim(t, s, "after")
+					claim(t, s)
 					close(claimed)
 				})
 				synctest.Wait()
@@ -285,15 +268,11 @@ func TestOpenEndsLeasesOfConsumers(t *testing.T) {
 	pulled := job.Spec{Destination: job.PullQueue, OrderKey: "k"}
 	claim := func(s diskstore.Embedded) store.Claimed {
 		t.Helper()
-		r, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 1, Visibility: time.Minute, HalfOpenLimit: 1, Pull: []string{"t"}})
-		if err != nil || len(r.Carried) != 1 {
-			t.Fatalf("carried %v, %v", r.Carried, err)
+		taken, err := s.Take(t.Context(), 0, store.TakeOptions{Max: 1, Lease: time.Hour, Limits: store.FlightLimits{HalfOpenLimit: 1}, Pull: []string{"t"}})
+		if err != nil || len(taken.Claims) != 1 || taken.Claims[0].From != job.Waiting {
+			t.Fatalf("claimed %+v, %v", taken, err)
 		}
-		claims, err := s.Claim(t.Context(), 0, []store.Hint{r.Carried[0].Hint}, store.ClaimOptions{Nonce: rand.Text(), Lease: time.Hour})
-		if err != nil || len(claims) != 1 || claims[0].From != job.Ready {
-			t.Fatalf("claimed %+v, %v", claims, err)
-		}
-		return claims[0]
+		return taken.Claims[0]
 	}
 	s := open(t, diskstore.Options{Dir: dir})
 	if _, err := s.Register(t.Context(), []store.Registration{newReg("t", "a", pulled), newReg("t", "b", pulled)}); err != nil {

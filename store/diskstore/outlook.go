@@ -7,6 +7,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/records"
 	"github.com/duehook/duehook/store/rules"
 )
 
@@ -64,13 +65,11 @@ func (o *outlook) gather(t *txn) {
 		is := *f
 		rec.flight = &is // it changes behind the lock
 		o.At = f.until
-		if !f.ready {
-			o.Worker = f.claim.by
-		}
+		o.Worker = f.claim.by
 	}
 	if rec.order != "" {
-		if h := t.head(rec.order); h != nil && h.id != rec.ID {
-			o.head = t.load(job.Key{Topic: rec.Topic, ID: h.id})
+		if h := t.turns().Head(rec.order); h != nil && h.ID != rec.ID {
+			o.head = t.load(job.Key{Topic: rec.Topic, ID: h.ID})
 			if o.head != nil && o.head.flight != nil {
 				is := *o.head.flight
 				o.head.flight = &is
@@ -79,10 +78,6 @@ func (o *outlook) gather(t *txn) {
 	}
 	o.Look = l.wake
 	o.EndpointInFlight, o.LaneInFlight = int64(l.endpoint.inFlight), int64(s.inFlightOf(l))
-	o.ReadyList, o.Ready = int64(len(s.ready)), int64(s.hints())
-	if top, ok := s.topics.Get(rec.Topic); ok {
-		o.TopicReady = top.counts[job.Ready]
-	}
 	if limits, ok := s.limits[rec.Topic]; ok {
 		o.Limits, o.TopicInFlight = limits.Limits, int64(s.topicInFlight(rec.Topic))
 		if limits.Rate > 0 {
@@ -100,7 +95,7 @@ func (o *outlook) gather(t *txn) {
 func (o *outlook) countBefore(v *view) error {
 	o.Before = 1
 	p := prefix(famQueue, o.rec.order)
-	return scan(v.snap, p, append(slices.Clone(p), turnOf(o.rec)...), func([]byte, []byte) bool {
+	return scan(v.snap, p, append(slices.Clone(p), records.TurnOf(&o.rec.Job)...), func([]byte, []byte) bool {
 		o.Before++
 		return o.Before < maxCounted
 	})

@@ -15,7 +15,7 @@ func entryOf(rec *record) entry {
 	return entry{at: rec.WakeAt(), id: rec.ID, state: pending(rec), place: rec.place, size: len(rec.spec)}
 }
 
-// pending is the state of an unfinished job without carrying and claiming.
+// pending is the state of an unfinished job without claiming.
 func pending(rec *record) job.State {
 	if rec.State == job.Running {
 		return rec.Pending()
@@ -88,7 +88,7 @@ func (t *txn) putEntry(rec *record) {
 
 // take takes a record out of its bucket or list. The caller then calls promote.
 func (t *txn) take(rec *record) {
-	t.leaveTurns(rec)
+	t.turns().Leave(rec.order, &rec.Job)
 	if rec.State.Final() {
 		t.takeEnded(rec)
 		return
@@ -99,9 +99,8 @@ func (t *txn) take(rec *record) {
 // takeEntry takes an unfinished job out of its bucket, and out of flight.
 func (t *txn) takeEntry(rec *record) {
 	l, e := t.s.laneOf(rec.lane), entryOf(rec)
-	flew, ready := rec.flight != nil, false
+	flew := rec.flight != nil
 	if flew {
-		ready = rec.flight.ready
 		t.land(rec.flight)
 		rec.flight = nil
 	}
@@ -117,9 +116,6 @@ func (t *txn) takeEntry(rec *record) {
 	t.look(l)
 	if flew {
 		t.placeFree(l)
-	}
-	if ready {
-		t.hintFree(l.Topic)
 	}
 }
 

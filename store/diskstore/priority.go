@@ -89,7 +89,7 @@ func (s *Store) inFlightOf(l *lane) int {
 // withRivals adds lanes that may go before the given ones: all of the same topic and
 // endpoint, and of other endpoints some with a priority and some that wait for a free
 // place.
-func (c *carrying) withRivals(lanes []*lane) []*lane {
+func (c *taking) withRivals(lanes []*lane) []*lane {
 	if len(c.s.ranked) == 0 {
 		return lanes
 	}
@@ -125,7 +125,7 @@ func (c *carrying) withRivals(lanes []*lane) []*lane {
 		}
 		asked[l.Topic] = struct{}{}
 		some(r.lanes)
-		for _, of := range []lines{c.s.waiting, c.s.hinted} {
+		for _, of := range []lines{c.s.waiting, c.s.shared} {
 			if line := of[l.Topic]; line != nil {
 				some(line)
 			}

@@ -16,8 +16,8 @@ func (s *Store) tellConsumers(topic string, at job.Instant) {
 	}
 }
 
-// pull carries jobs that wait in pull queues.
-func (c *carrying) pull() store.CarryResult {
+// pull picks jobs that wait in pull queues.
+func (c *taking) pull() {
 	next := job.Instant(0) // when there may be more
 	note := func(at job.Instant) {
 		if next == 0 || at < next {
@@ -39,7 +39,6 @@ func (c *carrying) pull() store.CarryResult {
 			}
 		})
 	}
-	c.room = min(c.o.Cap, maxCarry)
 	plan := rules.MakePlan(c.facts(lanes, len(lanes)))
 	run := plan.Run(c.room)
 	for i := range plan.Visits {
@@ -50,7 +49,7 @@ func (c *carrying) pull() store.CarryResult {
 		switch {
 		case v.PutOff != 0:
 			note(v.PutOff)
-		case run.Room() == 0:
+		case run.Room() == 0 || c.room <= 0:
 			note(c.now)
 		default:
 			c.pullFrom(run, v, l, note)
@@ -58,15 +57,14 @@ func (c *carrying) pull() store.CarryResult {
 	}
 	run.Slots(func(_ *rules.Visit, at job.Instant) { note(at) }, func(topic string, p rules.Pace) { c.s.limits[topic].Next = p.Next })
 	clear(c.s.pulls) // the result tells the caller
-	if next == 0 {
-		return store.CarryResult{Carried: c.carried, Wait: -1}
+	c.wait = -1
+	if next != 0 {
+		c.wait = max(0, next.Sub(c.now))
 	}
-	return store.CarryResult{Carried: c.carried, Wait: max(0, next.Sub(c.now))}
 }
 
-// pullFrom carries due jobs of a lane. Carriers look at it again when their visibility deadline
-// passes.
-func (c *carrying) pullFrom(run *rules.Run, v *rules.Visit, l *lane, note func(at job.Instant)) {
+// pullFrom picks due jobs of a lane. Takers look at it when a lease ends.
+func (c *taking) pullFrom(run *rules.Run, v *rules.Visit, l *lane, note func(at job.Instant)) {
 	taken := c.take(min(run.Most(v), run.Free(v, c.s.inFlight(l))), l)
 	run.Took(v, 0, taken)
 	c.s.queue(l, l.head(c.txn, 0))
@@ -93,7 +91,7 @@ func (t *txn) extendLease(rec *record, d time.Duration) store.Settled {
 		return store.Settled{Status: store.Stale, Now: t.now}
 	}
 	until := t.now.Add(d)
-	t.extend(f, until, false)
+	t.extend(f, until)
 	t.look(f.lane)
 	return store.Settled{Status: store.Applied, To: job.Running, NextAt: until, Now: t.now, UID: rec.UID, Version: rec.Version}
 }

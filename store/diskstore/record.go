@@ -9,8 +9,7 @@ import (
 	"github.com/duehook/duehook/store/encoding"
 )
 
-// record is a stored job. Its State is the one without carrying: Running once it is
-// claimed, never Ready. The Spec stays encoded; the parts of it by which the store finds
+// record is a stored job. Its State is never Ready. The Spec stays encoded; the parts of it by which the store finds
 // and moves the job are beside it.
 type record struct {
 	job.Job // without Spec and LastAttempt
@@ -85,7 +84,7 @@ func (r *record) job() (job.Job, error) {
 // shown is the state that callers see.
 func (r *record) shown() job.State {
 	if r.flight != nil {
-		return r.flight.state()
+		return job.Running
 	}
 	return r.State
 }

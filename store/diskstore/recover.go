@@ -10,11 +10,8 @@ import (
 	"github.com/duehook/duehook/internal/job"
 )
 
-// form is the form of the rows. With olderForm they are the same, but their files have no inventory.
-const (
-	form      = "duehook 4"
-	olderForm = "duehook 3"
-)
+// form is the form of the rows. Each incompatible change raises its number.
+const form = "duehook 1"
 
 // errNewer is the error for rows of another form.
 var errNewer = errors.New("the data was written by another version of duehook, and was left as it is: start that version, or name another directory")
@@ -51,13 +48,13 @@ func (s *Store) checkForm() error {
 		if err != nil || !empty {
 			return errors.Join(err, errLost)
 		}
-	} else if string(stored) != form && string(stored) != olderForm {
+	} else if string(stored) != form {
 		return fmt.Errorf("%w (its form is %q)", errNewer, stored)
 	}
 	if s.readOnly {
 		return nil
 	}
-	if string(stored) != form {
+	if stored == nil {
 		err = s.db.Set(rowForm, []byte(form), pebble.Sync)
 	}
 	if err == nil && s.files != nil && s.files.inv.form != form {
@@ -165,7 +162,6 @@ func (s *Store) recoverClaims(t *txn) error {
 		if err := f.readClaim(claims[i]); err != nil {
 			return err
 		}
-		t.extend(f, t.now, false)
 	}
 	return t.err
 }

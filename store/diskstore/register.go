@@ -49,7 +49,7 @@ func (t *txn) register(r *store.Registration) store.Registered {
 			return store.Registered{}
 		}
 		if outcome := rules.Against(r, &before); outcome != store.Created {
-			return store.Taken(outcome, before)
+			return store.HeldBy(outcome, before)
 		}
 		j = r.Over(&before, t.now)
 		j.Token = old.Token // so that no worker of the old job can settle the new one
@@ -69,12 +69,9 @@ func (t *txn) register(r *store.Registration) store.Registered {
 	return store.Registered{Outcome: store.Created, Job: j}
 }
 
-// maxTries bounds how often Update starts over because the job changed.
-const maxTries = 20
-
 // Update changes a job by comparing its version and replacing it.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	for range maxTries {
+	for range store.MaxTries {
 		was, now, err := s.read(ctx, key)
 		if err != nil {
 			return job.Job{}, err
@@ -138,7 +135,7 @@ func (u *update) apply(t *txn) {
 		}
 	}
 	runs := rec.State == job.Running && u.j.State == job.Running
-	stopped := t.hasTurn(rec) && rec.State.Final()
+	stopped := t.turns().HasTurn(rec.order, rec.ID) && rec.State.Final()
 	old := *rec
 	fresh := rec.changed(u.j)
 	t.reindex(&old, fresh)
@@ -153,9 +150,7 @@ func (u *update) apply(t *txn) {
 		fresh.State = fresh.Pending()
 	}
 	if stopped && !fresh.State.Final() { // it goes first
-		h := t.headOf(fresh.order)
-		h.id, h.turn = fresh.ID, turnOf(fresh)
-		t.setHead(fresh.order, h)
+		t.turns().Resume(fresh.order, &fresh.Job)
 	}
 	t.put(fresh)
 	if runs {
@@ -213,7 +208,6 @@ func (t *txn) rewrite(rec *record) {
 // resume puts a running job into flight again, in another bucket or at another time.
 func (t *txn) resume(rec *record, was *flight) {
 	f := t.launch(t.s.laneOf(rec.lane), entryOf(rec), was.until)
-	t.extend(f, was.until, was.ready)
 	f.claimed, f.claim = true, was.claim
 	f.remember(rec)
 	t.writeClaim(f)

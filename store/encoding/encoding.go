@@ -160,6 +160,7 @@ func (c *codec) attempt(a *job.Attempt) {
 	version(c, "v", &a.Version)
 	number(c, "x", &a.ConnectRetries)
 	flag(c, "y", &a.Resent)
+	text(c, "w", &a.Node)
 }
 
 func (c *codec) timings(t *job.Timings) {

@@ -98,7 +98,7 @@ func Jobs(ctx context.Context, src getting, keys []job.Key) ([]*job.Job, error) 
 }
 
 // lookUp reads a page of the listing by uid, which holds one job at most.
-func lookUp(ctx context.Context, src store.Reader, q filter, from place) (store.Page, error) {
+func lookUp(ctx context.Context, src store.Reader, q filter, from position) (store.Page, error) {
 	uid := store.Index{Kind: store.IndexUID, Name: q.UID}
 	entries, next, err := src.Entries(ctx, uid, store.Span{After: from.After, N: 1})
 	switch {
@@ -109,7 +109,7 @@ func lookUp(ctx context.Context, src store.Reader, q filter, from place) (store.
 	case next == nil:
 		return store.Page{}, nil
 	}
-	cursor, err := encodeCursor(q, place{Index: uid, After: next})
+	cursor, err := encodeCursor(q, position{Index: uid, After: next})
 	return store.Page{Next: cursor}, err
 }
 
@@ -139,22 +139,22 @@ type walk struct {
 	budget int
 
 	jobs []job.Job
-	at   []place // of each job
-	room int     // for bytes
-	last place   // up to here everything was examined
+	at   []position // of each job
+	room int        // for bytes
+	last position   // up to here everything was examined
 }
 
-// place is a position within a listing; a nil After is before the segment's
+// position is where a page begins or ends within a listing; a nil After is before the segment's
 // first entry.
-type place struct {
+type position struct {
 	Index store.Index     `json:"g"`
 	After *store.Position `json:"a,omitempty"`
 }
 
 // kind walks all segments of a kind; it reports whether the page ends in them.
-func (w *walk) kind(ctx context.Context, kind store.IndexKind, from place) (bool, error) {
+func (w *walk) kind(ctx context.Context, kind store.IndexKind, from position) (bool, error) {
 	if from.Index.Kind != kind {
-		from = place{}
+		from = position{}
 	}
 	for {
 		segments, err := w.segments(ctx, kind, from.Index)
@@ -162,7 +162,7 @@ func (w *walk) kind(ctx context.Context, kind store.IndexKind, from place) (bool
 			return false, err
 		}
 		for _, seg := range segments {
-			w.last = place{Index: seg}
+			w.last = position{Index: seg}
 			if seg == from.Index {
 				w.last.After = from.After
 			}
@@ -174,7 +174,7 @@ func (w *walk) kind(ctx context.Context, kind store.IndexKind, from place) (bool
 		if len(segments) < maxSegments {
 			return false, nil
 		}
-		from = place{Index: following(segments[len(segments)-1])}
+		from = position{Index: following(segments[len(segments)-1])}
 	}
 }
 
@@ -301,7 +301,7 @@ func (w *walk) take(ctx context.Context, entries []store.Entry) (bool, error) {
 			if w.full() {
 				return false, nil
 			}
-			w.add(jobs[i], place{Index: seg, After: &entries[i].Position})
+			w.add(jobs[i], position{Index: seg, After: &entries[i].Position})
 		}
 		if entries = entries[len(jobs):]; w.ends() {
 			break
@@ -336,8 +336,8 @@ func records(seg store.Index, entries []store.Entry, part store.Part) (store.Rea
 	return q, nil
 }
 
-// add adds the job at a place to the page if it matches. It is nil when it is gone.
-func (w *walk) add(j *job.Job, at place) {
+// add adds the job at a position to the page if it matches. It is nil when it is gone.
+func (w *walk) add(j *job.Job, at position) {
 	w.last = at
 	switch {
 	case j == nil:
@@ -362,47 +362,47 @@ func (w *walk) page() (p store.Page, err error) {
 	return p, err
 }
 
-// cursor is what a cursor encodes: the filter that it belongs to and a place. A forged one
-// is harmless: its place is only compared.
+// cursor is what a cursor encodes: the filter that it belongs to and a position. A forged one
+// is harmless: its position is only compared.
 type cursor struct {
 	Filter string `json:"f,omitempty"`
-	place
+	position
 }
 
-func encodeCursor(q filter, at place) (string, error) {
+func encodeCursor(q filter, at position) (string, error) {
 	filter, err := q.digest()
 	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal(cursor{Filter: filter, place: at})
+	text, err := json.Marshal(cursor{Filter: filter, position: at})
 	if err != nil {
 		return "", fmt.Errorf("encode cursor: %w", err)
 	}
 	return base64.RawURLEncoding.EncodeToString(text), nil
 }
 
-// decodeCursor returns the place where the page begins.
-func decodeCursor(q filter) (place, error) {
+// decodeCursor returns the position where the page begins.
+func decodeCursor(q filter) (position, error) {
 	if q.Cursor == "" {
-		return place{}, nil
+		return position{}, nil
 	}
 	text, err := base64.RawURLEncoding.Strict().DecodeString(q.Cursor)
 	if err != nil {
-		return place{}, fmt.Errorf("%w: %w", store.ErrBadCursor, err)
+		return position{}, fmt.Errorf("%w: %w", store.ErrBadCursor, err)
 	}
 	var c cursor
 	if err := json.Unmarshal(text, &c); err != nil {
-		return place{}, fmt.Errorf("%w: %w", store.ErrBadCursor, err)
+		return position{}, fmt.Errorf("%w: %w", store.ErrBadCursor, err)
 	}
 	filter, err := q.digest()
 	if err != nil {
-		return place{}, err
+		return position{}, err
 	}
 	if c.Filter != filter {
-		return place{}, fmt.Errorf("%w: it belongs to another filter", store.ErrBadCursor)
+		return position{}, fmt.Errorf("%w: it belongs to another filter", store.ErrBadCursor)
 	}
 	if c.Index.Name == "" && q.Order == "" || !slices.Contains(q.kinds(), c.Index.Kind) {
-		return place{}, fmt.Errorf("%w: it has no valid position", store.ErrBadCursor)
+		return position{}, fmt.Errorf("%w: it has no valid position", store.ErrBadCursor)
 	}
-	return c.place, nil
+	return c.position, nil
 }

@@ -68,7 +68,7 @@ func inSegment(seg store.Index, at *store.Position) *store.Position {
 }
 
 // ordered collects the page that comes after from.
-func (w *walk) ordered(ctx context.Context, from place) error {
+func (w *walk) ordered(ctx context.Context, from position) error {
 	kinds := w.q.kinds()
 	if len(kinds) == 0 { // a reason, but no ended jobs
 		return nil
@@ -78,7 +78,7 @@ func (w *walk) ordered(ctx context.Context, from place) error {
 		return err
 	}
 	all := store.Index{Kind: kinds[0], Name: w.q.Topic} // in cursors
-	w.last = place{Index: all, After: from.After}
+	w.last = position{Index: all, After: from.After}
 	byDue := !slices.ContainsFunc(segments, func(s store.Index) bool { return !w.q.byDue(s) })
 	switch {
 	case !byDue || from.After != nil:
@@ -156,7 +156,7 @@ func (w *walk) choose(ctx context.Context, all store.Index, batch []candidate) e
 		if err != nil {
 			return err
 		}
-		w.add(j, place{Index: all, After: &batch[i].at})
+		w.add(j, position{Index: all, After: &batch[i].at})
 	}
 	return nil
 }

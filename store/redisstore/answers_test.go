@@ -416,7 +416,7 @@ func TestReplacingUnreadableTurns(t *testing.T) {
 					c.begin(takeFrom(t, s))
 				}
 				key := job.Key{Topic: "t", ID: id(c.spoil)}
-				sh := s.shards[s.place(key, orderKey)]
+				sh := s.shards[s.shardFor(key, orderKey)]
 				ok(t, "HSET", s.db.HSet(t.Context(), sh.page(key), fieldsOf(key)[c.part], "not a record").Err())
 
 				anew := aJob(key.ID)

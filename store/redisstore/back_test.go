@@ -18,7 +18,7 @@ import (
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
-	storetest.RunSteps(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
+	storetest.RunSteps(t, storetest.Harness{ReadyList: true, Open: func(t testing.TB, o storetest.Options) store.Store {
 		return open(t, r.URL(), o)
 	}}, func(t testing.TB, s store.Store, by time.Duration) {
 		step(t, s.(*Store), by)

@@ -19,7 +19,7 @@ import (
 
 func BenchmarkStore(b *testing.B) {
 	r := testenv.StartRedis(b)
-	storetest.Benchmark(b, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
+	storetest.Benchmark(b, storetest.Harness{ReadyList: true, Open: func(t testing.TB, o storetest.Options) store.Store {
 		return open(t, r.URL(), o)
 	}})
 }
@@ -69,7 +69,7 @@ func benchScripts(b *testing.B, s *Store, to job.Destination, batch int) {
 		ok(b, "Register", err)
 	}
 	step("register")
-	o := store.CarryOptions{Cap: b.N, Visibility: time.Hour, EndpointLimit: b.N + 1}
+	o := store.CarryOptions{Cap: b.N, Visibility: time.Hour, FlightLimits: store.FlightLimits{EndpointLimit: b.N + 1}}
 	if to == job.PullQueue {
 		o.Pull = []string{"order-timeout"}
 	}

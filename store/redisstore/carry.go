@@ -4,14 +4,21 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
-// lanesAtOnce bounds the lanes of one script call.
-const lanesAtOnce = 64
+const (
+	// lanesAtOnce bounds the lanes of one plan.
+	lanesAtOnce = 64
+	// lanesInCrowd bounds the lanes that a call looks at while a topic has no place for more jobs in flight.
+	lanesInCrowd = maxBatch
+)
 
 // inLine is a lane, and the time of its next visit.
 type inLine struct {
@@ -32,12 +39,22 @@ func lineOf(answer []string) ([]inLine, error) {
 	return line, nil
 }
 
+// once drops repeated lanes, in place.
+func once(line []inLine) []inLine {
+	seen := make(map[string]struct{}, len(line))
+	return slices.DeleteFunc(line, func(l inLine) bool {
+		_, again := seen[l.lane]
+		seen[l.lane] = struct{}{}
+		return again
+	})
+}
+
 // Carry reads the earliest lanes and carries from those that are due. An idle shard costs
 // one command.
 func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.CarryResult, error) {
 	sh := s.shards[n]
 	if o.Pull != nil {
-		return s.carryFrom(ctx, n, pullLanes(o.Pull), o)
+		return s.carryFrom(ctx, n, pullLanes(o.Pull), nil, o)
 	}
 	line, now, err := s.earliestLanes(ctx, sh)
 	if err != nil {
@@ -59,9 +76,19 @@ func (s *Store) Carry(ctx context.Context, n int, o store.CarryOptions) (store.C
 			due = append(due, l.lane)
 		}
 	}
+	if len(due) > lanesAtOnce {
+		rules.TakeTurns(due, topicOf)
+	}
+	due, beyond := due[:min(len(due), lanesAtOnce)], due[min(len(due), lanesAtOnce):]
 	// Lanes of one endpoint take its last places in turn.
 	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] }) //nolint:gosec // no secret
-	return s.carryFrom(ctx, n, due, o)
+	return s.carryFrom(ctx, n, slices.Clip(due), beyond, o)
+}
+
+// topicOf is the topic of a lane.
+func topicOf(lane string) string {
+	topic, _, _ := strings.Cut(lane, "|")
+	return topic
 }
 
 // pullLanes are the names of all lanes that the pull queues of topics may have.

@@ -48,7 +48,7 @@ func openAs(t testing.TB, o Options) *Store {
 func TestConformanceOnCluster(t *testing.T) {
 	t.Parallel()
 	nodes := testenv.StartRedisCluster(t, 3)
-	storetest.Run(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
+	storetest.Run(t, storetest.Harness{ReadyList: true, Open: func(t testing.TB, o storetest.Options) store.Store {
 		s := open(t, "redis-cluster://"+nodes[0].Addr()+","+nodes[1].Addr(), o)
 		s.db.AddHook(twice{})
 		return s
@@ -93,7 +93,7 @@ func repeatable(cmd redis.Cmder) bool {
 func TestModel(t *testing.T) {
 	t.Parallel()
 	r := testenv.StartRedis(t)
-	storetest.RunModel(t, storetest.Harness{Open: func(t testing.TB, o storetest.Options) store.Store {
+	storetest.RunModel(t, storetest.Harness{ReadyList: true, Open: func(t testing.TB, o storetest.Options) store.Store {
 		return open(t, r.URL(), o)
 	}})
 }

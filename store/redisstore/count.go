@@ -21,7 +21,7 @@ import (
 func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error) {
 	slot := s.callers.take()
 	defer s.callers.give(slot)
-	for try := range tries(ctx) {
+	for try := range store.Tries(ctx) {
 		is, err := s.countable(ctx, c.Key, try > 0)
 		if err != nil {
 			return store.Counted{}, err
@@ -29,7 +29,7 @@ func (s *Store) Count(ctx context.Context, c store.Count) (store.Counted, error)
 		if is.Spec.Count == nil {
 			return store.Counted{Job: is.Job}, job.ErrNotCounted
 		}
-		sh := s.shards[s.place(c.Key, is.Spec.OrderKey)]
+		sh := s.shards[s.shardFor(c.Key, is.Spec.OrderKey)]
 		answer, err := s.count(ctx, sh, is, slot, c)
 		switch {
 		case errors.Is(err, redis.Nil): // the job was changed, or is gone

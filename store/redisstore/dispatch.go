@@ -121,8 +121,8 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 	for i := range settlements {
 		apart[i] = settlements[i].Job != nil && settlements[i].Succeeds()
 	}
-	place := func(i int) int { return s.place(settlements[i].Key, settlements[i].OrderKey) }
-	err := s.toShards(ctx, len(settlements), place, func(ctx context.Context, sh *shard, items []int) ([]int, error) {
+	where := func(i int) int { return s.shardFor(settlements[i].Key, settlements[i].OrderKey) }
+	err := s.toShards(ctx, len(settlements), where, func(ctx context.Context, sh *shard, items []int) ([]int, error) {
 		if n := slices.IndexFunc(items, func(i int) bool { return apart[i] }); n >= 0 {
 			return s.settleApart(ctx, sh, settlements, items, apart, out)
 		}

@@ -43,7 +43,7 @@ func TestEndedByTime(t *testing.T) {
 		if age := now.Sub(job.Instant(e.Score)); age < -time.Minute || age > time.Minute {
 			t.Errorf("%v ended %v ago", e.Member, age)
 		}
-		if state, _ := place(e.Score); (state + job.Delivered).String() != e.Member {
+		if state, _ := decodeScore(e.Score); (state + job.Delivered).String() != e.Member {
 			t.Errorf("%v is marked %v", e.Member, state+job.Delivered)
 		}
 	}

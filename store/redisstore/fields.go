@@ -48,7 +48,7 @@ func changeFields(ctx context.Context, run runner, script *redis.Script, sh *sha
 // updateField changes one field in one shard, given its present value; empty: there is
 // none.
 func (s *Store) updateField(ctx context.Context, sh *shard, hash, name string, change func(was string) (string, error)) error {
-	for range tries(ctx) {
+	for range store.Tries(ctx) {
 		was, err := s.db.HGet(ctx, hash, name).Result()
 		if err != nil && !isNil(err) {
 			return s.wrap(err)

@@ -140,8 +140,8 @@ func (s *Store) deadIn(ctx context.Context, sh *shard, groups []string) ([]store
 	all := make([]store.DeadFigures, len(groups))
 	for i := range all {
 		if first, last := oldest[i].Val(), newest[i].Val(); len(first) > 0 && len(last) > 0 {
-			_, from := place(first[0].Score)
-			_, to := place(last[0].Score)
+			_, from := decodeScore(first[0].Score)
+			_, to := decodeScore(last[0].Score)
 			all[i] = store.DeadFigures{Count: counts[i].Val(), Oldest: from, Newest: to}
 		}
 	}
@@ -207,7 +207,7 @@ func firstEntries(ctx context.Context, pipe redis.Pipeliner, bucket, to string, 
 // spread adds entries to counts by range.
 func spread(entries []redis.Z, q *store.DueQuery, due []int64) bool {
 	for _, entry := range entries {
-		if _, at := place(entry.Score); q.Behind || entry.Score < parked {
+		if _, at := decodeScore(entry.Score); q.Behind || entry.Score < parked {
 			if n, _ := slices.BinarySearch(q.Bounds, at+1); n > 0 && n < len(q.Bounds) {
 				due[n-1]++
 			}
@@ -242,7 +242,7 @@ func (s *Store) addFirsts(ctx context.Context, sh *shard, lanes []string, q *sto
 	for i, reply := range firsts {
 		all[i].First = store.EndOfTime // it was carried meanwhile
 		for _, first := range reply.Val() {
-			_, all[i].First = place(first.Score)
+			_, all[i].First = decodeScore(first.Score)
 		}
 	}
 	return nil

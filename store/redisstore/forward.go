@@ -45,8 +45,8 @@ type forwardedError struct{ orderKey string }
 func (e *forwardedError) Error() string { return "the job is in the shard of its order key" }
 func (e *forwardedError) Unwrap() error { return store.ErrNotFound }
 
-// place is the shard of a job by its order key, or its home without one.
-func (s *Store) place(key job.Key, orderKey string) int {
+// shardFor is the shard of a job by its order key, or its home without one.
+func (s *Store) shardFor(key job.Key, orderKey string) int {
 	if orderKey == "" {
 		return s.shardOf(key)
 	}
@@ -54,7 +54,7 @@ func (s *Store) place(key job.Key, orderKey string) int {
 }
 
 func (s *Store) away(key job.Key, orderKey string) bool {
-	return s.place(key, orderKey) != s.shardOf(key)
+	return s.shardFor(key, orderKey) != s.shardOf(key)
 }
 
 // sign is a change of the value in the place of a registration.
@@ -140,7 +140,7 @@ func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, 
 	if s.away(key, orderKey) {
 		target = forward(uid, orderKey)
 	}
-	for range tries(ctx) {
+	for range store.Tries(ctx) {
 		w, _, err := s.read(ctx, home, key)
 		if err != nil {
 			return nil, err
@@ -148,7 +148,7 @@ func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, 
 		led, forwarded := forwardedTo(w.registration)
 		sh, v := home, w
 		if forwarded {
-			sh = s.shards[s.place(key, led)]
+			sh = s.shards[s.shardFor(key, led)]
 			if v, _, err = s.read(ctx, sh, key); err != nil {
 				return nil, err
 			}
@@ -198,7 +198,7 @@ func (s *Store) makeWay(ctx context.Context, key job.Key, uid, orderKey string, 
 // registerElsewhere registers a job whose home or shard has a forward.
 func (s *Store) registerElsewhere(ctx context.Context, reg store.Registration) (store.Registered, error) {
 	key, orderKey := reg.Key, reg.Spec.OrderKey
-	for range tries(ctx) {
+	for range store.Tries(ctx) {
 		old, err := s.makeWay(ctx, key, reg.UID, orderKey, func(old *job.Job) bool {
 			return old.UID == reg.UID || rules.Against(&reg, old) == store.Created
 		})
@@ -210,10 +210,10 @@ func (s *Store) registerElsewhere(ctx context.Context, reg store.Registration) (
 		case err != nil:
 			return store.Registered{}, err
 		case old != nil:
-			return store.Taken(rules.Against(&reg, old), *old), nil
+			return store.HeldBy(rules.Against(&reg, old), *old), nil
 		}
 		out := make([]store.Registered, 1)
-		left, err := s.registerBatch(ctx, s.shards[s.place(key, orderKey)], []store.Registration{reg}, []int{0}, out)
+		left, err := s.registerBatch(ctx, s.shards[s.shardFor(key, orderKey)], []store.Registration{reg}, []int{0}, out)
 		if led := (*forwardedError)(nil); errors.As(err, &led) || err == nil && len(left) > 0 {
 			continue
 		}

@@ -197,7 +197,7 @@ func TestForwards(t *testing.T) {
 		is(t, s, other)
 		// The first registration goes on now: it must not make a second job.
 		done := make([]store.Registered, 1)
-		if _, err := s.registerBatch(t.Context(), s.shards[s.place(lost.Key, lost.Spec.OrderKey)], []store.Registration{lost}, []int{0}, done); err != nil {
+		if _, err := s.registerBatch(t.Context(), s.shards[s.shardFor(lost.Key, lost.Spec.OrderKey)], []store.Registration{lost}, []int{0}, done); err != nil {
 			t.Fatal(err)
 		}
 		if done[0].Outcome != store.Exists || done[0].Job.UID != other.UID {

@@ -26,7 +26,7 @@ func TestFullRedis(t *testing.T) {
 	defer s.Close()
 	const endpoint = "http://a.example:80"
 	ctx := t.Context()
-	o := store.CarryOptions{Cap: 10, Visibility: time.Minute, EndpointLimit: 10, HalfOpenLimit: 3}
+	o := store.CarryOptions{Cap: 10, Visibility: time.Minute, FlightLimits: store.FlightLimits{EndpointLimit: 10, HalfOpenLimit: 3}}
 	due := aJob("due")
 	due.Spec.When.Delay = 0
 	if _, err := s.Register(ctx, []store.Registration{due, aJob("waits")}); err != nil {
@@ -284,7 +284,7 @@ func claimAll(t *testing.T, s *Store, n int) []store.Claimed {
 	t.Helper()
 	var hints []store.Hint
 	testenv.Eventually(t, testenv.Patience, func() bool {
-		_, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, EndpointLimit: 10, HalfOpenLimit: 3})
+		_, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, FlightLimits: store.FlightLimits{EndpointLimit: 10, HalfOpenLimit: 3}})
 		ok(t, "Carry", err)
 		more, err := s.Pop(t.Context(), 0, 10, time.Millisecond)
 		ok(t, "Pop", err)

@@ -21,7 +21,7 @@ import (
 
 // layoutVersion is the version of the layout in Redis (docs/adr/0001). Each incompatible
 // change raises it.
-const layoutVersion = 7
+const layoutVersion = 1
 
 // layout is the stored layout of a namespace. All nodes must agree with it.
 type layout struct {

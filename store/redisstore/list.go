@@ -35,7 +35,7 @@ func (s *Store) Entries(ctx context.Context, of store.Index, span store.Span) ([
 		if err != nil {
 			return nil, nil, fmt.Errorf("redisstore: entry of %s: %w", key, err)
 		}
-		state, _ := place(score)
+		state, _ := decodeScore(score)
 		if of.Kind == store.IndexDead || of.Kind == store.IndexEnded {
 			state += job.Delivered
 		}

@@ -64,7 +64,7 @@ func TestRaceLostReplies(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for done.Err() == nil {
-			_, _ = lossy.Carry(done, 0, store.CarryOptions{Cap: 50, Visibility: 300 * time.Millisecond, EndpointLimit: 40, HalfOpenLimit: 1})
+			_, _ = lossy.Carry(done, 0, store.CarryOptions{Cap: 50, Visibility: 300 * time.Millisecond, FlightLimits: store.FlightLimits{EndpointLimit: 40, HalfOpenLimit: 1}})
 		}
 	})
 	for range 3 {

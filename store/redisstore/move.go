@@ -94,13 +94,6 @@ func (m *mover) readable(sh *shard, keys []job.Key, raws []raw) (records []*reco
 	return records
 }
 
-// copied is a job on its way to its new shard.
-type copied struct {
-	*record
-	log       []job.Attempt
-	countKeys []string
-}
-
 // move moves jobs of an old shard.
 func (m *mover) move(ctx context.Context, sh *shard, records []*record) error {
 	if len(records) == 0 {
@@ -112,15 +105,14 @@ func (m *mover) move(ctx context.Context, sh *shard, records []*record) error {
 		if err != nil {
 			m.o.Logger.Error("a job's log cannot be read", "error", err)
 		}
-		jobs[i] = copied{record: r, log: log}
-		if r.Spec.Count != nil {
-			if jobs[i].countKeys, err = m.from.countKeys(ctx, sh, r.UID); err != nil {
-				return err
-			}
+		aside, err := m.from.Aside(ctx, &r.Job)
+		if err != nil {
+			return err
 		}
+		jobs[i] = copied{record: r, log: log, countKeys: aside.CountKeys, stops: aside.Stops}
 		changes[i] = change{key: r.Key, was: r.stored, from: r.position()}.forgetting()
 	}
-	if err := m.copy(ctx, jobs); err != nil {
+	if err := m.to.copy(ctx, jobs); err != nil {
 		return err
 	}
 	if err := m.check(ctx, records); err != nil {
@@ -139,84 +131,11 @@ func (m *mover) move(ctx context.Context, sh *shard, records []*record) error {
 	return err
 }
 
-// copy stores jobs in their new shards. It leaves out those that an earlier run stored.
-func (m *mover) copy(ctx context.Context, jobs []copied) error {
-	missing, err := m.reserve(ctx, jobs)
-	if err != nil {
-		return err
-	}
-	place := func(i int) int { return m.to.place(jobs[missing[i]].Key, jobs[missing[i]].Spec.OrderKey) }
-	return m.to.toShards(ctx, len(missing), place, func(ctx context.Context, sh *shard, items []int) (again []int, err error) {
-		changes := make([]change, len(items))
-		for n, i := range items {
-			if changes[n], err = m.copyOf(ctx, sh, &jobs[missing[i]]); err != nil {
-				return nil, err
-			}
-		}
-		// check waits for replicas.
-		done, err := m.to.change(ctx, m.to.run, takeScript, sh, false, changes)
-		for n, w := range done {
-			if w == left {
-				again = append(again, items[n])
-			}
-		}
-		return again, fullOr(err)
-	})
-}
-
-// copyOf is the change that stores a job in its new shard, after the keys that it counted.
-func (m *mover) copyOf(ctx context.Context, sh *shard, j *copied) (change, error) {
-	fresh := newRecord(j.Job, j.log)
-	if !fresh.State.Final() {
-		fresh.State = fresh.Pending()
-	}
-	if fresh.Spec.Count != nil {
-		fresh.mark = newMark() // nodes may remember other terms of its count
-		if err := m.to.putCountKeys(ctx, sh, j.UID, j.countKeys); err != nil {
-			return change{}, err
-		}
-	}
-	return m.to.changeOf(nil, fresh)
-}
-
-// reserve writes the forwards of jobs whose shard is not their home. It returns the numbers of
-// the jobs whose place is free.
-func (m *mover) reserve(ctx context.Context, jobs []copied) ([]int, error) {
-	regs := make([]store.Registration, len(jobs))
-	for i := range jobs {
-		j := &jobs[i]
-		regs[i] = store.Registration{Key: j.Key, UID: j.UID, Spec: job.Spec{OrderKey: j.Spec.OrderKey}}
-	}
-	free, taken, err := m.to.reserve(ctx, regs)
-	if err != nil {
-		return nil, fullOr(err)
-	}
-	never := func(*job.Job) bool { return false }
-	for _, i := range taken {
-		old, err := m.to.makeWay(ctx, regs[i].Key, regs[i].UID, regs[i].Spec.OrderKey, never)
-		if err != nil {
-			return nil, fullOr(err)
-		}
-		if old == nil {
-			free = append(free, i)
-		}
-	}
-	return free, nil
-}
-
-// fullOr turns the error of a full Redis into store.ErrFull.
-func fullOr(err error) error {
-	if redis.HasErrorPrefix(err, outOfMemory) {
-		return fmt.Errorf("%w: %w", store.ErrFull, err)
-	}
-	return err
-}
-
 // check checks that the new shards have jobs, and waits until replicas have them, too, if
 // MinReplicas is set. An earlier run may have been broken off before it removed the old ones.
 func (m *mover) check(ctx context.Context, records []*record) error {
-	place := func(i int) int { return m.to.place(records[i].Key, records[i].Spec.OrderKey) }
-	return m.to.toShards(ctx, len(records), place, func(ctx context.Context, sh *shard, items []int) ([]int, error) {
+	where := func(i int) int { return m.to.shardFor(records[i].Key, records[i].Spec.OrderKey) }
+	return m.to.toShards(ctx, len(records), where, func(ctx context.Context, sh *shard, items []int) ([]int, error) {
 		keys := make([]job.Key, min(len(items), maxRead))
 		for n := range keys {
 			keys[n] = records[items[n]].Key

@@ -17,8 +17,10 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/duehook/duehook/internal/job"
 	batches "github.com/duehook/duehook/internal/kit/batch"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/readylist"
 )
 
 // Options of a Store.
@@ -73,6 +75,7 @@ type shard struct {
 	clock  serverClock
 	line   atomic.Pointer[[]inLine] // the earliest lanes after the last plan, until they are used
 	pop    popper
+	taker  *readylist.Taker
 	intake *batches.Batcher[*arrival]
 }
 
@@ -100,6 +103,10 @@ func Open(_ context.Context, o Options) (Opened, error) {
 // Opened is a store that also says whether it takes jobs.
 type Opened interface {
 	store.Store
+	store.ReadyList
+	// Pop takes up to limit hints off the shard's ready list, waiting up to wait (at most 2 s) for the first.
+	// Hints lost are safe: their jobs are due again after their visibility deadlines.
+	Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error)
 	// Takes returns why a registration would not be stored, or nil. Ping only asks whether Redis answers.
 	// The error wraps store.ErrUnavailable.
 	Takes(ctx context.Context) error
@@ -171,6 +178,7 @@ func prepare(o Options, guard bool) (*Store, error) {
 	for i := range o.Shards {
 		sh := &shard{shardKeys: newShardKeys(shardTag(o.Namespace, i, o.Shards))}
 		sh.pop.client, sh.pop.key = s.pops, sh.ready
+		sh.taker = readylist.New(s, i, job.SystemClock(), o.Logger)
 		sh.intake = newIntake(func(ctx context.Context, arrivals []*arrival) { s.sendAll(ctx, sh, arrivals) })
 		s.shards = append(s.shards, sh)
 	}
@@ -193,7 +201,11 @@ func (l libraryLog) Printf(ctx context.Context, format string, v ...any) {
 // Ping reports whether Redis answers, in a Cluster for all shards.
 func (s *Store) Ping(ctx context.Context) error {
 	if _, ok := s.db.(*redis.ClusterClient); !ok {
-		return s.wrap(s.db.Ping(ctx).Err())
+		err := s.db.Ping(ctx).Err()
+		if refuses(err) { // a server that cannot save refuses even this
+			return fmt.Errorf("%w: %w", store.ErrFull, err)
+		}
+		return s.wrap(err)
 	}
 	pipe := s.db.Pipeline()
 	for _, sh := range s.shards {

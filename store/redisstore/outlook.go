@@ -18,7 +18,7 @@ import (
 // Outlook returns the facts that delay a job's next attempt.
 func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
 	o := store.Outlook{Shards: len(s.shards)}
-	for range tries(ctx) {
+	for range store.Tries(ctx) {
 		sh, r, err := s.find(ctx, key)
 		o.Shard = slices.Index(s.shards, sh)
 		if err != nil {
@@ -105,7 +105,7 @@ func (v *view) fill(o *store.Outlook, r *record) (err error) {
 
 func (v *view) fillUnfinished(o *store.Outlook, r *record) error {
 	r.refine(v.score.Val())
-	_, o.At = place(v.score.Val())
+	_, o.At = decodeScore(v.score.Val())
 	o.Look = job.Instant(v.look.Val())
 	o.LaneInFlight, o.ReadyList = v.laneOut.Val(), v.hints.Val()
 	o.Ranked = v.ranked.Val() > 0

@@ -20,8 +20,9 @@ import (
 // maxPlans bounds how many plans one call makes. Most calls make one.
 const maxPlans = 8
 
-// carryFrom carries from lanes that are due.
-func (s *Store) carryFrom(ctx context.Context, n int, names []string, o store.CarryOptions) (store.CarryResult, error) {
+// carryFrom carries from lanes that are due. Those beyond them are due, too: they have to wait if their topics have no
+// place left.
+func (s *Store) carryFrom(ctx context.Context, n int, names, beyond []string, o store.CarryOptions) (store.CarryResult, error) {
 	sh, due := s.shards[n], len(names)
 	for range maxPlans {
 		f, err := s.readFacts(ctx, n, names, due, o)
@@ -42,7 +43,7 @@ func (s *Store) carryFrom(ctx context.Context, n int, names []string, o store.Ca
 		if f.ready >= rules.HintPlaces(&o) {
 			return store.CarryResult{Full: true}, nil
 		}
-		m := sh.moves(f)
+		m := sh.moves(f, beyond)
 		reply, err := s.eval(ctx, carryScript, m.keys, m.args)
 		if err != nil {
 			return store.CarryResult{}, err
@@ -58,7 +59,7 @@ func (s *Store) carryFrom(ctx context.Context, n int, names []string, o store.Ca
 func (s *Store) pull(ctx context.Context, sh *shard, f *facts) (r store.CarryResult, ok bool, err error) {
 	later := f.onlyDue()
 	f.ready = 0
-	m := sh.moves(f)
+	m := sh.moves(f, nil)
 	if len(m.visited) > 0 { // something is due
 		reply, err := s.eval(ctx, carryScript, m.keys, m.args)
 		if err != nil || len(reply) <= 1 {
@@ -87,6 +88,8 @@ type moves struct {
 	args                           []any
 	visited                        []job.Lane // by their numbers in lanes
 	topics, closed, waiting, lanes []any
+	crowd                          []any       // lanes beyond the plan that wait like those of their topics
+	look                           int         // how many of the next due lanes the script returns
 	numbers                        map[int]int // of lanes in lanes, from 1, by their numbers in the facts
 	next                           job.Instant // when consumers may find more in a pull queue; 0: unknown
 }
@@ -106,7 +109,7 @@ const (
 )
 
 // moves makes a plan, with the keys and arguments of the script that executes it.
-func (sh *shard) moves(f *facts) *moves {
+func (sh *shard) moves(f *facts, beyond []string) *moves {
 	plan := rules.MakePlan(&f.Facts)
 	m := &moves{facts: f, run: plan.Run(min(maxBatch, rules.HintPlaces(&f.Options)-f.ready)), keys: sh.own[carryScript], numbers: map[int]int{}}
 	for i := range plan.Visits {
@@ -135,14 +138,15 @@ func (sh *shard) moves(f *facts) *moves {
 		t := &plan.Topics[i]
 		m.topics = append(m.topics, t.Name, tokens[t.Name], t.Limit, f.readyOf[t.Name], m.moreHints(t.Name))
 	}
+	m.addCrowd(sh, plan, beyond)
 	for _, endpoint := range f.closed {
 		m.closed = append(m.closed, endpoint)
 	}
-	m.args = []any{f.plan, millis(f.Options.Visibility), f.Options.Pull != nil}
+	m.args = []any{f.plan, millis(f.Options.Visibility), f.Options.Pull != nil, m.look}
 	for _, list := range []struct {
 		items []any
 		each  int
-	}{{m.topics, 5}, {m.closed, 1}, {m.waiting, 4}, {m.lanes, argsOfLane}} {
+	}{{m.topics, 5}, {m.closed, 1}, {m.waiting, 4}, {m.lanes, argsOfLane}, {m.crowd, 3}} {
 		m.args = append(append(m.args, len(list.items)/list.each), list.items...)
 	}
 	return m
@@ -211,14 +215,40 @@ const hint = "+"
 
 // await has a lane called when a place becomes free.
 func (m *moves) await(v *rules.Visit, wait rules.Wait) {
-	name := m.names[v.Lane]
+	m.waiting = append(m.waiting, m.numbers[v.Lane], inPlaces(m.names[v.Lane], wait), wait.Limit, int64(wait.Look))
+}
+
+// inPlaces is the name in places of a lane that waits.
+func inPlaces(lane string, wait rules.Wait) string {
 	switch {
 	case wait.Own:
-		name = "=" + name
+		return "=" + lane
 	case wait.Hint:
-		name = hint + name
+		return hint + lane
 	}
-	m.waiting = append(m.waiting, m.numbers[v.Lane], name, wait.Limit, int64(wait.Look))
+	return lane
+}
+
+// addCrowd has due lanes wait that the plan does not have, if their topics have no place left: visits one
+// by one would delay lanes of other topics.
+func (m *moves) addCrowd(sh *shard, plan *rules.Plan, beyond []string) {
+	waits := map[string]rules.Wait{}
+	for i := range plan.Topics {
+		t := plan.Topics[i].Name
+		if wait := m.run.Crowd(i, m.inFlight(job.Lane{Topic: t})); wait.Limit != 0 {
+			waits[t] = wait
+		}
+	}
+	m.look = lanesAtOnce
+	if len(waits) > 0 && m.Options.Pull == nil {
+		m.look = lanesInCrowd
+	}
+	for _, name := range beyond {
+		wait, ok := waits[topicOf(name)]
+		if ok && !slices.Contains(m.names[m.Due:], name) { // no rival
+			m.keys, m.crowd = append(m.keys, sh.bucket(name)), append(m.crowd, name, inPlaces(name, wait), int64(wait.Look))
+		}
+	}
 }
 
 // carried reads the answer to a plan that was executed.
@@ -236,6 +266,7 @@ func (sh *shard) carried(reply []any, m *moves) (store.CarryResult, error) {
 		r.Wait = max(0, line[0].look.Sub(now))
 	}
 	if m.Options.Pull == nil {
+		line = once(line)
 		sh.line.Store(&line)
 	}
 	r.Full = r.Wait == 0 && intOf(reply[1]) >= rules.HintPlaces(&m.Options)

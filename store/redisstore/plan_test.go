@@ -79,7 +79,7 @@ func (p *planned) carry(s *Store, ready int) int {
 	p.Helper()
 	ok(p, "look at the lane", s.db.ZAddXX(p.Context(), s.shards[0].lanes, redis.Z{Score: 1, Member: p.lane.String()}).Err())
 	r, err := s.Carry(p.Context(), 0, store.CarryOptions{
-		Cap: ready, Visibility: time.Hour, HalfOpenLimit: 1, TopicLimits: p.own,
+		Cap: ready, Visibility: time.Hour, FlightLimits: store.FlightLimits{HalfOpenLimit: 1, TopicLimits: p.own},
 	})
 	ok(p, "Carry", err)
 	return len(r.Carried)
@@ -138,7 +138,7 @@ func TestOldPlanOfAPullQueue(t *testing.T) {
 			pulled(21+priority, priority+1)
 		}
 	}
-	r, err := p.a.Carry(t.Context(), 0, store.CarryOptions{Cap: 100, Visibility: time.Hour, HalfOpenLimit: 1, Pull: []string{"fetched"}})
+	r, err := p.a.Carry(t.Context(), 0, store.CarryOptions{Cap: 100, Visibility: time.Hour, FlightLimits: store.FlightLimits{HalfOpenLimit: 1}, Pull: []string{"fetched"}})
 	ok(t, "Carry", err)
 	ids := map[string]bool{}
 	for i := range r.Carried {

@@ -51,6 +51,20 @@ func (s *Store) Pop(ctx context.Context, n, limit int, wait time.Duration) ([]st
 	return hints, nil
 }
 
+// Return puts popped hints back on the ready list, before the others.
+func (s *Store) Return(ctx context.Context, n int, hints []store.Hint) error {
+	raw := make([]any, len(hints))
+	for i, h := range hints {
+		raw[len(raw)-1-i] = h.Lane.String() + "|" + h.ID
+	}
+	return s.wrap(s.db.LPush(ctx, s.shards[n].ready, raw...).Err())
+}
+
+// Take takes jobs whose hints are on the shard's ready list, or carries them from pull queues.
+func (s *Store) Take(ctx context.Context, n int, o store.TakeOptions) (store.Taken, error) {
+	return s.shards[n].taker.Take(ctx, o)
+}
+
 func (p *popper) pop(ctx context.Context, limit int, wait time.Duration) ([]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

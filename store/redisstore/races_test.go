@@ -36,7 +36,7 @@ func TestRaceReplacingWhatChanges(t *testing.T) {
 		ok(t, "HDEL", sc.sure.db.HDel(t.Context(), sh.page(sc.waiting), fieldsOf(sc.waiting)...).Err())
 		ok(t, "ZREM", sc.sure.db.ZRem(t.Context(), sh.bucket(r.Lane().String()), sc.waiting.ID).Err())
 	}
-	once, always := 1, maxTries+1
+	once, always := 1, store.MaxTries+1
 	for _, c := range []struct {
 		name   string
 		before *redis.Script

@@ -70,7 +70,7 @@ func (s *Store) find(ctx context.Context, key job.Key) (*shard, *record, error) 
 	sh := s.shards[s.shardOf(key)]
 	r, err := s.load(ctx, sh, key)
 	if led := (*forwardedError)(nil); errors.As(err, &led) {
-		sh = s.shards[s.place(key, led.orderKey)]
+		sh = s.shards[s.shardFor(key, led.orderKey)]
 		r, err = s.load(ctx, sh, key)
 	}
 	return sh, r, err

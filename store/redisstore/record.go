@@ -284,8 +284,8 @@ func (r *record) whole() (job.Job, error) {
 // in lua/lib/base.lua.
 const inFlightShift = 10_000_000_000_000
 
-// place decodes a score of a bucket, as lua/lib/base.lua does.
-func place(score float64) (job.State, job.Instant) {
+// decodeScore decodes a score of a bucket, as lua/lib/base.lua does.
+func decodeScore(score float64) (job.State, job.Instant) {
 	ms := math.Floor(score)
 	state := job.State((score - ms) * 4)
 	switch {
@@ -300,7 +300,7 @@ func place(score float64) (job.State, job.Instant) {
 // refine sets the state of an unfinished job by its score: only the bucket knows that a job
 // was carried.
 func (r *record) refine(score float64) {
-	if state, _ := place(score); state == job.Ready {
+	if state, _ := decodeScore(score); state == job.Ready {
 		r.State = job.Ready
 	}
 }

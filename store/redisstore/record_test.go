@@ -236,9 +236,9 @@ func TestPlace(t *testing.T) {
 		{1_763_692_800_000.5 - inFlightShift, job.Ready, 1_763_692_800_000},
 		{1_763_692_800_000.75 - inFlightShift, job.Running, 1_763_692_800_000},
 	} {
-		state, at := place(c.score)
+		state, at := decodeScore(c.score)
 		if state != c.state || at != c.at {
-			t.Errorf("place(%f) = %s at %d, want %s at %d", c.score, state, at, c.state, c.at)
+			t.Errorf("decodeScore(%f) = %s at %d, want %s at %d", c.score, state, at, c.state, c.at)
 		}
 	}
 }

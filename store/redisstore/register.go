@@ -21,8 +21,8 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 	if err != nil {
 		return nil, err
 	}
-	place := func(n int) int { return s.place(regs[here[n]].Key, regs[here[n]].Spec.OrderKey) }
-	err = s.toShards(ctx, len(here), place, func(ctx context.Context, sh *shard, numbers []int) ([]int, error) {
+	where := func(n int) int { return s.shardFor(regs[here[n]].Key, regs[here[n]].Spec.OrderKey) }
+	err = s.toShards(ctx, len(here), where, func(ctx context.Context, sh *shard, numbers []int) ([]int, error) {
 		items := make([]int, len(numbers))
 		for n, number := range numbers {
 			items[n] = here[number]
@@ -207,7 +207,7 @@ var refusals = map[string]store.RegisterOutcome{"full": store.TopicFull, "draini
 // registerTaken registers a job whose key is held by the record w.
 func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registration, w raw) (store.Registered, error) {
 	last := job.Job{Key: reg.Key}
-	for range tries(ctx) {
+	for range store.Tries(ctx) {
 		var old *record
 		if !w.missing() {
 			var err error
@@ -228,7 +228,7 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 				return store.Registered{Outcome: store.Created, Job: old.Job}, nil
 			}
 			if outcome := rules.Against(&reg, &old.Job); outcome != store.Created {
-				return store.Taken(outcome, old.Job), nil
+				return store.HeldBy(outcome, old.Job), nil
 			}
 		}
 		current, now, err := s.read(ctx, sh, reg.Key)
@@ -264,7 +264,7 @@ func (s *Store) registerTaken(ctx context.Context, sh *shard, reg store.Registra
 			return store.Registered{Outcome: store.Created, Job: fresh.Job}, nil
 		}
 	}
-	return store.Taken(store.Busy, last), nil
+	return store.HeldBy(store.Busy, last), nil
 }
 
 // forget removes the entries of a job whose record w cannot be read, so that its key is

@@ -105,7 +105,7 @@ func deliver(t *testing.T, s *Store) (failed job.Key) {
 	plant(t, s, reg.Job(1), nil)
 	withdrawn := job.Key{Topic: "t", ID: reg.UID + ".attempt_failed.1"}
 	for n := range 2 {
-		if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, HalfOpenLimit: 1}); err != nil {
+		if _, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Minute, FlightLimits: store.FlightLimits{HalfOpenLimit: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		hints, err := s.Pop(t.Context(), 0, 10, time.Second)

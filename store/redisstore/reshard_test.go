@@ -87,7 +87,7 @@ func (f *filled) bring(s *Store, kind string) {
 		return
 	}
 	for shard := range s.Shards() {
-		_, err := s.Carry(ctx, shard, store.CarryOptions{Cap: 10_000, Visibility: time.Hour, HalfOpenLimit: 10})
+		_, err := s.Carry(ctx, shard, store.CarryOptions{Cap: 10_000, Visibility: time.Hour, FlightLimits: store.FlightLimits{HalfOpenLimit: 10}})
 		f.ok(err)
 		if kind == "ready" {
 			continue
@@ -178,7 +178,7 @@ func (f *filled) works(shards int) {
 	s := f.with(shards).open()
 	seen := map[job.Key]bool{}
 	for shard := range s.Shards() {
-		_, err := s.Carry(f.Context(), shard, store.CarryOptions{Cap: 10_000, Visibility: time.Hour, HalfOpenLimit: 10})
+		_, err := s.Carry(f.Context(), shard, store.CarryOptions{Cap: 10_000, Visibility: time.Hour, FlightLimits: store.FlightLimits{HalfOpenLimit: 10}})
 		f.ok(err)
 		hints, err := s.Pop(f.Context(), shard, 500, 0)
 		f.ok(err)

@@ -68,7 +68,7 @@ func withTopics(t testing.TB, r *testenv.Redis, topics int, ended bool) (*Store,
 	_, err := s.Register(t.Context(), regs)
 	ok(t, "Register", err)
 	for done := 0; ended && done < topics; {
-		_, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: maxBatch, Visibility: time.Hour, HalfOpenLimit: 1})
+		_, err := s.Carry(t.Context(), 0, store.CarryOptions{Cap: maxBatch, Visibility: time.Hour, FlightLimits: store.FlightLimits{HalfOpenLimit: 1}})
 		ok(t, "Carry", err)
 		hints, err := s.Pop(t.Context(), 0, maxBatch, 0)
 		ok(t, "Pop", err)

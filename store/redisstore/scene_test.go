@@ -43,7 +43,7 @@ type scene struct {
 	forgotten store.Document
 }
 
-var carryAll = store.CarryOptions{Cap: 100, Visibility: time.Hour, HalfOpenLimit: 100}
+var carryAll = store.CarryOptions{Cap: 100, Visibility: time.Hour, FlightLimits: store.FlightLimits{HalfOpenLimit: 100}}
 
 func newScene(t testing.TB, r *testenv.Redis, url string) *scene {
 	t.Helper()
@@ -329,12 +329,13 @@ func TestCallsAreComplete(t *testing.T) {
 		"Shards": true, "Locker": true, "Close": true, // which ask nothing
 		"Listen": true,                                                 // asks what Wakeups asks
 		"Names":  true, "Entries": true, "Read": true, "Figures": true, // through package listing
+		"Take": true, // makes the calls Carry, Pop and Claim; package readylist tests how it meets their errors
 	}
 	for _, c := range calls {
 		method, _, _ := strings.Cut(c.name, " ")
 		called[method] = true
 	}
-	for _, i := range []reflect.Type{reflect.TypeFor[store.Store](), reflect.TypeFor[store.Locker]()} {
+	for _, i := range []reflect.Type{reflect.TypeFor[store.Store](), reflect.TypeFor[store.ReadyList](), reflect.TypeFor[store.Locker]()} {
 		for m := range i.NumMethod() {
 			if name := i.Method(m).Name; !called[name] {
 				t.Errorf("no call of %s.%s", i.Name(), name)

@@ -28,7 +28,7 @@ func (s *Store) follow(sh *shard, changes []change, uid string, all []job.Succes
 		if err != nil {
 			return nil, err
 		}
-		if s.shards[s.place(c.key, next[i].Spec.OrderKey)] != sh {
+		if s.shards[s.shardFor(c.key, next[i].Spec.OrderKey)] != sh {
 			return nil, fmt.Errorf("redisstore: %s is in another shard than its predecessor", c.key)
 		}
 		c.after, c.passing = after, all[i].Passing

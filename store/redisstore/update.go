@@ -3,43 +3,17 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"strconv"
-	"time"
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/rules"
 )
 
-// Bounds of trying a change again because the job changed concurrently: how often, and the longest pause.
-const (
-	maxTries     = 20
-	longestPause = 128 * time.Millisecond
-)
-
-// tries yields the numbers of tries of a change that others may outrun. Before each but the first two it pauses for a
-// random time, up to twice as long each time: callers that start over together would outrun each other for ever.
-func tries(ctx context.Context) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for n := range maxTries {
-			if n > 1 {
-				pause := rand.N(min(time.Millisecond<<n, longestPause)) //nolint:gosec // a pause is no secret
-				if job.Sleep(ctx, job.SystemClock(), pause) != nil {
-					return
-				}
-			}
-			if !yield(n) {
-				return
-			}
-		}
-	}
-}
-
 // Update changes a job by comparing and setting its record.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	for range tries(ctx) {
+	for range store.Tries(ctx) {
 		sh, old, err := s.find(ctx, key)
 		if err == nil {
 			err = s.complete(ctx, sh, old)

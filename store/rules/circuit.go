@@ -78,7 +78,7 @@ func CorrectedCircuit(c store.Circuit, now job.Instant) store.Circuit {
 
 // CircuitLimit is the most jobs in flight that a circuit allows its endpoint in one of a
 // number of equal shards; 0 if it does not limit them.
-func CircuitLimit(c store.Circuit, o *store.CarryOptions, shards int, now job.Instant) int {
+func CircuitLimit(c store.Circuit, o *store.FlightLimits, shards int, now job.Instant) int {
 	limit := equalShare(o.HalfOpenLimit, shards)
 	switch {
 	case c.HalfOpenUntil != 0:

@@ -23,7 +23,7 @@ const (
 	// UncalledLook is how long a lane goes without a visit while it waits for an event: its
 	// topic resumes, or a place of its topic becomes free.
 	UncalledLook = 5 * time.Minute
-	// LaneLook is the same for a lane at its limit of CarryOptions.TopicLimits: other
+	// LaneLook is the same for a lane at its limit of FlightLimits.TopicLimits: other
 	// carriers may have other limits.
 	LaneLook = 100 * time.Millisecond
 	// Carriers visit a lane at a limit of its endpoint every limitPause, and every
@@ -51,6 +51,9 @@ type Facts struct {
 	// Ready counts the ready jobs of the shard, without those of pull queues. They have hints on
 	// the ready list, or nodes have taken these.
 	Ready int
+	// Workers, unless nil, are shared by topics in a store that takes jobs at once. Such a store
+	// has no hints: the Cap of Options is zero.
+	Workers *Shares
 	// Options are the carrier's, for the whole store. The shard is the Shard-th of Shards.
 	Options       store.CarryOptions
 	Shard, Shards int
@@ -68,10 +71,13 @@ type Plan struct {
 	Topics []TopicTerms
 	Groups []Group
 	// Free is how many places for hints are free, and HintLook when to look again at a lane for
-	// whose topic none is left. Not Shared: consumers get the jobs, which need no such place.
+	// whose topic no place or worker is left. Not Shared: no hints are made, since consumers or
+	// workers get the jobs at once.
 	Free     int
 	HintLook job.Instant
 	Shared   bool
+	// Workers, unless nil, are shared by topics.
+	Workers *Shares
 }
 
 // Group is a topic with priorities. Ranks is how many lanes of each rank are visited.
@@ -144,7 +150,7 @@ type TopicTerms struct {
 func MakePlan(f *Facts) *Plan {
 	m := maker{Facts: f, plan: &Plan{
 		Visits: make([]Visit, len(f.Lanes)), Free: HintPlaces(&f.Options) - f.Ready, HintLook: f.Now.Add(UncalledLook),
-		Shared: f.Options.Pull == nil,
+		Shared: f.Options.Pull == nil && f.Options.Cap > 0, Workers: f.Workers,
 	}, topics: map[string]*lanesOf{}}
 	m.order()
 	for i := range m.plan.Visits {
@@ -159,6 +165,9 @@ func MakePlan(f *Facts) *Plan {
 	for _, t := range m.topics {
 		terms := &m.plan.Topics[t.terms]
 		if t.visited > 0 {
+			if f.Workers != nil {
+				f.Workers.meet(terms.Name)
+			}
 			terms.Part, terms.Lanes = float64(terms.Weight)/float64(weights), t.visited
 		}
 		terms.setSlots(t.visited, f.Now)
@@ -216,20 +225,24 @@ func (m *maker) order() {
 		m.plan.Visits = slices.DeleteFunc(m.plan.Visits, func(v Visit) bool { return v.Lane < 0 })
 	}
 	if len(m.topics) > 1 {
-		m.takeTurns()
+		TakeTurns(m.plan.Visits, func(v Visit) string { return m.Lanes[v.Lane].Topic })
 	}
 }
 
-// takeTurns puts the first lane of each topic before the second lanes, and so on. Otherwise the many
+// TakeTurns puts the first lane of each topic before the second lanes, and so on. Otherwise the many
 // lanes of one topic could fill the ready list before the lane of another.
-func (m *maker) takeTurns() {
-	turn, met := make([]int, len(m.Lanes)), map[string]int{}
-	for _, v := range m.plan.Visits {
-		topic := m.Lanes[v.Lane].Topic
-		turn[v.Lane] = met[topic]
-		met[topic]++
+func TakeTurns[L any](lanes []L, topicOf func(L) string) {
+	var turns [][]L
+	met := map[string]int{}
+	for _, l := range lanes {
+		topic := topicOf(l)
+		turn := met[topic]
+		if met[topic]++; turn == len(turns) {
+			turns = append(turns, nil)
+		}
+		turns[turn] = append(turns[turn], l)
 	}
-	slices.SortStableFunc(m.plan.Visits, func(a, b Visit) int { return cmp.Compare(turn[a.Lane], turn[b.Lane]) })
+	copy(lanes, slices.Concat(turns...))
 }
 
 // sort puts the lanes of a topic in order, and rivals that go after them aside.
@@ -272,10 +285,7 @@ func (m *maker) setTerms(v *Visit) {
 	v.Topic = t.terms
 	switch {
 	case t.PausedAt(m.Now):
-		v.PutOff = m.Now.Add(UncalledLook)
-		if t.PausedUntil != 0 {
-			v.PutOff = min(v.PutOff, t.PausedUntil)
-		}
+		v.PutOff, _ = t.Hold(m.Now, 0)
 		return
 	case circuit.OpenUntil > m.Now:
 		v.PutOff = circuit.OpenUntil
@@ -299,8 +309,8 @@ func (m *maker) endpointPlaces(l job.Lane, circuit store.Circuit) Places {
 	if l.Pulled() {
 		return Places{} // the limit protects a receiver from calls
 	}
-	limit, pause := EndpointLimit(&m.Options, l.Topic, m.Shards), limitPause
-	if most := CircuitLimit(circuit, &m.Options, m.Shards, m.Now); most > 0 && (limit == 0 || most < limit) {
+	limit, pause := EndpointLimit(&m.Options.FlightLimits, l.Topic, m.Shards), limitPause
+	if most := CircuitLimit(circuit, &m.Options.FlightLimits, m.Shards, m.Now); most > 0 && (limit == 0 || most < limit) {
 		limit, pause = most, restraintPause
 	}
 	if limit == 0 {
@@ -312,7 +322,7 @@ func (m *maker) endpointPlaces(l job.Lane, circuit store.Circuit) Places {
 // ownPlaces: a place that a lane of another priority frees calls only that lane, so lanes
 // of a topic with priorities are visited by time instead.
 func (m *maker) ownPlaces(l job.Lane, ranked bool) Places {
-	limit := TopicLimit(&m.Options, l.Topic, m.Shards)
+	limit := TopicLimit(&m.Options.FlightLimits, l.Topic, m.Shards)
 	switch {
 	case limit == 0:
 		return Places{}

@@ -128,8 +128,10 @@ func (s *shard) visit(run *Run, v *Visit, o *outcome) {
 func TestPlan(t *testing.T) {
 	const a, b, c = "http://a:80", "http://b:80", "http://c:80"
 	pause := func(d time.Duration) job.Instant { return job.Instant(d.Milliseconds()) }
-	unlimited := store.CarryOptions{HalfOpenLimit: 2}
-	atMost := func(n int) store.CarryOptions { return store.CarryOptions{HalfOpenLimit: 2, EndpointLimit: n} }
+	unlimited := store.CarryOptions{FlightLimits: store.FlightLimits{HalfOpenLimit: 2}}
+	atMost := func(n int) store.CarryOptions {
+		return store.CarryOptions{FlightLimits: store.FlightLimits{HalfOpenLimit: 2, EndpointLimit: n}}
+	}
 	topic := func(l store.Limits) map[string]Topic { return map[string]Topic{"t": {Limits: l}} }
 	for _, tc := range []struct {
 		name  string
@@ -222,17 +224,17 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name:  "a topic's limit at an endpoint below the endpoint's",
-			facts: Facts{Options: store.CarryOptions{EndpointLimit: 10, TopicLimits: map[string]int{"t": 3}}},
+			facts: Facts{Options: store.CarryOptions{FlightLimits: store.FlightLimits{EndpointLimit: 10, TopicLimits: map[string]int{"t": 3}}}},
 			lanes: []lane{{name: "t|" + a, due: 5}, {name: "u|" + a, due: 5}}, went: []int{3, 5}, look: []job.Instant{pause(LaneLook), 0},
 		},
 		{
 			name:  "and above it",
-			facts: Facts{Options: store.CarryOptions{EndpointLimit: 4, TopicLimits: map[string]int{"t": 7}}},
+			facts: Facts{Options: store.CarryOptions{FlightLimits: store.FlightLimits{EndpointLimit: 4, TopicLimits: map[string]int{"t": 7}}}},
 			lanes: []lane{{name: "u|" + a, due: 9}, {name: "t|" + a, due: 9}}, went: []int{4, 3}, look: []job.Instant{7, 7},
 		},
 		{
 			name:  "shards have equal shares of both, rounded up",
-			facts: Facts{Options: store.CarryOptions{EndpointLimit: 5, TopicLimits: map[string]int{"t": 1}}, Shard: 1, Shards: 2},
+			facts: Facts{Options: store.CarryOptions{FlightLimits: store.FlightLimits{EndpointLimit: 5, TopicLimits: map[string]int{"t": 1}}}, Shard: 1, Shards: 2},
 			lanes: []lane{{name: "t|" + a, due: 9}, {name: "u|" + a, due: 9}}, went: []int{1, 2}, look: []job.Instant{pause(LaneLook), 7},
 		},
 		{
@@ -326,7 +328,7 @@ func TestPlan(t *testing.T) {
 		},
 		{
 			name:  "siblings share a topic's limit at an endpoint",
-			facts: Facts{Options: store.CarryOptions{TopicLimits: map[string]int{"t": 4}}},
+			facts: Facts{Options: store.CarryOptions{FlightLimits: store.FlightLimits{TopicLimits: map[string]int{"t": 4}}}},
 			lanes: []lane{{name: "t|" + a, due: 9}, {name: "t|A|" + a, due: 3}}, went: []int{1, 3}, look: []job.Instant{7, 0},
 		},
 		{
@@ -366,6 +368,45 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// How each further lane of the first topic waits after the plan.
+func TestCrowd(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		topic  store.Limits
+		pull   []string
+		due    int
+		others int // ready jobs of another topic
+		want   Wait
+	}{
+		{name: "room", due: 9},
+		{name: "as many as may run", topic: store.Limits{Concurrency: 5}, due: 9, want: Wait{Places: Places{Limit: 5, Look: now.Add(UncalledLook), Called: true}}},
+		{name: "one fewer", topic: store.Limits{Concurrency: 5}, due: 4},
+		{name: "its hints", due: 99, want: Wait{Places: Places{Limit: 10, Look: now.Add(UncalledLook), Called: true}, Hint: true}},
+		{name: "its hints beside another topic", due: 99, others: 10, want: Wait{Places: Places{Limit: 5, Look: now.Add(UncalledLook), Called: true}, Hint: true}},
+		{name: "its hints by weight", topic: store.Limits{Weight: 1}, due: 99, want: Wait{Places: Places{Limit: 1, Look: now.Add(UncalledLook), Called: true}, Hint: true}},
+		{name: "its rate", topic: store.Limits{Rate: 1}, due: 99},
+		{name: "consumers need no hints", pull: []string{"t"}, due: 99},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			facts := Facts{Options: store.CarryOptions{Cap: 10, Pull: tc.pull}, Topics: map[string]Topic{"t": {Limits: tc.topic}}}
+			s := newShard(facts, []lane{{name: "t|a", due: tc.due}, {name: "other|b", inFlight: tc.others, ready: tc.others}})
+			run := MakePlan(&s.Facts).Run(100)
+			v, l := &run.plan.Visits[0], s.Lanes[0]
+			went := min(run.Most(v), run.Free(v, s.inFlight(l)), tc.due)
+			run.Took(v, 0, went)
+			s.count(l, went)
+			s.ready["t"] += went
+			must.Same(t, "wait", run.Crowd(v.Topic, s.inFlight(l)), tc.want)
+		})
+	}
+}
+
+func TestTakeTurns(t *testing.T) {
+	lanes := []string{"a1", "a2", "a3", "b1", "c1", "b2", "a4"}
+	TakeTurns(lanes, func(l string) string { return l[:1] })
+	must.Same(t, "order", strings.Join(lanes, " "), "a1 b1 c1 a2 b2 a3 a4")
+}
+
 // Whatever the facts, no limit is passed, and what stays has a reason.
 func TestPlanKeepsLimits(t *testing.T) {
 	for seed := range uint64(3_000) {
@@ -390,7 +431,7 @@ func TestPlanKeepsLimits(t *testing.T) {
 
 func randomShard(rnd *rand.Rand) *shard {
 	f := Facts{
-		Options:  store.CarryOptions{EndpointLimit: rnd.IntN(8), HalfOpenLimit: 1 + rnd.IntN(3), TopicLimits: map[string]int{}},
+		Options:  store.CarryOptions{FlightLimits: store.FlightLimits{EndpointLimit: rnd.IntN(8), HalfOpenLimit: 1 + rnd.IntN(3), TopicLimits: map[string]int{}}},
 		Topics:   map[string]Topic{},
 		Circuits: map[string]store.Circuit{},
 	}

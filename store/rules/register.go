@@ -14,20 +14,20 @@ import (
 // its call. An ended job makes room for other content. There are three exceptions. A
 // cancelled job makes room for equal content as well. A dead letter gives way to Replace
 // and Renew only, because it must not vanish unseen: Later and Sooner replay it. With Replace, Later and
-// Sooner something happened anew, so the content of an ended job does not count. With Renew the uid decides:
-// it names the same registration, whatever became of its job. With Once no job gives way,
+// Sooner something happened anew, so the content of an ended job does not count. A job with the uid of the registration
+// is this registration, whatever became of it. With Once no job gives way,
 // so that an import can be repeated, though what it reads or how it translates has changed.
 // With Key no job gives way either, and other content is an error of the client.
 func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	switch {
 	case r.OnConflict == job.ConflictOnce:
 		return store.Kept
+	case r.UID != "" && old.UID == r.UID: // this registration itself, sent again
+		return store.Same
 	case r.OnConflict == job.ConflictKey && r.Spec.SameContent(&old.Spec):
 		return store.Same
 	case r.OnConflict == job.ConflictKey:
 		return store.KeyReused
-	case r.OnConflict == job.ConflictRenew && old.UID == r.UID: // this registration itself, sent again
-		return store.Same
 	case r.OnConflict == job.ConflictRenew && r.Spec.Occurrence.Is(old.Spec.Occurrence):
 		return store.Exists // the schedule fired it with another order key
 	case old.State.Final():

@@ -67,9 +67,24 @@ func (r *Run) Most(v *Visit) int {
 	if r.paced(v) {
 		share = min(share, r.allowed[v.Topic])
 	}
+	if r.plan.Workers != nil {
+		workers := r.plan.Workers.More(t.Name)
+		share, left = min(share, r.among(v, workers)), min(left, workers)
+	}
 	most := min(share, left, r.room)
 	r.cut = share > most
 	return most
+}
+
+// Share is how many jobs of a lane need be known: its equal part of the places, before a visit. Most may be more for a lane
+// of a topic with priorities. Then the lane keeps its place in line.
+func (r *Run) Share(v *Visit) int {
+	t := &r.plan.Topics[v.Topic]
+	lanes := t.Lanes
+	if v.Group != 0 {
+		lanes = r.plan.Groups[v.Group-1].Ranks[v.Rank]
+	}
+	return min(r.first, (t.part(r.first)+lanes-1)/max(1, lanes))
 }
 
 // share is an equal part of what is left for a rank. Lanes of lower ranks get nothing once one had
@@ -91,30 +106,36 @@ type InFlight struct{ Endpoint, Own, Topic, Ready int }
 // Free is how many jobs may become in flight beside these. The lanes of a topic that are visited yet
 // share its places for hints; of a topic with priorities, those of the same rank.
 func (r *Run) Free(v *Visit, n InFlight) int {
-	lanes := r.lanes[v.Topic]
-	if v.Group != 0 {
-		lanes = r.groups[v.Group-1].Ranks[v.Rank] + 1 // Most counted this one
-	}
-	hints := r.hints(v, n.Ready)
+	hints := r.hints(v.Topic, n.Ready)
 	if hints < unlimited {
-		hints = (hints + lanes - 1) / lanes
+		hints = r.among(v, hints)
 	}
-	return min(v.Endpoint.Left(n.Endpoint), v.Own.Left(n.Own), r.topicPlaces(v).Left(n.Topic), hints)
+	return min(v.Endpoint.Left(n.Endpoint), v.Own.Left(n.Own), r.plan.Topics[v.Topic].Left(n.Topic), hints)
 }
 
-func (r *Run) topicPlaces(v *Visit) Places { return r.plan.Topics[v.Topic].Places }
+// among is a lane's equal part of what its topic may have, after Most has counted the lane.
+func (r *Run) among(v *Visit, n int) int {
+	lanes := r.lanes[v.Topic]
+	if v.Group != 0 {
+		lanes = r.groups[v.Group-1].Ranks[v.Rank] + 1
+	}
+	return (n + lanes - 1) / lanes
+}
 
-// hints is how many more hints the topic of a lane may have that has some.
-func (r *Run) hints(v *Visit, has int) int {
+// hints is how many more hints a topic may have that has some.
+func (r *Run) hints(topic, has int) int {
 	if !r.plan.Shared {
 		return unlimited
 	}
-	return moreHints(r.plan.Topics[v.Topic].Weight, has, r.free)
+	return moreHints(r.plan.Topics[topic].Weight, has, r.free)
 }
 
 // Took notes how many jobs of a lane went that were in flight before, and how many others.
 func (r *Run) Took(v *Visit, again, fresh int) {
 	n := again + fresh
+	if r.plan.Workers != nil {
+		r.plan.Workers.Took(r.plan.Topics[v.Topic].Name, n)
+	}
 	r.room -= n
 	r.free -= fresh
 	r.left[v.Topic] -= n
@@ -129,7 +150,7 @@ func (r *Run) Took(v *Visit, again, fresh int) {
 type Wait struct {
 	Places
 	Own        bool // the place is one of Terms.Own
-	Hint       bool // the place is one for a hint of its topic: a job of it is claimed, or no longer ready
+	Hint       bool // the place is one for a hint of its topic, or a worker: a job of it is claimed, or ends
 	Paced, Cut bool
 }
 
@@ -142,21 +163,36 @@ func (r *Run) Rest(v *Visit, took int, n InFlight) Wait {
 		}
 		return Wait{Paced: true}
 	}
-	topic := r.topicPlaces(v)
 	switch {
 	case v.Endpoint.Left(n.Endpoint) == 0:
 		return Wait{Places: v.Endpoint}
 	case v.Own.Left(n.Own) == 0:
 		return Wait{Places: v.Own, Own: true}
-	case topic.Left(n.Topic) == 0:
-		return Wait{Places: topic}
-	case r.hints(v, n.Ready) == 0:
-		return Wait{Places: Places{Limit: n.Ready, Look: r.plan.HintLook, Called: true}, Hint: true}
+	}
+	if w := r.Crowd(v.Topic, n); w.Limit != 0 {
+		return w
 	}
 	if v.Group != 0 && r.groups[v.Group-1].cut == 0 {
 		r.groups[v.Group-1].cut = v.Rank
 	}
 	return Wait{Cut: r.cut}
+}
+
+// Crowd is how each lane of a topic waits that has no more places, given the jobs in flight. So a store need not visit
+// many lanes one by one. It is zero if the topic has places, or its lanes wait for its rate.
+func (r *Run) Crowd(topic int, n InFlight) Wait {
+	t := &r.plan.Topics[topic]
+	switch {
+	case t.Paced && r.allowed[topic] == 0:
+		return Wait{}
+	case t.Left(n.Topic) == 0:
+		return Wait{Places: t.Places}
+	case r.hints(topic, n.Ready) == 0:
+		return Wait{Places: Places{Limit: n.Ready, Look: r.plan.HintLook, Called: true}, Hint: true}
+	case r.plan.Workers != nil && r.plan.Workers.More(t.Name) == 0:
+		return Wait{Places: Places{Limit: 1, Look: r.plan.HintLook, Called: true}, Hint: true}
+	}
+	return Wait{}
 }
 
 // Pull is when consumers look again at a pull queue that has more due jobs, unless Paced. Who

@@ -20,7 +20,7 @@ func equalShare(limit, shards int) int { return (limit + shards - 1) / shards }
 
 // EndpointLimit is the most jobs in flight of an endpoint in one of a number of equal
 // shards, for a job of the topic; 0: any number.
-func EndpointLimit(o *store.CarryOptions, topic string, shards int) int {
+func EndpointLimit(o *store.FlightLimits, topic string, shards int) int {
 	limit := equalShare(o.EndpointLimit, shards)
 	if limit > 0 {
 		limit = max(limit, TopicLimit(o, topic, shards))
@@ -30,6 +30,6 @@ func EndpointLimit(o *store.CarryOptions, topic string, shards int) int {
 
 // TopicLimit is the most jobs in flight of a topic at one endpoint in one of a number of
 // equal shards; 0: any number.
-func TopicLimit(o *store.CarryOptions, topic string, shards int) int {
+func TopicLimit(o *store.FlightLimits, topic string, shards int) int {
 	return equalShare(o.TopicLimits[topic], shards)
 }

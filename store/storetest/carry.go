@@ -13,7 +13,7 @@ import (
 // carryOnce is one call of Carry on a store with one shard.
 func (f *fixture) carryOnce(o store.CarryOptions) store.CarryResult {
 	f.Helper()
-	r, err := f.Carry(f.ctx, 0, o)
+	r, err := f.readyList().Carry(f.ctx, 0, o)
 	f.noError("Carry", err)
 	return r
 }
@@ -31,44 +31,13 @@ func (f *fixture) carryUntil(n int, o store.CarryOptions) []store.Carried {
 	return all
 }
 
-// many is n registrations due now.
-func many(topic string, n int, with ...func(*store.Registration)) []store.Registration {
-	regs := make([]store.Registration, n)
-	for i := range regs {
-		regs[i] = reg(topic, fmt.Sprintf("job-%d", i), with...)
+// hintIDs are the ids of hints in their order.
+func hintIDs(hints []popped) []string {
+	ids := make([]string, len(hints))
+	for i, h := range hints {
+		ids[i] = h.ID
 	}
-	return regs
-}
-
-// toMany is registrations due now, each with an endpoint of its own.
-func toMany(topic string, n int) []store.Registration {
-	regs := many(topic, n)
-	for i := range regs {
-		regs[i].Spec.Destination = job.Destination(fmt.Sprintf("http://%d.example:8080/hook", i))
-	}
-	return regs
-}
-
-// waitIs expects a result of Carry whose Wait ends at due; the call was made
-// after the store's time before.
-func (f *fixture) waitIs(r store.CarryResult, due, before job.Instant) {
-	f.Helper()
-	after := f.now()
-	if r.Wait < due.Sub(after) || r.Wait > due.Sub(before) {
-		f.Fatalf("wait is %v, want %v to %v", r.Wait, due.Sub(after), due.Sub(before))
-	}
-}
-
-// comesFree expects that a lane at a limit is looked at again before long. On a slow machine,
-// that time may pass within the call.
-func (f *fixture) comesFree(r store.CarryResult, o store.CarryOptions) {
-	f.Helper()
-	equal(f, "full", r.Full, false)
-	for try := 0; r.Wait == 0 && try < 100; try++ {
-		r = f.carryOnce(o)
-		equal(f, "carried at the limit", len(r.Carried), 0)
-	}
-	equal(f, "a place may soon be free", r.Wait > 0 && r.Wait <= 100*time.Millisecond, true)
+	return ids
 }
 
 var carryCases = []testCase{
@@ -87,11 +56,6 @@ var carryCases = []testCase{
 		equal(f, "hints", f.depth().ReadyList, 1)
 		equal(f, "ready jobs", keys(f.list(store.Query{States: stateOf(job.Ready)})), []string{"t/due"})
 		equal(f, "carried again", f.carry(carryOptions), nil)
-	}},
-	{name: "carry/a delay passes", options: Options{}, run: func(f *fixture) {
-		j := f.add(reg("t", "a", delay(short)))
-		f.waitPast(j.DueAt)
-		equal(f, "carried", carriedKeys(f.carry(carryOptions)), []string{"t/a"})
 	}},
 	{name: "carry/tells the states that jobs come from", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "retrying"))
@@ -127,18 +91,6 @@ var carryCases = []testCase{
 		equal(f, "state", j.State, job.Ready)
 		equal(f, "version", j.Version, c.Job.Version)
 		equal(f, "token", j.Token, c.Job.Token)
-	}},
-	{name: "carry/not what is leased", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "a"))
-		f.takeOne()
-		equal(f, "carried", f.carry(carryOptions), nil)
-	}},
-	{name: "carry/a job whose TTL ends before it is due", options: Options{}, run: func(f *fixture) {
-		j := f.add(reg("t", "a", delay(long), ttl(short)))
-		f.waitPast(j.ExpiresAt)
-		c := f.takeOne()
-		equal(f, "before", c.Job.Before(c.From, c.Earlier, c.Now), &job.Outcome{Kind: job.OutcomeExpired})
-		equal(f, "next at", c.Job.NextAt, j.NextAt)
 	}},
 	{name: "carry/no more of a topic than it may have hints", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 10)...)
@@ -211,32 +163,6 @@ var carryCases = []testCase{
 		equal(f, "carried", len(r.Carried), 3)
 		equal(f, "full", r.Full, false)
 	}},
-	{name: "carry/tells how long nothing is due", options: Options{}, run: func(f *fixture) {
-		equal(f, "nothing waits", f.carryOnce(carryOptions).Wait < 0, true)
-		before := f.now()
-		far := f.add(reg("t", "far", delay(2*long)))
-		f.waitIs(f.carryOnce(carryOptions), far.DueAt, before)
-		near := f.add(reg("t", "near", delay(long)))
-		f.waitIs(f.carryOnce(carryOptions), near.DueAt, before)
-		other := f.add(reg("u", "nearer", delay(long-time.Minute), to(urlB)))
-		f.waitIs(f.carryOnce(carryOptions), other.DueAt, before)
-		expiring := f.add(reg("t", "expiring", delay(long), ttl(30*time.Minute)))
-		f.waitIs(f.carryOnce(carryOptions), expiring.ExpiresAt, before)
-		sooner := f.update(far.Key, func(j *job.Job, now job.Instant) error {
-			return j.Reschedule(job.When{Delay: time.Minute}, now)
-		})
-		f.waitIs(f.carryOnce(carryOptions), sooner.DueAt, before)
-		// After a job was taken away or put off, a look too early does no harm.
-		for _, key := range []job.Key{expiring.Key, other.Key, near.Key} {
-			f.update(key, cancel)
-		}
-		far = f.update(far.Key, func(j *job.Job, now job.Instant) error {
-			return j.Reschedule(job.When{Delay: 2 * long}, now)
-		})
-		r := f.carryOnce(carryOptions)
-		equal(f, "carried", r.Carried, nil)
-		equal(f, "it waits no longer than until the last", r.Wait > 0 && r.Wait <= far.DueAt.Sub(before), true)
-	}},
 	{name: "carry/waits for leases and visibility too", options: Options{}, run: func(f *fixture) {
 		key := f.add(reg("t", "a")).Key
 		r := f.carryOnce(carryOptions)
@@ -247,7 +173,7 @@ var carryCases = []testCase{
 		r = f.carryOnce(carryOptions)
 		equal(f, "it waits for the lease", r.Wait > 0 && r.Wait <= o.Lease, true)
 		done := f.settle(store.Applied, failed(c, after(long/4)))
-		f.waitIs(f.carryOnce(carryOptions), done.NextAt, done.Now)
+		f.waitIs(store.Taken{Wait: f.carryOnce(carryOptions).Wait}, done.NextAt, done.Now)
 		f.update(key, cancel)
 		equal(f, "nothing waits", f.carryOnce(carryOptions).Wait < 0, true)
 	}},
@@ -263,7 +189,7 @@ var carryCases = []testCase{
 			wg.Go(func() {
 				for shard := range f.Shards() {
 					for range 100 {
-						r, err := f.Carry(f.ctx, shard, carryOptions)
+						r, err := f.readyList().Carry(f.ctx, shard, carryOptions)
 						if err != nil {
 							f.Errorf("Carry: %v", err)
 							return
@@ -284,9 +210,6 @@ var carryCases = []testCase{
 		equal(f, "hints", len(hints), n)
 		equal(f, "claimed", len(f.claim(hints, terms())), n)
 	}},
-}
-
-var laneCases = []testCase{
 	{name: "carry/lanes take turns", options: Options{}, run: func(f *fixture) {
 		for i := range 4 {
 			f.register(store.Created, many(fmt.Sprintf("big%d", i), 1_000)...)
@@ -310,41 +233,6 @@ var laneCases = []testCase{
 			f.pop()
 		}
 	}},
-	{name: "carry/a topic's limit counts what is carried and claimed", options: Options{}, run: func(f *fixture) {
-		f.register(store.Created, many("t", 10)...)
-		f.register(store.Created, many("t", 2, to(urlB), biz("b"), func(r *store.Registration) { r.Key.ID += "-b" })...)
-		o := carryOptions
-		o.TopicLimits = map[string]int{"t": 3}
-		r := f.carryOnce(o)
-		lanes := map[job.Lane]int{}
-		for _, c := range r.Carried {
-			lanes[c.Hint.Lane]++
-		}
-		equal(f, "carried", lanes, map[job.Lane]int{laneOf("t", urlA): 3, laneOf("t", urlB): 2})
-		f.comesFree(r, o)
-
-		claims := f.claim(f.pop(), terms())
-		equal(f, "carried while at the limit", f.carry(o), nil)
-		for _, c := range claims {
-			if c.Job.Lane() != laneOf("t", urlA) {
-				continue
-			}
-			f.settle(store.Applied, delivered(c))
-			equal(f, "lane", f.carryUntil(1, o)[0].Hint.Lane, laneOf("t", urlA))
-			equal(f, "carried while at the limit", f.carry(o), nil)
-		}
-		f.carryUntil(4, carryOptions) // without a limit, the rest
-	}},
-	{name: "carry/a retry frees its place under the limit", options: Options{}, run: func(f *fixture) {
-		f.register(store.Created, many("t", 4)...)
-		o := carryOptions
-		o.EndpointLimit = 2
-		f.carry(o)
-		for _, c := range f.claim(f.pop(), terms()) {
-			f.settle(store.Applied, failed(c, after(long)))
-		}
-		f.carryUntil(2, o)
-	}},
 	{name: "carry/a cancel frees its place under the limit", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 3)...)
 		o := carryOptions
@@ -354,46 +242,6 @@ var laneCases = []testCase{
 		key = f.carryUntil(1, o)[0].Hint.Key()
 		f.update(key, respecify(func(s *job.Spec) { s.Destination = urlB }))
 		f.carryUntil(2, o) // one in either lane
-	}},
-	{name: "carry/an endpoint's limit counts all its lanes", options: Options{}, run: func(f *fixture) {
-		for _, topic := range []string{"t", "u", "v"} {
-			f.register(store.Created, many(topic, 10)...)
-		}
-		f.register(store.Created, many("t", 2, to(urlB), func(r *store.Registration) { r.Key.ID += "-b" })...)
-		o := carryOptions
-		o.EndpointLimit = 5
-		r := f.carryOnce(o)
-		f.comesFree(r, o)
-		equal(f, "carried", perEndpoint(r.Carried), map[string]int{laneOf("", urlA).Endpoint: 5, laneOf("", urlB).Endpoint: 2})
-		equal(f, "carried while at the limit", f.carry(o), nil)
-
-		// A claim changes nothing, each end of an attempt gives a place back.
-		claims := f.claim(f.pop(), terms())
-		equal(f, "carried while at the limit", f.carry(o), nil)
-		ends := []job.Settlement{delivered(claims[0]), failed(claims[1], after(long)), released(claims[2], long)}
-		left := 25
-		for i, c := range claims[:3] {
-			f.settle(store.Applied, ends[i])
-			if c.Job.Lane().Endpoint == laneOf("", urlA).Endpoint {
-				f.carryUntil(1, o)
-				left--
-			}
-			equal(f, "carried while at the limit", f.carry(o), nil)
-		}
-		f.carryUntil(left, carryOptions) // without a limit, the rest
-	}},
-	{name: "carry/a job whose lease expired keeps its place under the limit", options: Options{}, run: func(f *fixture) {
-		f.register(store.Created, many("t", 4)...)
-		o := carryOptions
-		o.EndpointLimit = 2
-		f.carry(o)
-		expired := f.expireLeases(f.pop())
-		equal(f, "carried again", carriedKeys(f.carryUntil(2, o)), claimedKeys(expired))
-		equal(f, "carried while at the limit", f.carry(o), nil)
-		for _, c := range f.claim(f.pop(), terms()) {
-			f.settle(store.Applied, delivered(c))
-		}
-		f.carryUntil(2, o)
 	}},
 	{name: "carry/a job claimed without being carried takes a place", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 3)...)
@@ -405,51 +253,101 @@ var laneCases = []testCase{
 		f.settle(store.Applied, delivered(c[0]))
 		f.carryUntil(1, o)
 	}},
-	{name: "carry/a topic's limit below and above the endpoint's", options: Options{}, run: func(f *fixture) {
-		for _, topic := range []string{"small", "t", "big"} {
-			f.register(store.Created, many(topic, 20)...)
-		}
-		o := carryOptions
-		o.EndpointLimit, o.TopicLimits = 6, map[string]int{"small": 2, "big": 15}
-		topics := map[string]int{}
-		for _, c := range f.carryUntil(15, o) {
-			topics[c.Hint.Lane.Topic]++
-		}
-		equal(f, "carried while at the limits", f.carry(o), nil)
-		if topics["small"] > 2 || topics["t"] > 6 || topics["big"] > 15 || topics["small"]+topics["t"] > 6 {
-			f.Fatalf("carried beyond the limits: %v", topics)
-		}
+	{name: "carry/a job that was carried", options: Options{}, run: func(f *fixture) {
+		j := f.add(reg("t", "a"))
+		f.add(reg("t", "b"))
+		f.add(reg("u", "c"))
+		f.add(reg("t", "d", to(urlB)))
+		f.carry(carryOptions)
+		o := f.outlook(j.Key)
+		equal(f, "state", o.Job.State, job.Ready)
+		equal(f, "figures", figuresOf(o), figures{EndpointInFlight: 3, LaneInFlight: 2, ReadyList: 4})
+		equal(f, "it is visible again in time", o.At > o.Now && o.At <= o.Now.Add(carryOptions.Visibility), true)
+		equal(f, "worker", o.Worker, "")
 	}},
-	{name: "carry/lanes of an endpoint at its limit take turns", options: Options{}, run: func(f *fixture) {
-		for _, topic := range []string{"a", "b", "c"} {
-			f.register(store.Created, many(topic, 20)...)
-		}
-		o := carryOptions
-		o.EndpointLimit = 1
-		turns := map[string]int{}
-		for range 40 {
-			c := f.carryUntil(1, o)[0]
-			turns[c.Hint.Lane.Topic]++
-			f.settle(store.Applied, delivered(f.claim(f.pop(), terms())[0]))
-		}
-		for _, topic := range []string{"a", "b", "c"} {
-			if turns[topic] < 2 {
-				f.Fatalf("the lanes' turns: %v", turns)
+	{name: "carry/what was carried is given back", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a", ttl(long)))
+		f.add(reg("t", "b"))
+		f.carry(carryOptions)
+		hints := f.pop()
+		before := f.get(job.Key{Topic: "t", ID: "a"})
+		equal(f, "state", before.State, job.Ready)
+		f.limit("t", store.Limits{Paused: true})
+		equal(f, "claimed", f.claim(hints, terms()), nil)
+		after := f.get(before.Key)
+		before.State = job.Waiting
+		equal(f, "the job", after, before)
+		equal(f, "out", f.outlook(before.Key).TopicInFlight, 0)
+		equal(f, "counts", f.states("t"), map[job.State]int64{job.Waiting: 2})
+		equal(f, "carried", f.carry(carryOptions), nil)
+		f.limit("t", store.Limits{})
+		f.carryUntil(2, carryOptions)
+		equal(f, "claimed", len(f.claim(f.pop(), terms())), 2)
+	}},
+	{name: "carry/what was carried is claimed when its time has come", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		hints := f.pop()
+		until := f.now().Add(time.Millisecond)
+		f.limit("t", store.Limits{Paused: true, PausedUntil: until})
+		f.waitPast(until)
+		equal(f, "claimed", len(f.claim(hints, terms())), 1)
+	}},
+	{name: "carry/a retry that was carried is given back as one", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.settle(store.Applied, failed(f.takeOne(), always))
+		f.carry(carryOptions)
+		f.limit("t", store.Limits{Paused: true})
+		equal(f, "claimed", f.claim(f.pop(), terms()), nil)
+		equal(f, "state", f.get(job.Key{Topic: "t", ID: "a"}).State, job.Retrying)
+	}},
+	{name: "carry/only what was carried is claimed", options: Options{}, run: func(f *fixture) {
+		f.limit("t", store.Limits{Concurrency: 1})
+		f.register(store.Created, many("t", 2)...)
+		f.carry(carryOptions)
+		hints := f.pop()
+		other := hints[0]
+		for _, r := range many("t", 2) {
+			if r.Key != other.Key() {
+				other.ID = r.Key.ID
 			}
 		}
+		equal(f, "claimed", len(f.claim([]popped{other}, terms())), 0)
+		equal(f, "claimed", len(f.claim(hints, terms())), 1)
 	}},
-	{name: "carry/jobs whose leases expired come back although their lane is at its limits", options: Options{}, run: func(f *fixture) {
-		// The backlog was due long before the leases expired.
-		f.register(store.Created, many("t", 600)...)
-		o := carryOptions
-		o.EndpointLimit, o.TopicLimits = 4, map[string]int{"t": 4}
-		f.carry(o)
-		expired := claimedKeys(f.expireLeases(f.pop()))
-		equal(f, "number expired", len(expired), 4)
-		carried := f.carryUntil(4, o)
-		equal(f, "carried again", carriedKeys(carried), expired)
-		for _, c := range carried {
-			equal(f, "from", c.From, job.Running)
+	{name: "carry/jobs carried before may be claimed", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("t", urlA).Endpoint, store.CircuitOpen, long))
+		claims := f.claim(f.pop(), terms())
+		equal(f, "claimed", claimedKeys(claims), []string{"t/a"})
+		f.settle(store.Applied, delivered(claims[0]))
+	}},
+	{name: "carry/a changed priority", options: Options{}, run: func(f *fixture) {
+		f.register(store.Created, ofPriorities("t", []int{5, 8, 2})...)
+		set := func(p job.Priority) func(*job.Job, job.Instant) error {
+			return respecify(func(s *job.Spec) { s.Priority = p })
 		}
+		f.update(job.Key{Topic: "t", ID: "2-0"}, set(9))
+		f.update(job.Key{Topic: "t", ID: "8-0"}, set(0))
+		f.carry(carryOptions)
+		stale := f.pop()
+		equal(f, "hints", hintIDs(stale), []string{"2-0", "5-0", "8-0"})
+		// One that was carried waits again, and its hint is stale.
+		f.update(job.Key{Topic: "t", ID: "8-0"}, set(7))
+		equal(f, "claimed", claimedKeys(f.claim(stale, terms())), []string{"t/2-0", "t/5-0"})
+		equal(f, "claimed", claimedKeys(f.take()), []string{"t/8-0"})
+	}},
+	{name: "carry/a job of a pull queue that nobody claims comes back", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a", pulled))
+		o := carryOptions
+		o.Cap, o.Pull, o.Visibility = 1, []string{"t"}, time.Millisecond
+		r, err := f.readyList().Carry(f.ctx, 0, o)
+		f.noError("Carry", err)
+		equal(f, "carried", carriedKeys(r.Carried), []string{"t/a"})
+		f.waitPast(f.now().Add(o.Visibility))
+		equal(f, "carried to dispatchers", carriedKeys(f.carry(carryOptions)), []string{"t/a"})
+		f.settle(store.Applied, released(f.claim(f.pop(), terms())[0], 0))
+		equal(f, "fetched", claimedKeys(f.pull(1, "t")), []string{"t/a"})
 	}},
 }

@@ -5,38 +5,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
 )
 
-var claimCases = []testCase{
-	{name: "claim/gives the job, a token and the time", options: Options{}, run: func(f *fixture) {
-		r := reg("t", "a", biz("b"))
-		was := f.add(r)
-		f.carry(carryOptions)
-		before := f.now()
-		claims := f.claim(f.pop(), terms())
-		equal(f, "number of claims", len(claims), 1)
-		c := claims[0]
-		f.between("now", c.Now, before, f.now())
-		f.from(c, job.Ready)
-		equal(f, "state", c.Job.State, job.Running)
-		equal(f, "spec", c.Job.Spec, r.Spec)
-		equal(f, "uid", c.Job.UID, was.UID)
-		equal(f, "due at", c.Job.DueAt, was.DueAt)
-		equal(f, "expired leases", c.Job.ExpiredLeases, 0)
-		equal(f, "token is set", c.Job.Token > was.Token, true)
-		equal(f, "version", c.Job.Version, was.Version+1)
-		f.between("updated at", c.Job.UpdatedAt, before, c.Now)
-		equal(f, "the stored job", f.get(r.Key), c.Job)
-		equal(f, "counts", f.states("t"), map[job.State]int64{job.Running: 1})
-		equal(f, "running jobs", keys(f.list(store.Query{States: stateOf(job.Running)})), []string{"t/a"})
-	}},
+// hintCases are asked only of stores with a ready list.
+var hintCases = []testCase{
 	{name: "claim/of nothing", options: Options{}, run: func(f *fixture) {
 		equal(f, "claims", f.claim(nil, terms()), nil)
-		claims, err := f.Claim(f.ctx, 0, nil, terms())
+		claims, err := f.readyList().Claim(f.ctx, 0, nil, terms())
 		f.noError("Claim", err)
 		equal(f, "claims", claims, nil)
 	}},
@@ -98,22 +76,6 @@ var claimCases = []testCase{
 		again = f.claim(hints, o)
 		equal(f, "jobs claimed again", jobsOf(again), []job.Job{first[0].Job, first[2].Job})
 	}},
-	{name: "claim/in large batches", options: Options{Shards: 2}, run: func(f *fixture) {
-		f.register(store.Created, many("t", 1_000)...)
-		claims := f.take()
-		equal(f, "claims", len(claims), 1_000)
-		settlements := make([]job.Settlement, len(claims))
-		for i, c := range claims {
-			settlements[i] = delivered(c)
-		}
-		results, err := f.Settle(f.ctx, settlements)
-		f.noError("Settle", err)
-		equal(f, "results", len(results), len(settlements))
-		for i, r := range results {
-			equal(f, fmt.Sprintf("status %d", i), r.Status, store.Applied)
-		}
-		equal(f, "jobs left", f.sum("t"), 0)
-	}},
 	{name: "claim/leaves what would make the answer too large", options: Options{}, run: func(f *fixture) {
 		const large, small = 20, 40
 		for n := range large {
@@ -148,13 +110,6 @@ var claimCases = []testCase{
 		}
 		equal(f, "large jobs claimed", claimed["large"], large)
 	}},
-	{name: "claim/all of large jobs when nobody asks what is left", options: Options{}, run: func(f *fixture) {
-		const n = 20
-		for i := range n {
-			f.add(reg("t", fmt.Sprint(i), body(strings.Repeat("x", store.BatchBytes/4))))
-		}
-		equal(f, "claims", len(f.take()), n)
-	}},
 	{name: "claim/of many at once one gets the job", options: Options{}, run: func(f *fixture) {
 		const n, callers = 50, 4
 		f.register(store.Created, many("t", n)...)
@@ -168,7 +123,7 @@ var claimCases = []testCase{
 		var wg sync.WaitGroup
 		for range callers {
 			wg.Go(func() {
-				claims, err := f.Claim(f.ctx, 0, hints, terms())
+				claims, err := f.readyList().Claim(f.ctx, 0, hints, terms())
 				if err != nil {
 					f.Errorf("Claim: %v", err)
 				}
@@ -184,107 +139,6 @@ var claimCases = []testCase{
 		for id, times := range claimed {
 			equal(f, "claims of "+id, times, 1)
 		}
-	}},
-}
-
-func jobsOf(claims []store.Claimed) []job.Job {
-	jobs := make([]job.Job, len(claims))
-	for i, c := range claims {
-		jobs[i] = c.Job
-	}
-	return jobs
-}
-
-var leaseCases = []testCase{
-	{name: "lease/an expired one is counted and the token grows", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		hints := f.pop()
-		first := f.expireLeases(hints)[0]
-		second := f.claim(hints, terms())[0] // by the older hint, before it is carried
-		f.from(second, job.Running)
-		equal(f, "expired leases", second.Job.ExpiredLeases, 1)
-		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
-		equal(f, "attempts", second.Job.Attempts, 0)
-		equal(f, "the stored job", f.get(second.Job.Key), second.Job)
-		f.unchangedBy(delivered(first))
-		f.settle(store.Applied, delivered(second))
-	}},
-	{name: "lease/an expired one is counted after it was carried", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		first := f.expireLeases(f.pop())[0]
-		second := f.takeOne()
-		f.from(second, job.Running)
-		equal(f, "expired leases", second.Job.ExpiredLeases, 1)
-		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
-		f.unchangedBy(failed(first, always))
-	}},
-	{name: "lease/those of a suspect are not counted by claims", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "a"))
-		for n := range job.SuspectAfter + 3 {
-			f.carry(carryOptions)
-			equal(f, "expired leases", f.expireLeases(f.pop())[0].Job.ExpiredLeases, min(n, job.SuspectAfter))
-		}
-	}},
-	{name: "lease/a suspect is given up for expired leases that were charged", options: Options{}, run: func(f *fixture) {
-		key := f.add(reg("t", "a")).Key
-		for range job.SuspectAfter {
-			f.carry(carryOptions)
-			f.expireLeases(f.pop())
-		}
-		for {
-			c := f.takeOne()
-			f.from(c, job.Running)
-			o := *c.Job.Before(c.From, c.Earlier, c.Now)
-			if o.Kind == job.OutcomeLeaseExpired {
-				equal(f, "settled to", f.settle(store.Applied, job.Settle(&c.Job, o, always)).To, job.Dead)
-				break
-			}
-			equal(f, "reason", o.Reason, job.ReasonQuarantined)
-			f.settle(store.Applied, released(c, 0)) // and not after o.After
-			f.carry(carryOptions)
-			hints := f.pop()
-			c = f.expireLeases(hints)[0]
-			equal(f, "before", c.Job.Before(c.From, c.Earlier, c.Now), nil)
-			charged := f.update(key, func(j *job.Job, _ job.Instant) error { return j.ChargeExpiredLease(c.Job.Token) })
-			equal(f, "expired leases", charged.ExpiredLeases, c.Job.ExpiredLeases+1)
-			equal(f, "the stored job", f.get(key), charged)
-		}
-		j := f.get(key)
-		equal(f, "reason", j.Reason, job.ReasonLeaseExpired)
-		equal(f, "expired leases", j.ExpiredLeases, job.MaxExpiredLeases)
-		equal(f, "attempts", j.Attempts, 0)
-	}},
-	{name: "lease/an outcome takes a charged expiry back", options: Options{}, run: func(f *fixture) {
-		key := f.add(reg("t", "a")).Key
-		for range job.SuspectAfter {
-			f.carry(carryOptions)
-			f.expireLeases(f.pop())
-		}
-		c := f.takeOne()
-		charge := func(j *job.Job, _ job.Instant) error { return j.ChargeExpiredLease(c.Job.Token) }
-		f.update(key, charge)
-		f.settle(store.Applied, released(c, 0))
-		equal(f, "expired leases after a release", f.get(key).ExpiredLeases, job.SuspectAfter)
-		c = f.takeOne()
-		f.update(key, charge)
-		f.settle(store.Applied, failed(c, after(long)))
-		j := f.get(key)
-		equal(f, "expired leases after an attempt", j.ExpiredLeases, 0)
-		equal(f, "attempts", j.Attempts, 1)
-	}},
-	{name: "lease/an outcome ends a row of expired leases", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		f.expireLeases(f.pop())
-		c := f.takeOne()
-		f.settle(store.Applied, released(c, 0))
-		equal(f, "expired leases after a release", f.get(c.Job.Key).ExpiredLeases, 1)
-		c = f.takeOne()
-		equal(f, "expired leases", c.Job.ExpiredLeases, 1)
-		f.settle(store.Applied, failed(c, always))
-		equal(f, "expired leases after an attempt", f.takeOne().Job.ExpiredLeases, 0)
 	}},
 	{name: "lease/a repetition after it has expired is a new claim and does not count", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
@@ -304,26 +158,19 @@ var leaseCases = []testCase{
 		f.from(third, job.Running)
 		equal(f, "expired leases", third.Job.ExpiredLeases, 1)
 	}},
-	{name: "lease/of a job with a timeout", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "quick", timeout(time.Millisecond)))
-		f.add(reg("t", "slow", timeout(long)))
-		f.add(reg("t", "plain"))
+	{name: "lease/an expired one is counted and the token grows", options: Options{}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
 		f.carry(carryOptions)
 		hints := f.pop()
-		o := terms()
-		o.Lease, o.LeaseMargin = long, short
-		claims := f.claim(hints, o)
-		f.waitPast(claims[len(claims)-1].Now.Add(short + time.Millisecond))
-		equal(f, "expired with a long lease", claimedKeys(f.claim(hints, terms())), []string{"t/quick"})
-	}},
-	{name: "lease/a timeout outlasts a short lease", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "slow", timeout(long)))
-		f.add(reg("t", "plain"))
-		f.carry(carryOptions)
-		hints := f.pop()
-		f.expireLeases(hints)
-		equal(f, "expired", claimedKeys(f.claim(hints, terms())), []string{"t/plain"})
-		equal(f, "carried", f.carry(carryOptions), nil)
+		first := f.expireLeases(hints)[0]
+		second := f.claim(hints, terms())[0] // by the older hint, before it is carried
+		f.from(second, job.Running)
+		equal(f, "expired leases", second.Job.ExpiredLeases, 1)
+		equal(f, "token grows", second.Job.Token > first.Job.Token, true)
+		equal(f, "attempts", second.Job.Attempts, 0)
+		equal(f, "the stored job", f.get(second.Job.Key), second.Job)
+		f.unchangedBy(delivered(first))
+		f.settle(store.Applied, delivered(second))
 	}},
 	{name: "lease/a late outcome counts until another claims", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 2)...)
@@ -339,28 +186,12 @@ var leaseCases = []testCase{
 		equal(f, "counts", f.states("t"), map[job.State]int64{job.Retrying: 1})
 		equal(f, "carried", f.carry(carryOptions), nil)
 	}},
-	{name: "lease/tokens and versions only grow", options: Options{Retention: long}, run: func(f *fixture) {
-		key := f.add(reg("t", "a")).Key
-		var token, version uint64
-		grows := func(j job.Job, tokenToo bool) {
-			f.Helper()
-			if j.Version <= version || j.Token < token || tokenToo && j.Token == token {
-				f.Fatalf("token %d, version %d after %d, %d", j.Token, j.Version, token, version)
-			}
-			token, version = j.Token, j.Version
-		}
-		for range 5 {
-			c := f.takeOne()
-			grows(c.Job, true)
-			f.settle(store.Applied, failed(c, always))
-			grows(f.get(key), false)
-			f.carry(carryOptions)
-			c = f.expireLeases(f.pop())[0]
-			grows(c.Job, true)
-			grows(f.update(key, cancel), false)
-			f.settle(store.Applied, failed(c, always))
-			grows(f.get(key), false)
-			grows(f.update(key, replay), false)
-		}
-	}},
+}
+
+func jobsOf(claims []store.Claimed) []job.Job {
+	jobs := make([]job.Job, len(claims))
+	for i, c := range claims {
+		jobs[i] = c.Job
+	}
+	return jobs
 }

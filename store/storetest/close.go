@@ -11,11 +11,11 @@ import (
 var closeCases = []testCase{
 	{name: "close/calls under way and later ones fail", closes: true, run: func(f *fixture) {
 		key := f.add(reg("t", "a", delay(long))).Key
-		locker := f.Locker(0)
-		f.tryLock(true, locker, long)
 		results := make(chan error, 2)
 		go func() {
-			_, err := f.Pop(f.ctx, 0, 1, time.Minute)
+			o := generous
+			o.Wait = time.Minute
+			_, err := f.wait(o)
 			results <- err
 		}()
 		go func() { results <- store.Wakeups(f.ctx, f, func(int) {}) }()
@@ -24,7 +24,7 @@ var closeCases = []testCase{
 		for range cap(results) {
 			f.unavailable("a call under way", <-results)
 		}
-		for name, call := range f.everyCall(key, locker) {
+		for name, call := range f.everyCall(key) {
 			f.unavailable(name, call())
 		}
 	}},
@@ -38,9 +38,9 @@ func (f *fixture) unavailable(what string, err error) {
 }
 
 // everyCall is a call of every method of store.Store that can fail but Close.
-func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() error {
-	hint := store.Hint{Lane: laneOf(key.Topic, urlA), ID: key.ID}
-	settlement := job.Settlement{Key: key, Lane: hint.Lane, Token: 1, To: job.Delivered, IfCancelled: job.Delivered}
+func (f *fixture) everyCall(key job.Key) map[string]func() error {
+	lane := laneOf(key.Topic, urlA)
+	settlement := job.Settlement{Key: key, Lane: lane, Token: 1, To: job.Delivered, IfCancelled: job.Delivered}
 	return map[string]func() error{
 		"Ping":            func() error { return f.Ping(f.ctx) },
 		"Register":        func() error { return second(f.Register(f.ctx, []store.Registration{reg("t", "b")})) },
@@ -53,17 +53,13 @@ func (f *fixture) everyCall(key job.Key, locker store.Locker) map[string]func() 
 		"Backlogs":        func() error { return second(f.Backlogs(f.ctx)) },
 		"Now":             func() error { return second(f.Now(f.ctx)) },
 		"Depth":           func() error { return second(f.Depth(f.ctx)) },
-		"Carry":           func() error { return second(f.Carry(f.ctx, 0, carryOptions)) },
+		"Take":            func() error { return second(f.wait(generous)) },
 		"Wakeups":         func() error { return store.Wakeups(f.ctx, f, func(int) {}) },
 		"Publish":         func() error { return f.Publish(f.ctx, "c", nil) },
 		"Listen":          func() error { return f.Listen(f.ctx, "c", func([]byte) {}) },
-		"Pop":             func() error { return second(f.Pop(f.ctx, 0, 1, time.Millisecond)) },
-		"Claim":           func() error { return second(f.Claim(f.ctx, 0, []store.Hint{hint}, terms())) },
 		"Settle":          func() error { return second(f.Settle(f.ctx, []job.Settlement{settlement})) },
-		"SetCircuit":      func() error { return f.SetCircuit(f.ctx, hint.Lane.Endpoint, store.CircuitOpen, long) },
+		"SetCircuit":      func() error { return f.SetCircuit(f.ctx, lane.Endpoint, store.CircuitOpen, long) },
 		"Purge":           func() error { return second(f.Purge(f.ctx, 1)) },
-		"TryLock":         func() error { return second(locker.TryLock(f.ctx, long)) },
-		"Extend":          func() error { return second(locker.Extend(f.ctx)) },
 	}
 }
 

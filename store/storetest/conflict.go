@@ -27,9 +27,8 @@ var conflictCases = []testCase{
 		}
 		f.add(r)
 		same(job.Waiting)
-		f.carry(carryOptions)
-		same(job.Ready)
-		c := f.claim(f.pop(), terms())[0]
+		same(f.ready(job.Waiting))
+		c := f.takeOne()
 		same(job.Running)
 		f.settle(store.Applied, failed(c, after(long)))
 		same(job.Retrying)
@@ -49,12 +48,11 @@ var conflictCases = []testCase{
 		equal(f, "the stored job", f.get(before.Key), before)
 		equal(f, "counts", f.states("t"), map[job.State]int64{job.Waiting: 1})
 	}},
-	{name: "conflict/a waiting or ready job is replaced", options: Options{}, run: func(f *fixture) {
+	{name: "conflict/a due job is replaced", options: Options{}, run: func(f *fixture) {
 		old := reg("t", "a", biz("old"))
 		f.add(old)
-		f.carry(carryOptions)
-		hints := f.pop()
-		equal(f, "state of the old job", f.get(old.Key).State, job.Ready)
+		state := f.ready(job.Waiting)
+		equal(f, "state of the old job", f.get(old.Key).State, state)
 
 		fresh := reg("t", "a", to(urlB), biz("new"), delay(long), onConflict(job.ConflictReplace))
 		j := f.register(store.Created, fresh)[0]
@@ -64,8 +62,7 @@ var conflictCases = []testCase{
 		equal(f, "by the old biz_key", keys(f.list(store.Query{BizKey: "old"})), nil)
 		equal(f, "by the new biz_key", keys(f.list(store.Query{BizKey: "new"})), []string{"t/a"})
 		equal(f, "counts", f.states("t"), map[job.State]int64{job.Waiting: 1})
-		equal(f, "claimed by the old hint", claimedKeys(f.claim(hints, terms())), nil)
-		equal(f, "carried", f.carry(carryOptions), nil)
+		f.takeNone(generous)
 	}},
 	{name: "conflict/a retrying job is replaced with its log", options: Options{}, run: func(f *fixture) {
 		old := reg("t", "a")
@@ -90,9 +87,8 @@ var conflictCases = []testCase{
 	}},
 	{name: "conflict/a worker of a replaced job is stale", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		expired := f.expireLeases(f.pop())[0]
-		f.carry(carryOptions) // ready again, so no longer in flight
+		expired := f.expireOne()
+		f.unlease(expired)
 		f.register(store.Created, reg("t", "a", body("new"), delay(long), onConflict(job.ConflictReplace)))
 		f.unchangedBy(delivered(expired))
 	}},
@@ -202,13 +198,12 @@ var conflictCases = []testCase{
 		equal(f, "outcome", f.move(reg("t", "a", onConflict(job.ConflictSooner))), store.Moved)
 		equal(f, "claimed", f.takeOne().Job.UID, before.UID)
 	}},
-	{name: "conflict/later takes back a job that was carried", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		hints := f.pop()
+	{name: "conflict/later takes back a job that is due", options: Options{}, run: func(f *fixture) {
+		key := f.add(reg("t", "a")).Key
+		f.ready(job.Waiting)
 		equal(f, "outcome", f.move(reg("t", "a", delay(long), onConflict(job.ConflictLater))), store.Moved)
-		equal(f, "state", f.get(hints[0].Key()).State, job.Waiting)
-		equal(f, "claimed", claimedKeys(f.claim(hints, terms())), nil)
+		equal(f, "state", f.get(key).State, job.Waiting)
+		f.takeNone(generous)
 	}},
 	{name: "conflict/later and sooner meet a job in flight", options: Options{Retention: long}, run: func(f *fixture) {
 		r := reg("t", "a")
@@ -241,8 +236,7 @@ var conflictCases = []testCase{
 	}},
 	{name: "conflict/a worker of the job before is stale", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		expired := f.expireLeases(f.pop())[0]
+		expired := f.expireOne()
 		f.settle(store.Applied, delivered(f.takeOne()))
 		f.add(reg("t", "a", body("new")))
 		second := f.takeOne()

@@ -38,7 +38,7 @@ var countCases = []testCase{
 		counted := f.count(r.Key, 2, "")
 		equal(f, "answer", counted.Tally.Added, []job.Added{{Count: 2}})
 		equal(f, "updated at", f.get(r.Key).UpdatedAt, counted.Now)
-		equal(f, "carried below the target", len(f.carry(carryOptions)), 0)
+		equal(f, "carried below the target", len(f.take()), 0)
 		j := f.get(r.Key)
 		equal(f, "count", j.Counted, 2)
 		equal(f, "due", j.DueAt, registered.DueAt)
@@ -54,7 +54,7 @@ var countCases = []testCase{
 		equal(f, "answer in flight", f.count(r.Key, 1, "").Tally.Added, []job.Added{{Count: 7, Fired: true}})
 		f.settle(store.Applied, failed(c, after(long)))
 		equal(f, "answer between attempts", f.count(r.Key, 1, "").Tally.Added, []job.Added{{Count: 8, Fired: true}})
-		equal(f, "carried before the retry", len(f.carry(carryOptions)), 0)
+		equal(f, "carried before the retry", len(f.take()), 0)
 		f.update(r.Key, runNow)
 		f.settle(store.Applied, delivered(f.takeOne()))
 		equal(f, "answer after the end", f.count(r.Key, 1, "").Tally.Added, []job.Added{{Count: 8, Fired: true, Late: true}})
@@ -73,7 +73,7 @@ var countCases = []testCase{
 			equal(f, "answer", f.count(key, 1, "").Tally.Added, []job.Added{{Count: 1, Fired: true}})
 			equal(f, "it waits for", f.head(id), "first")
 		}
-		equal(f, "carried before the first is due", len(f.carry(carryOptions)), 0)
+		equal(f, "carried before the first is due", len(f.take()), 0)
 		f.update(first.Key, runNow)
 		equal(f, "in order", f.inOrder(), []string{"first", "next", "last"})
 
@@ -142,12 +142,12 @@ var countCases = []testCase{
 		refused(expiring.Key, job.ErrFinished)
 		equal(f, "reason", f.get(expiring.Key).Reason, job.ReasonCountMissed)
 	}},
-	{name: "count/the target is reached while the job is on the ready list", options: Options{}, run: func(f *fixture) {
+	{name: "count/the target is reached while the job is due", options: Options{}, run: func(f *fixture) {
 		r := reg("t", "a", counting(2, job.DeadlineExpires))
 		f.add(r)
-		f.carry(carryOptions)
+		f.ready(job.Waiting)
 		equal(f, "answer", f.count(r.Key, 2, "").Tally.Added, []job.Added{{Count: 2, Fired: true}})
-		claims := f.claim(f.pop(), terms())
+		claims := f.take()
 		equal(f, "claims", len(claims), 1)
 		if o := claims[0].Job.Before(claims[0].From, claims[0].Earlier, claims[0].Now); o != nil {
 			f.Fatalf("it is not sent: %+v", o)
@@ -165,7 +165,7 @@ var countCases = []testCase{
 			j.Recount(now)
 			return err
 		})
-		equal(f, "carried", len(f.carry(carryOptions)), 0)
+		equal(f, "carried", len(f.take()), 0)
 		equal(f, "answer", f.count(r.Key, 1, "x", "").Tally.Added, []job.Added{{Count: 3, Repeated: true}, {Count: 4, Fired: true}})
 		f.deliver(r.Key)
 		f.update(r.Key, replay)

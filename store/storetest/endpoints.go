@@ -62,15 +62,10 @@ func endpointsCounted(f *fixture) {
 	equal(f, "one endpoint", f.endpoints(store.EndpointQuery{Endpoint: endpointNamed(3), Limit: 1}), all[3:4])
 	equal(f, "an unknown endpoint", f.endpoints(store.EndpointQuery{Endpoint: endpointNamed(9), Limit: 1}), nil)
 
-	// What is carried and claimed is not what waits.
-	f.carry(carryOptions)
+	// What is claimed is not what waits.
+	f.take()
 	for n := range all {
-		all[n].Waiting, all[n].Ready = 2, int64(n+1)
-	}
-	equal(f, "endpoints, carried", f.endpoints(store.EndpointQuery{Limit: 3}), all)
-	f.claim(f.pop(), terms())
-	for n := range all {
-		all[n].Ready, all[n].Running = 0, all[n].Ready
+		all[n].Waiting, all[n].Running = 2, int64(n+1)
 	}
 	equal(f, "endpoints, claimed", f.endpoints(store.EndpointQuery{Limit: 3}), all)
 }
@@ -149,13 +144,13 @@ var endpointCases = []testCase{
 		f.register(store.Created, many("t", 12)...)
 		endpoint := laneOf("", urlA).Endpoint
 		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitOpen, long))
-		equal(f, "carried while it is held", f.carry(carryOptions), nil)
+		f.takeNone(generous)
 		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitHalfOpen, 0))
 		equal(f, "open circuits", f.depth().OpenCircuits, 0)
-		o := carryOptions
-		o.HalfOpenLimit = 2
-		f.carryUntil(2, o)
-		equal(f, "carried beyond the probes", f.carry(o), nil)
+		o := generous
+		o.Limits.HalfOpenLimit = 2
+		f.takeUntil(2, o)
+		f.takeNone(o)
 	}},
 }
 
@@ -203,8 +198,8 @@ func dueCounted(f *fixture) {
 	equal(f, "of an endpoint's topic", f.dueCountsOf(store.DueOf{Topic: "t0", Endpoint: endpoint}, start), []int64{5})
 	equal(f, "of another topic of the endpoint", f.dueCountsOf(store.DueOf{Topic: "t1", Endpoint: endpoint}, start), []int64{0})
 	equal(f, "of an unknown endpoint", f.dueCountsOf(store.DueOf{Endpoint: "https://none.example:443"}, start), []int64{0})
-	f.carry(carryOptions)
-	equal(f, "carried", f.dueCounts(start, 0, h), []int64{0, 40, 160})
+	f.take()
+	equal(f, "taken", f.dueCounts(start, 0, h), []int64{0, 40, 160})
 	f.update(job.Key{Topic: "t0", ID: "0-0"}, cancel)
 	equal(f, "cancelled", f.dueCounts(start, 0, h), []int64{0, 39, 160})
 }

@@ -41,8 +41,10 @@ type fixture struct {
 	reporter
 	store.Store
 	ctx     context.Context
-	keeps   bool // finished jobs can be looked up
-	repeats bool // Harness.Repeats
+	keeps   bool                 // finished jobs can be looked up
+	repeats bool                 // Harness.Repeats
+	carries bool                 // Harness.ReadyList
+	left    map[int][]store.Hint // of shards: what a claim left
 }
 
 // open opens a store; it is closed when the test ends, unless the caller
@@ -50,7 +52,7 @@ type fixture struct {
 func (h Harness) open(t testing.TB, o Options, callerCloses bool) *fixture {
 	t.Helper()
 	o.Shards = max(o.Shards, 1)
-	f := &fixture{reporter: t, Store: h.Open(t, o), ctx: t.Context(), keeps: o.Retention > 0, repeats: h.Repeats}
+	f := &fixture{reporter: t, Store: h.Open(t, o), ctx: t.Context(), keeps: o.Retention > 0, repeats: h.Repeats, carries: h.ReadyList, left: map[int][]store.Hint{}}
 	if !callerCloses {
 		t.Cleanup(func() {
 			if err := f.Close(); err != nil {
@@ -128,7 +130,7 @@ func reg(topic, id string, with ...func(*store.Registration)) store.Registration
 	return r
 }
 
-// contentOf is a fingerprint like those of the scheduler: of other content there is another.
+// contentOf is a fingerprint like those of package app: of other content there is another.
 func contentOf(s *job.Spec) job.Fingerprint {
 	own := *s
 	own.Content = 0
@@ -192,7 +194,7 @@ func (f *fixture) register(want store.RegisterOutcome, regs ...store.Registratio
 	return jobs
 }
 
-// whole is the job of an answer, with the body and the headers that store.Taken leaves out.
+// whole is the job of an answer, with the body and the headers that store.HeldBy leaves out.
 func (f *fixture) whole(r store.Registered) job.Job {
 	f.Helper()
 	j := r.Job
@@ -256,7 +258,7 @@ func (f *fixture) waitPast(at job.Instant) {
 }
 
 // carryOptions are generous: every due job is carried, and none again.
-var carryOptions = store.CarryOptions{Cap: 10_000, Visibility: long, HalfOpenLimit: 10_000}
+var carryOptions = store.CarryOptions{Cap: 10_000, Visibility: long, FlightLimits: store.FlightLimits{HalfOpenLimit: 10_000}}
 
 // carry carries everything that may be carried now, on all shards.
 func (f *fixture) carry(o store.CarryOptions) []store.Carried {
@@ -264,7 +266,7 @@ func (f *fixture) carry(o store.CarryOptions) []store.Carried {
 	var all []store.Carried
 	for shard := range f.Shards() {
 		for range 1_000 {
-			r, err := f.Carry(f.ctx, shard, o)
+			r, err := f.readyList().Carry(f.ctx, shard, o)
 			f.noError("Carry", err)
 			all = append(all, r.Carried...)
 			if r.Wait != 0 || len(r.Carried) == 0 {
@@ -287,7 +289,7 @@ func (f *fixture) pop() []popped {
 	var all []popped
 	for shard := range f.Shards() {
 		for f.depth().ReadyList > 0 {
-			hints, err := f.Pop(f.ctx, shard, 500, 0)
+			hints, err := f.readyList().Pop(f.ctx, shard, 500, 0)
 			f.noError("Pop", err)
 			if len(hints) == 0 {
 				break
@@ -320,28 +322,11 @@ func (f *fixture) claim(hints []popped, o store.ClaimOptions) []store.Claimed {
 				batch = append(batch, h.Hint)
 			}
 		}
-		claims, err := f.Claim(f.ctx, shard, batch, o)
+		claims, err := f.readyList().Claim(f.ctx, shard, batch, o)
 		f.noError("Claim", err)
 		all = append(all, claims...)
 	}
 	return all
-}
-
-// take carries, pops and claims all that is due, on long terms.
-func (f *fixture) take() []store.Claimed {
-	f.Helper()
-	f.carry(carryOptions)
-	return f.claim(f.pop(), terms())
-}
-
-// takeOne is take when exactly one job is due.
-func (f *fixture) takeOne() store.Claimed {
-	f.Helper()
-	claims := f.take()
-	if len(claims) != 1 {
-		f.Fatalf("claimed %d jobs, want 1", len(claims))
-	}
-	return claims[0]
 }
 
 // end registers r, which must be due, and brings it to the final state s.

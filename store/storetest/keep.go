@@ -78,6 +78,10 @@ var keepCases = []testCase{
 		f.purge(0, 100)
 		equal(f, "claimed", claimedKeys(f.take()), []string{"t/anew", "t/replayed"})
 	}},
+}
+
+// carrierCases are of what carriers need.
+var carrierCases = []testCase{
 	{name: "wakeups/tell of a job that is due earlier", options: Options{Shards: 2}, run: func(f *fixture) {
 		f.add(reg("t", "last", delay(10*long)))
 		changes := map[string]func(i int){
@@ -104,7 +108,7 @@ var keepCases = []testCase{
 		f.noError("Wakeups", <-result)
 	}},
 	{name: "lock/is held by one", options: Options{Shards: 2}, run: func(f *fixture) {
-		a, b := f.Locker(0), f.Locker(0)
+		a, b := f.readyList().Locker(0), f.readyList().Locker(0)
 		f.extend(false, a)
 		f.tryLock(true, a, long)
 		f.tryLock(false, b, long)
@@ -117,7 +121,7 @@ var keepCases = []testCase{
 		f.noError("Unlock", b.Unlock(f.ctx))
 	}},
 	{name: "lock/ends by itself", options: Options{}, run: func(f *fixture) {
-		a, b := f.Locker(0), f.Locker(0)
+		a, b := f.readyList().Locker(0), f.readyList().Locker(0)
 		// On a busy machine so short a lock can end before its taking is answered.
 		f.eventually("a short lock can be had", func() bool {
 			got, err := a.TryLock(f.ctx, short)
@@ -130,12 +134,12 @@ var keepCases = []testCase{
 		})
 		f.extend(false, a)
 		_ = a.Unlock(f.ctx) // it may say that the lock was lost; it must not free the other's
-		f.tryLock(false, f.Locker(0), long)
+		f.tryLock(false, f.readyList().Locker(0), long)
 		f.extend(true, b)
 	}},
 	{name: "lock/of each shard is its own", options: Options{Shards: 2}, run: func(f *fixture) {
 		for shard := range f.Shards() {
-			f.tryLock(true, f.Locker(shard), long)
+			f.tryLock(true, f.readyList().Locker(shard), long)
 		}
 	}},
 }

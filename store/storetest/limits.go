@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
@@ -64,7 +65,7 @@ var settingCases = []testCase{
 		f.limit("t", l)
 		f.register(store.Created, many("t", 3)...)
 		f.register(store.Created, reg("t", "elsewhere", to(urlB), delay(long)))
-		equal(f, "carried", len(f.carry(carryOptions)), 1)
+		equal(f, "taken", len(f.take()), 1)
 		o := f.outlook(job.Key{Topic: "t", ID: "elsewhere"})
 		equal(f, "limits", o.Limits, l)
 		equal(f, "topic out", o.TopicInFlight, 1)
@@ -75,63 +76,25 @@ var settingCases = []testCase{
 }
 
 var pauseCases = []testCase{
-	{name: "pause/nothing is carried, until it ends", options: Options{Shards: 2}, run: func(f *fixture) {
+	{name: "pause/nothing is taken, until it ends", options: Options{Shards: 2}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Paused: true})
 		f.register(store.Created, many("t", 5)...)
 		f.register(store.Created, many("t", 5, to(urlB), func(r *store.Registration) { r.Key.ID += "-b" })...)
 		f.add(reg("u", "free"))
-		equal(f, "carried", carriedKeys(f.carry(carryOptions)), []string{"u/free"})
+		equal(f, "taken", claimedKeys(f.take()), []string{"u/free"})
 		for shard := range f.Shards() {
-			r, err := f.Carry(f.ctx, shard, carryOptions)
-			f.noError("Carry", err)
-			equal(f, "it says to wait", r.Wait != 0, true)
+			equal(f, "it says to wait", f.takeFrom(shard, generous).Wait != 0, true)
 		}
 		f.limit("t", store.Limits{})
-		f.carryUntil(10, carryOptions)
-	}},
-	{name: "pause/what was carried is given back", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "a", ttl(long)))
-		f.add(reg("t", "b"))
-		f.carry(carryOptions)
-		hints := f.pop()
-		before := f.get(job.Key{Topic: "t", ID: "a"})
-		equal(f, "state", before.State, job.Ready)
-		f.limit("t", store.Limits{Paused: true})
-		equal(f, "claimed", f.claim(hints, terms()), nil)
-		after := f.get(before.Key)
-		before.State = job.Waiting
-		equal(f, "the job", after, before)
-		equal(f, "out", f.outlook(before.Key).TopicInFlight, 0)
-		equal(f, "counts", f.states("t"), map[job.State]int64{job.Waiting: 2})
-		equal(f, "carried", f.carry(carryOptions), nil)
-		f.limit("t", store.Limits{})
-		f.carryUntil(2, carryOptions)
-		equal(f, "claimed", len(f.claim(f.pop(), terms())), 2)
+		f.takeUntil(10, generous)
 	}},
 	{name: "pause/one with a time ends by itself", options: Options{Shards: 2}, run: func(f *fixture) {
 		until := f.now().Add(500 * time.Millisecond)
 		f.limit("t", store.Limits{Paused: true, PausedUntil: until})
 		f.register(store.Created, many("t", 5)...)
-		f.carryUntil(5, carryOptions)
-		equal(f, "carried when the time had come", f.now() >= until, true)
-		equal(f, "claimed", len(f.claim(f.pop(), terms())), 5)
-	}},
-	{name: "pause/what was carried is claimed when its time has come", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		hints := f.pop()
-		until := f.now().Add(time.Millisecond)
-		f.limit("t", store.Limits{Paused: true, PausedUntil: until})
-		f.waitPast(until)
-		equal(f, "claimed", len(f.claim(hints, terms())), 1)
-	}},
-	{name: "pause/a retry that was carried is given back as one", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "a"))
-		f.settle(store.Applied, failed(f.takeOne(), always))
-		f.carry(carryOptions)
-		f.limit("t", store.Limits{Paused: true})
-		equal(f, "claimed", f.claim(f.pop(), terms()), nil)
-		equal(f, "state", f.get(job.Key{Topic: "t", ID: "a"}).State, job.Retrying)
+		for _, c := range f.takeUntil(5, generous) {
+			equal(f, "taken when the time had come", c.Now >= until, true)
+		}
 	}},
 	{name: "pause/attempts under way end as ever", options: Options{Retention: long}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 2)...)
@@ -139,18 +102,17 @@ var pauseCases = []testCase{
 		f.limit("t", store.Limits{Paused: true})
 		f.settle(store.Applied, delivered(claims[0]))
 		f.settle(store.Applied, failed(claims[1], always))
-		equal(f, "carried", f.carry(carryOptions), nil)
+		f.takeNone(generous)
 		f.limit("t", store.Limits{})
-		f.carryUntil(1, carryOptions)
+		f.takeUntil(1, generous)
 	}},
 	{name: "pause/an expired lease waits, too", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		f.expireLeases(f.pop())
+		f.expire(generous)
 		f.limit("t", store.Limits{Paused: true})
-		equal(f, "carried", f.carry(carryOptions), nil)
+		f.takeNone(generous)
 		f.limit("t", store.Limits{})
-		f.carryUntil(1, carryOptions)
+		f.takeUntil(1, generous)
 	}},
 }
 
@@ -188,7 +150,7 @@ var capacityCases = []testCase{
 		f.register(store.Created, many("t", 3)...)
 		f.limit("t", store.Limits{Capacity: 1})
 		equal(f, "outcome", f.outcomes(reg("t", "more")), []store.RegisterOutcome{store.TopicFull})
-		equal(f, "carried", len(f.carry(carryOptions)), 3)
+		equal(f, "taken", len(f.take()), 3)
 	}},
 	{name: "capacity/drain", options: Options{Retention: long}, run: func(f *fixture) {
 		key := f.end(reg("t", "dead"), job.Dead).Key
@@ -223,33 +185,27 @@ var concurrencyCases = []testCase{
 		f.register(store.Created, many("t", 4)...)
 		f.register(store.Created, many("t", 4, to(urlB), func(r *store.Registration) { r.Key.ID += "-b" })...)
 		f.register(store.Created, many("u", 4)...)
-		f.carry(carryOptions)
-		claims := f.claim(f.pop(), terms())
+		claims := f.take()
 		perTopic := map[string]int{}
 		for _, c := range claims {
 			perTopic[c.Job.Topic]++
 		}
 		equal(f, "out", perTopic, map[string]int{"t": 3, "u": 4})
-		done := 0
-		for done < 8 {
-			for _, c := range claims {
-				if c.Job.Topic != "t" {
-					continue
-				}
-				f.settle(store.Applied, delivered(c))
-				done++
-				f.carryUntil(min(1, max(0, 8-done-2)), carryOptions) // looked at since the place came free
-			}
-			claims = f.claim(f.pop(), terms())
+		claims = slices.DeleteFunc(claims, func(c store.Claimed) bool { return c.Job.Topic != "t" })
+		for done := 1; len(claims) > 0; done++ {
+			f.settle(store.Applied, delivered(claims[0]))
+			claims = append(claims[1:], f.takeUntil(min(1, max(0, 8-done-2)), generous)...)
 		}
 	}},
 	{name: "concurrency/places are called for", options: Options{}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Concurrency: 1})
 		f.register(store.Created, many("t", 3)...)
 		f.register(store.Created, many("t", 3, to(urlB), func(r *store.Registration) { r.Key.ID += "-b" })...)
-		r := f.carryOnce(carryOptions)
+		r := f.takeOnce(generous)
+		claims := r.Claims
 		for r.Wait == 0 {
-			r = f.carryOnce(carryOptions)
+			r = f.takeOnce(generous)
+			claims = append(claims, r.Claims...)
 		}
 		if r.Wait < time.Second {
 			f.Errorf("a topic without a place is looked at again after %v", r.Wait)
@@ -260,67 +216,27 @@ var concurrencyCases = []testCase{
 			func(c store.Claimed) { f.settle(store.Applied, released(c, long)) },
 		}
 		for _, end := range ends {
-			claims := f.claim(f.pop(), terms())
 			equal(f, "claimed", len(claims), 1)
 			end(claims[0])
-			f.carryUntil(1, carryOptions)
+			claims = f.takeUntil(1, generous)
 		}
-		// A cancel of one that is out frees its place, too.
-		hints := f.pop()
-		f.update(hints[0].Key(), cancel)
-		f.carryUntil(1, carryOptions)
 		f.limit("t", store.Limits{Concurrency: 2})
-		f.carryUntil(1, carryOptions)
+		f.takeUntil(1, generous)
 	}},
 	{name: "concurrency/an expired lease keeps its place", options: Options{}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Concurrency: 1})
 		f.register(store.Created, many("t", 3)...)
-		f.carry(carryOptions)
-		expired := f.expireLeases(f.pop())
-		f.carryUntil(1, carryOptions)
-		claims := f.claim(f.pop(), terms())
-		equal(f, "claimed", claimedKeys(claims), claimedKeys(expired))
-		equal(f, "carried", f.carry(carryOptions), nil)
-	}},
-	{name: "concurrency/only what was carried is claimed", options: Options{}, run: func(f *fixture) {
-		f.limit("t", store.Limits{Concurrency: 1})
-		f.register(store.Created, many("t", 2)...)
-		f.carry(carryOptions)
-		hints := f.pop()
-		other := hints[0]
-		for _, r := range many("t", 2) {
-			if r.Key != other.Key() {
-				other.ID = r.Key.ID
-			}
-		}
-		equal(f, "claimed", len(f.claim([]popped{other}, terms())), 0)
-		equal(f, "claimed", len(f.claim(hints, terms())), 1)
+		expired := f.expire(generous)
+		equal(f, "taken", claimedKeys(f.takeUntil(1, generous)), claimedKeys(expired))
+		f.takeNone(generous)
 	}},
 	{name: "concurrency/a lane's own limit is called for", options: Options{}, run: func(f *fixture) {
-		o := carryOptions
-		o.TopicLimits = map[string]int{"t": 1}
+		o := generous
+		o.Limits.TopicLimits = map[string]int{"t": 1}
 		f.register(store.Created, many("t", 2)...)
-		f.carry(o)
-		f.settle(store.Applied, delivered(f.claim(f.pop(), terms())[0]))
-		f.carryUntil(1, o)
+		f.settle(store.Applied, delivered(f.takeWith(o)[0]))
+		f.takeUntil(1, o)
 	}},
-}
-
-// hintsUntil carries until there have been n hints, and gives them with when they
-// came. Unlike the results of Carry it misses none of a call that was repeated.
-func (f *fixture) hintsUntil(n int) (hints []popped, at []span) {
-	f.Helper()
-	f.eventually(fmt.Sprintf("there are %d hints", n), func() bool {
-		during := span{first: f.now()}
-		f.carry(carryOptions)
-		during.last = f.now()
-		for _, h := range f.pop() {
-			hints, at = append(hints, h), append(at, during)
-		}
-		return len(hints) >= n
-	})
-	equal(f, "number of hints", len(hints), n)
-	return hints, at
 }
 
 var rateCases = []testCase{
@@ -330,7 +246,7 @@ var rateCases = []testCase{
 		f.register(store.Created, many("t", jobs/2)...)
 		f.register(store.Created, many("t", jobs/2, to(urlB), func(r *store.Registration) { r.Key.ID += "-b" })...)
 		began := f.now()
-		_, at := f.hintsUntil(jobs)
+		_, at := f.takenUntil(jobs)
 		slack := int(rules.PaceSlack.Seconds() * rate)
 		if n := most(at, 200*time.Millisecond); n > 200*rate/1000+slack+2 {
 			f.Errorf("%d jobs within 200 ms at %d/s", n, rate)
@@ -343,28 +259,27 @@ var rateCases = []testCase{
 		f.limit("t", store.Limits{Rate: 1.0 / 3600})
 		f.register(store.Created, many("t", 3)...)
 		f.register(store.Created, many("u", 5)...)
-		equal(f, "carried", len(f.carry(carryOptions)), 6)
+		equal(f, "carried", len(f.take()), 6)
 	}},
-	{name: "rate/the carrier is told when the next may go", options: Options{}, run: func(f *fixture) {
+	{name: "rate/the wait is until the next may go", options: Options{}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Rate: 0.02})
 		f.register(store.Created, many("t", 2)...)
-		equal(f, "carried", len(f.carry(carryOptions)), 1)
-		r := f.carryOnce(carryOptions)
-		equal(f, "carried", len(r.Carried), 0)
+		equal(f, "carried", len(f.take()), 1)
+		r := f.takeOnce(generous)
+		equal(f, "taken", len(r.Claims), 0)
 		if r.Wait <= 0 || r.Wait > 50*time.Second {
 			f.Errorf("it says to wait %v, want at most 50s", r.Wait)
 		}
-		f.pop()
 		f.limit("t", store.Limits{Rate: 100})
-		f.hintsUntil(1)
+		f.takenUntil(1)
 	}},
 	{name: "rate/a rest saves nothing up", options: Options{}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Rate: 5})
 		f.add(reg("t", "first"))
-		f.hintsUntil(1)
+		f.takenUntil(1)
 		f.waitPast(f.now().Add(time.Second))
 		f.register(store.Created, many("t", 5)...)
-		_, at := f.hintsUntil(5)
+		_, at := f.takenUntil(5)
 		if took := at[4].last.Sub(at[0].first); took < 4*200*time.Millisecond-4*rules.PaceSlack {
 			f.Errorf("after a rest five jobs went within %v at 5/s", took)
 		}
@@ -372,15 +287,15 @@ var rateCases = []testCase{
 	{name: "rate/a fast one goes by several at a time", options: Options{}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Rate: 100_000})
 		f.register(store.Created, many("t", 300)...)
-		f.hintsUntil(300)
+		f.takenUntil(300)
 	}},
 	{name: "rate/beside a concurrency", options: Options{}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Rate: 1000, Concurrency: 2})
 		f.register(store.Created, many("t", 5)...)
-		hints, _ := f.hintsUntil(2)
-		equal(f, "carried beyond that", f.carry(carryOptions), nil)
-		f.settle(store.Applied, delivered(f.claim(hints, terms())[0]))
-		f.hintsUntil(1)
+		claims, _ := f.takenUntil(2)
+		f.takeNone(generous)
+		f.settle(store.Applied, delivered(claims[0]))
+		f.takenUntil(1)
 	}},
 }
 
@@ -389,11 +304,11 @@ var weightCases = []testCase{
 		f.limit("heavy", store.Limits{Weight: 100})
 		f.register(store.Created, many("heavy", 400)...)
 		f.register(store.Created, many("plain", 400, to(urlB))...)
-		o := carryOptions
-		o.Cap = 110
+		o := generous
+		o.Max = 110
 		got := map[string]int{}
-		for _, c := range f.carry(o) {
-			got[c.Hint.Lane.Topic]++
+		for _, c := range f.takeOnce(o).Claims {
+			got[c.Job.Topic]++
 		}
 		if got["heavy"] <= 2*got["plain"] {
 			f.Errorf("carried %v with weights of 100 and %d", got, store.DefaultWeight)

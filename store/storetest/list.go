@@ -38,7 +38,9 @@ func (f *fixture) populate(n int) []job.Job {
 	}
 	spread("ended", n/2)
 	var settlements []job.Settlement
-	for i, c := range f.take() {
+	claims := f.take()
+	slices.SortFunc(claims, func(a, b store.Claimed) int { return strings.Compare(a.Job.Key.String(), b.Job.Key.String()) })
+	for i, c := range claims {
 		settlements = append(settlements, []job.Settlement{
 			delivered(c), failed(c, never), failed(c, after(long)),
 			job.Settle(&c.Job, job.Outcome{Kind: job.OutcomeCancelled}, never),
@@ -50,7 +52,7 @@ func (f *fixture) populate(n int) []job.Job {
 	spread("running", n/10)
 	f.take()
 	spread("ready", n/10)
-	f.carry(carryOptions)
+	f.ready(job.Waiting)
 	spread("waiting", n-n/2-2*(n/10), func(r *store.Registration) {
 		// Many are due at the same time, and some have no biz_key.
 		r.Spec.When.Delay = long * time.Duration(1+len(r.Key.ID)%3)

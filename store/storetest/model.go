@@ -33,22 +33,28 @@ func RunModel(t *testing.T, h Harness) {
 				t.Errorf("Close: %v", err)
 			}
 		}()
-		rt.Repeat(map[string]func(*rapid.T){
-			"":            m.check,
-			"Register":    m.register,
-			"Backlog":     m.backlog,
-			"Carry":       m.carry,
-			"CarryShort":  m.carryShort,
-			"Pop":         m.pop,
-			"Lose":        m.lose,
-			"Claim":       m.claim,
-			"Settle":      m.settle,
-			"Update":      m.update,
-			"OpenCircuit": m.circuit,
-			"Purge":       m.purge,
-		})
+		rt.Repeat(m.actions())
 		m.drain()
 	})
+}
+
+func (m *model) actions() map[string]func(*rapid.T) {
+	actions := map[string]func(*rapid.T){
+		"":            m.check,
+		"Register":    m.register,
+		"Backlog":     m.backlog,
+		"Settle":      m.settle,
+		"Update":      m.update,
+		"OpenCircuit": m.circuit,
+		"Purge":       m.purge,
+	}
+	if !m.carries {
+		actions["Take"], actions["TakeAgain"] = m.take, m.take
+		return actions
+	}
+	actions["Carry"], actions["CarryShort"] = m.carry, m.carryShort
+	actions["Pop"], actions["Lose"], actions["Claim"] = m.pop, m.lose, m.claim
+	return actions
 }
 
 const moment = time.Millisecond
@@ -123,10 +129,10 @@ func (m *model) claimable(h store.Hint) bool {
 // load is what is out of a lane or an endpoint, and what is due besides.
 type load struct{ out, due int }
 
-// toCarry is how many jobs a carry under the limits of o moves, if there is
+// toGo is how many jobs go under the limits of o, if there is
 // room, and which of them may be among those. A topic's limit must not be
 // above the endpoint's: then it would depend on whose turn comes first.
-func (m *model) toCarry(o store.CarryOptions) (n int, candidates map[job.Key]bool) {
+func (m *model) toGo(o store.FlightLimits) (n int, candidates map[job.Key]bool) {
 	lanes, endpoints := map[job.Lane]load{}, map[string]load{}
 	candidates = map[job.Key]bool{}
 	for key, j := range m.jobs {
@@ -325,7 +331,7 @@ func (m *model) drain() {
 	slices.Sort(want)
 	var claims []store.Claimed
 	m.eventually("all that is due is claimed", func() bool {
-		claims = append(claims, m.take()...)
+		claims = append(claims, m.fixture.take()...)
 		return len(claims) >= len(want)
 	})
 	equal(m.fixture, "jobs claimed in the end", claimedKeys(claims), want)

@@ -67,15 +67,55 @@ func (m *model) expire(key job.Key, j job.Job) {
 	m.jobs[key].expired, m.jobs[key].due = true, true
 }
 
+// limits draws limits of jobs in flight.
+func (m *model) limits(t *rapid.T) store.FlightLimits {
+	l := generous.Limits
+	l.EndpointLimit = pick(t, "endpoint limit", 0, 0, 1, 2)
+	limit := pick(t, "topic limit", 0, 0, 1, 2, 3)
+	if l.EndpointLimit > 0 {
+		limit = min(limit, l.EndpointLimit)
+	}
+	l.TopicLimits = map[string]int{"t": limit}
+	return l
+}
+
+// take takes jobs for long, or for a moment.
+func (m *model) take(t *rapid.T) {
+	o := generous
+	o.Limits = m.limits(t)
+	n, candidates := m.toGo(o.Limits)
+	claims := m.takeUntil(n, o)
+	for i, c := range claims {
+		key := c.Job.Key
+		equal(m.fixture, key.String()+" is due and its circuit closed", candidates[key], true)
+		delete(candidates, key) // taken once
+		if j := m.jobs[key]; j.state != job.Running {
+			m.goesFirst(store.Hint{Lane: c.Job.Lane(), ID: key.ID}, candidates, idsOf(claims[i+1:]))
+		}
+		m.claimed(c)
+	}
+	if rapid.Bool().Draw(t, "die") {
+		m.die(t)
+	}
+}
+
+// die takes what may go for a moment only.
+func (m *model) die(*rapid.T) {
+	_, candidates := m.toGo(generous.Limits)
+	o := generous
+	o.Lease = moment
+	for _, c := range m.takeOnce(o).Claims {
+		equal(m.fixture, c.Job.Key.String()+" is due and its circuit closed", candidates[c.Job.Key], true)
+		m.claimed(c)
+		m.waitPast(c.Now.Add(moment))
+		m.jobs[c.Job.Key].due = true
+	}
+}
+
 func (m *model) carry(t *rapid.T) {
 	o := carryOptions
-	o.EndpointLimit = pick(t, "endpoint limit", 0, 0, 1, 2)
-	limit := pick(t, "topic limit", 0, 0, 1, 2, 3)
-	if o.EndpointLimit > 0 {
-		limit = min(limit, o.EndpointLimit)
-	}
-	o.TopicLimits = map[string]int{"t": limit}
-	n, candidates := m.toCarry(o)
+	o.FlightLimits = m.limits(t)
+	n, candidates := m.toGo(o.FlightLimits)
 	carried := m.carryUntil(n, o)
 	for i, c := range carried {
 		key := c.Hint.Key()
@@ -83,20 +123,24 @@ func (m *model) carry(t *rapid.T) {
 		delete(candidates, key) // carried once
 		m.carried(c, false)
 		if c.From == job.Waiting || c.From == job.Retrying {
-			m.goesFirst(c.Hint, candidates, carried[i+1:])
+			var later []string
+			for _, l := range carried[i+1:] {
+				later = append(later, l.Hint.ID)
+			}
+			m.goesFirst(c.Hint, candidates, later)
 		}
 	}
 }
 
 // goesFirst: no job that was due beside h, for the same topic and endpoint, had a
 // higher priority.
-func (m *model) goesFirst(h store.Hint, due map[job.Key]bool, later []store.Carried) {
+func (m *model) goesFirst(h store.Hint, due map[job.Key]bool, later []string) {
 	for key := range due {
 		j := m.jobs[key]
 		lane := j.lane(key)
 		if j.state != job.Ready && j.state != job.Running && lane.Plain() == h.Lane.Plain() &&
 			lane.Priority.Number() > h.Lane.Priority.Number() {
-			m.Fatalf("%v of priority %d was carried before %v of priority %d, and then %v",
+			m.Fatalf("%v of priority %d went before %v of priority %d, and then %v",
 				h.Key(), h.Lane.Priority.Number(), key, lane.Priority.Number(), later)
 		}
 	}
@@ -105,7 +149,7 @@ func (m *model) goesFirst(h store.Hint, due map[job.Key]bool, later []store.Carr
 // carryShort carries everything for a moment only.
 func (m *model) carryShort(*rapid.T) {
 	o := carryOptions
-	_, candidates := m.toCarry(o)
+	_, candidates := m.toGo(o.FlightLimits)
 	o.Visibility = moment
 	missing := len(candidates)
 	m.eventually("all that is due is carried", func() bool {
@@ -134,7 +178,7 @@ func (m *model) carried(c store.Carried, due bool) {
 
 func (m *model) pop(t *rapid.T) {
 	n := pick(t, "number", 1, 2, 100)
-	hints, err := m.Pop(m.ctx, 0, n, 0)
+	hints, err := m.readyList().Pop(m.ctx, 0, n, 0)
 	m.noError("Pop", err)
 	if len(hints) > n || len(hints) == 0 && len(m.ready) > 0 {
 		m.Fatalf("popped %d of %d hints, asked for %d", len(hints), len(m.ready), n)

@@ -70,7 +70,7 @@ var outlookCases = []testCase{
 			equal(f, "ahead of "+id+", due with others", f.outlook(job.Key{Topic: "v", ID: id}).Ahead, want)
 		}
 		f.add(reg("t", "now"))
-		f.carry(carryOptions)
+		f.take()
 		equal(f, "ahead of b when another is out", f.outlook(job.Key{Topic: "t", ID: "b"}).Ahead, 2)
 	}},
 	{name: "outlook/jobs for other endpoints take turns with those of a paced topic", options: Options{}, run: func(f *fixture) {
@@ -91,24 +91,11 @@ var outlookCases = []testCase{
 		f.limit("t", store.Limits{})
 		equal(f, "beside a3 without a rate", f.outlook(job.Key{Topic: "t", ID: "a3"}).Beside, 0)
 	}},
-	{name: "outlook/a job that was carried", options: Options{}, run: func(f *fixture) {
-		j := f.add(reg("t", "a"))
-		f.add(reg("t", "b"))
-		f.add(reg("u", "c"))
-		f.add(reg("t", "d", to(urlB)))
-		f.carry(carryOptions)
-		o := f.outlook(j.Key)
-		equal(f, "state", o.Job.State, job.Ready)
-		equal(f, "figures", figuresOf(o), figures{EndpointInFlight: 3, LaneInFlight: 2, ReadyList: 4})
-		equal(f, "it is visible again in time", o.At > o.Now && o.At <= o.Now.Add(carryOptions.Visibility), true)
-		equal(f, "worker", o.Worker, "")
-	}},
 	{name: "outlook/a claimed job has the worker's name", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		terms := terms()
+		terms := generous
 		terms.By = "node-1.example:77-x"
-		c := f.claim(f.pop(), terms)[0]
+		c := f.takeOnce(terms).Claims[0]
 		o := f.outlook(c.Job.Key)
 		equal(f, "state", o.Job.State, job.Running)
 		equal(f, "lease", o.At, c.Now.Add(long))
@@ -121,10 +108,9 @@ var outlookCases = []testCase{
 	}},
 	{name: "outlook/a worker's name may hold anything", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		terms := terms()
+		terms := generous
 		terms.By = "node @1:2 \n\u00e9"
-		claims := f.claim(f.pop(), terms)
+		claims := f.takeOnce(terms).Claims
 		equal(f, "claimed", claimedKeys(claims), []string{"t/a"})
 		if o := f.outlook(claims[0].Job.Key); o.Worker == "" {
 			f.Errorf("no worker for %q", terms.By)
@@ -133,8 +119,7 @@ var outlookCases = []testCase{
 	}},
 	{name: "outlook/a lease that expired", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		c := f.expireLeases(f.pop())[0]
+		c := f.expireOne()
 		o := f.outlook(c.Job.Key)
 		equal(f, "state", o.Job.State, job.Running)
 		equal(f, "it has expired", o.At <= o.Now, true)
@@ -145,7 +130,7 @@ var outlookCases = []testCase{
 		endpoint := j.Lane().Endpoint
 		before := f.now()
 		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitOpen, long))
-		f.carry(carryOptions)
+		f.takeNone(generous)
 		o := f.outlook(j.Key)
 		equal(f, "open", o.Circuit.OpenUntil >= before.Add(long) && o.Circuit.OpenUntil <= o.Now.Add(long), true)
 		equal(f, "probed for as long after that", o.Circuit.HalfOpenUntil.Sub(o.Circuit.OpenUntil), long)
@@ -182,14 +167,11 @@ var outlookCases = []testCase{
 			equal(f, "outlook", o, store.Outlook{Now: o.Now, Job: j, Shard: o.Shard, Shards: o.Shards})
 		}
 	}},
-	{name: "outlook/the shard is the one that carries the job", options: Options{Shards: 3}, run: func(f *fixture) {
+	{name: "outlook/the shard is the one of the job", options: Options{Shards: 3}, run: func(f *fixture) {
 		for i := range 9 {
 			j := f.add(reg("t", fmt.Sprint(i)))
-			moved, err := f.Carry(f.ctx, f.outlook(j.Key).Shard, carryOptions)
-			f.noError("Carry", err)
-			if len(moved.Carried) != 1 || moved.Carried[0].Hint.Key() != j.Key {
-				f.Errorf("carried %+v, want %s", moved.Carried, j.Key)
-			}
+			claims := f.takeFrom(f.outlook(j.Key).Shard, generous).Claims
+			equal(f, "taken", claimedKeys(claims), []string{j.Key.String()})
 		}
 	}},
 	{name: "outlook/a job that is forgotten", options: Options{}, run: func(f *fixture) {

@@ -15,7 +15,7 @@ var popCases = []testCase{
 		f.carry(carryOptions)
 		seen := map[string]bool{}
 		for len(seen) < 5 {
-			hints, err := f.Pop(f.ctx, 0, 2, patience)
+			hints, err := f.readyList().Pop(f.ctx, 0, 2, patience)
 			f.noError("Pop", err)
 			equal(f, "one or two hints", len(hints) == 1 || len(hints) == 2, true)
 			for _, h := range hints {
@@ -24,7 +24,7 @@ var popCases = []testCase{
 				seen[h.ID] = true
 			}
 		}
-		hints, err := f.Pop(f.ctx, 0, 2, time.Millisecond)
+		hints, err := f.readyList().Pop(f.ctx, 0, 2, time.Millisecond)
 		f.noError("Pop", err)
 		equal(f, "hints after the last", hints, nil)
 		equal(f, "hints left", f.depth().ReadyList, 0)
@@ -32,7 +32,7 @@ var popCases = []testCase{
 	{name: "pop/gives none after the wait", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a", delay(long)))
 		for _, wait := range []time.Duration{0, short} {
-			hints, err := f.Pop(f.ctx, 0, 10, wait)
+			hints, err := f.readyList().Pop(f.ctx, 0, 10, wait)
 			f.noError("Pop", err)
 			equal(f, "hints", hints, nil)
 		}
@@ -42,7 +42,7 @@ var popCases = []testCase{
 		defer wg.Wait()
 		found := make(chan []store.Hint, 1)
 		wg.Go(func() {
-			hints, err := f.Pop(f.ctx, 0, 10, patience)
+			hints, err := f.readyList().Pop(f.ctx, 0, 10, patience)
 			if err != nil {
 				f.Errorf("Pop: %v", err)
 			}
@@ -57,7 +57,7 @@ var popCases = []testCase{
 		ctx, cancel := context.WithCancel(f.ctx)
 		result := make(chan error, 1)
 		go func() {
-			_, err := f.Pop(ctx, 0, 10, time.Minute)
+			_, err := f.readyList().Pop(ctx, 0, 10, time.Minute)
 			result <- err
 		}()
 		f.waitPast(f.now().Add(short)) // so that it waits, most probably
@@ -67,7 +67,7 @@ var popCases = []testCase{
 		}
 		f.add(reg("t", "a"))
 		f.carry(carryOptions)
-		if _, err := f.Pop(ctx, 0, 10, time.Minute); !errors.Is(err, context.Canceled) {
+		if _, err := f.readyList().Pop(ctx, 0, 10, time.Minute); !errors.Is(err, context.Canceled) {
 			f.Errorf("Pop: %v, want context.Canceled", err)
 		}
 	}},
@@ -78,7 +78,7 @@ var popCases = []testCase{
 		for i := range callers {
 			wg.Go(func() {
 				for {
-					hints, err := f.Pop(f.ctx, 0, 7, 10*short)
+					hints, err := f.readyList().Pop(f.ctx, 0, 7, 10*short)
 					if err != nil {
 						f.Errorf("Pop: %v", err)
 						return

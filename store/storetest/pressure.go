@@ -43,14 +43,13 @@ var pressureCases = []testCase{
 		f.waitPast(j.DueAt)
 		equal(f, "backlogs", f.backlogs(), []store.Backlog{backlog(1, j)})
 	}},
-	{name: "backlog/what is carried or claimed does not wait", options: Options{}, run: func(f *fixture) {
+	{name: "backlog/what is claimed does not wait", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 3)...)
-		o := carryOptions
-		o.Cap = 2
-		f.carry(o)
+		o := generous
+		o.Max = 2
+		f.takeOnce(o)
 		left := f.backlogs()
 		equal(f, "waiting", left[0].Jobs, 1)
-		f.claim(f.pop(), terms())
 		equal(f, "backlogs", f.backlogs(), left)
 	}},
 	{name: "backlog/retries that are due, and jobs of a held endpoint", options: Options{}, run: func(f *fixture) {

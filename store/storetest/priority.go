@@ -32,24 +32,14 @@ var (
 	mixedInOrder = []string{"9-0", "9-1", "8-0", "7-0", "6-0", "5-0", "5-1", "4-0", "3-0", "2-0", "1-0", "1-1"}
 )
 
-func idsOf(hints []popped) []string {
-	ids := make([]string, len(hints))
-	for i, h := range hints {
-		ids[i] = h.ID
-	}
-	return ids
-}
-
-// oneByOne carries, claims and delivers n jobs, each when it is on the ready list,
-// and gives their ids.
-func (f *fixture) oneByOne(n int, o store.CarryOptions) []string {
+// oneByOne takes and delivers n jobs, and gives their ids.
+func (f *fixture) oneByOne(n int, o store.TakeOptions) []string {
 	f.Helper()
 	var ids []string
 	f.eventually(fmt.Sprintf("%d jobs are delivered", n), func() bool {
-		f.carry(o)
-		hints := f.pop()
-		ids = append(ids, idsOf(hints)...)
-		for _, c := range f.claim(hints, terms()) {
+		claims := f.takeWith(o)
+		ids = append(ids, idsOf(claims)...)
+		for _, c := range claims {
 			f.settle(store.Applied, delivered(c))
 		}
 		return len(ids) >= n
@@ -68,32 +58,27 @@ func spread(regs []store.Registration) []store.Registration {
 }
 
 var priorityCases = []testCase{
-	{name: "priority/what is due is carried by it", options: Options{}, run: func(f *fixture) {
+	{name: "priority/what is due is taken by it", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", mixed)...)
 		f.add(reg("t", "later", delay(long), priority(9)))
-		f.carry(carryOptions)
-		equal(f, "hints", idsOf(f.pop()), mixedInOrder)
+		equal(f, "taken", idsOf(f.take()), mixedInOrder)
 	}},
 	{name: "priority/also when there is little room", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", mixed)...)
-		o := carryOptions
-		o.Cap = 2
+		o := generous
+		o.Max = 2
 		var ids []string
 		for range 2 * len(mixed) {
-			f.carry(o)
-			hints := f.pop()
-			ids = append(ids, idsOf(hints)...)
-			f.claim(hints, terms())
+			ids = append(ids, idsOf(f.takeOnce(o).Claims)...)
 		}
-		equal(f, "hints", ids, mixedInOrder)
+		equal(f, "taken", ids, mixedInOrder)
 	}},
 	{name: "priority/for several endpoints", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, spread(ofPriorities("t", mixed))...)
-		f.carry(carryOptions)
 		last := job.MaxPriority
-		for _, h := range f.pop() {
-			if n := h.Lane.Priority.Number(); n > last {
-				f.Errorf("%s was carried after one of priority %d", h.ID, last)
+		for _, c := range f.take() {
+			if n := c.Job.Spec.Priority.Number(); n > last {
+				f.Errorf("%s was taken after one of priority %d", c.Job.ID, last)
 			} else {
 				last = n
 			}
@@ -102,9 +87,9 @@ var priorityCases = []testCase{
 	{name: "priority/a topic's concurrency", options: Options{Retention: long}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Concurrency: 1})
 		f.register(store.Created, spread(ofPriorities("t", mixed))...)
-		equal(f, "the first", f.oneByOne(1, carryOptions), mixedInOrder[:1])
+		equal(f, "the first", f.oneByOne(1, generous), mixedInOrder[:1])
 		f.add(reg("t", "urgent", priority(9)))
-		got := f.oneByOne(len(mixed), carryOptions)
+		got := f.oneByOne(len(mixed), generous)
 		last := job.MaxPriority
 		for _, id := range got {
 			n := f.get(job.Key{Topic: "t", ID: id}).Spec.Priority.Number()
@@ -117,33 +102,37 @@ var priorityCases = []testCase{
 	{name: "priority/a topic's rate", options: Options{}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Rate: 100})
 		f.register(store.Created, spread(ofPriorities("t", mixed))...)
-		hints, _ := f.hintsUntil(len(mixed))
-		if !slices.IsSortedFunc(hints, func(a, b popped) int { return b.Lane.Priority.Number() - a.Lane.Priority.Number() }) {
-			f.Errorf("carried in the order %v", idsOf(hints))
+		claims, _ := f.takenUntil(len(mixed))
+		if !slices.IsSortedFunc(claims, func(a, b store.Claimed) int { return b.Job.Spec.Priority.Number() - a.Job.Spec.Priority.Number() }) {
+			f.Errorf("taken in the order %v", idsOf(claims))
 		}
 	}},
 	{name: "priority/an endpoint's limit", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", mixed)...)
-		o := carryOptions
-		o.EndpointLimit = 1
+		o := generous
+		o.Limits.EndpointLimit = 1
 		equal(f, "delivered", f.oneByOne(len(mixed), o), mixedInOrder)
 	}},
 	{name: "priority/the limit of a topic at an endpoint", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", mixed)...)
-		o := carryOptions
-		o.TopicLimits = map[string]int{"t": 2}
-		f.carry(o)
-		equal(f, "carried", f.carry(o), nil)
+		o := generous
+		o.Limits.TopicLimits = map[string]int{"t": 2}
+		claims := f.takeWith(o)
+		equal(f, "taken", idsOf(claims), mixedInOrder[:2])
+		f.takeNone(o)
 		equal(f, "out", f.outlook(job.Key{Topic: "t", ID: "1-0"}).LaneInFlight, 2)
-		equal(f, "delivered", f.oneByOne(len(mixed), o), mixedInOrder)
+		for _, c := range claims {
+			f.settle(store.Applied, delivered(c))
+		}
+		equal(f, "delivered", f.oneByOne(len(mixed)-2, o), mixedInOrder[2:])
 	}},
 	{name: "priority/a pause", options: Options{}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Paused: true})
 		f.register(store.Created, ofPriorities("t", mixed)...)
-		equal(f, "carried", f.carry(carryOptions), nil)
+		f.takeNone(generous)
 		f.limit("t", store.Limits{})
-		hints, _ := f.hintsUntil(len(mixed))
-		equal(f, "hints", idsOf(hints), mixedInOrder)
+		claims, _ := f.takenUntil(len(mixed))
+		equal(f, "taken", idsOf(claims), mixedInOrder)
 	}},
 	{name: "priority/a capacity counts all", options: Options{}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Capacity: 2})
@@ -154,9 +143,9 @@ var priorityCases = []testCase{
 		f.register(store.Created, ofPriorities("t", mixed)...)
 		endpoint := laneOf("t", urlA).Endpoint
 		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitOpen, long))
-		equal(f, "carried", f.carry(carryOptions), nil)
+		f.takeNone(generous)
 		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitClosed, 0))
-		f.hintsUntil(len(mixed))
+		f.takenUntil(len(mixed))
 	}},
 	{name: "priority/no more for the topic than others get", options: Options{}, run: func(f *fixture) {
 		for n := job.MinPriority; n <= job.MaxPriority; n++ {
@@ -165,40 +154,37 @@ var priorityCases = []testCase{
 			})...)
 		}
 		f.register(store.Created, many("u", 450, to(urlB))...)
-		o := carryOptions
-		o.Cap = 200
+		o := generous
+		o.Max = 200
 		got := map[string]int{}
-		for _, c := range f.carry(o) {
-			got[c.Hint.Lane.Topic]++
+		for range 2 {
+			for _, c := range f.takeOnce(o).Claims {
+				got[c.Job.Topic]++
+			}
 		}
-		if got["u"] < 80 || got["t"] < 80 {
-			f.Errorf("of 200 places each got %v", got)
+		if got["u"] < 150 || got["t"] < 80 {
+			f.Errorf("of 400 places each got %v", got)
 		}
 	}},
 	{name: "priority/a change", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", []int{5, 8, 2})...)
+		f.ready(job.Waiting)
 		set := func(p job.Priority) func(*job.Job, job.Instant) error {
 			return respecify(func(s *job.Spec) { s.Priority = p })
 		}
 		f.update(job.Key{Topic: "t", ID: "2-0"}, set(9))
 		f.update(job.Key{Topic: "t", ID: "8-0"}, set(0))
-		f.carry(carryOptions)
-		stale := f.pop()
-		equal(f, "hints", idsOf(stale), []string{"2-0", "5-0", "8-0"})
-		// One that was carried waits again, and its hint is stale.
-		f.update(job.Key{Topic: "t", ID: "8-0"}, set(7))
-		equal(f, "claimed", claimedKeys(f.claim(stale, terms())), []string{"t/2-0", "t/5-0"})
-		equal(f, "claimed", claimedKeys(f.take()), []string{"t/8-0"})
+		f.update(job.Key{Topic: "t", ID: "5-0"}, set(7))
+		equal(f, "taken", idsOf(f.take()), []string{"2-0", "5-0", "8-0"})
 	}},
 	{name: "priority/retries and replays keep it", options: Options{Retention: long}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", []int{1, 5, 9})...)
 		for _, c := range f.take() {
 			f.settle(store.Applied, failed(c, always))
 		}
-		f.carry(carryOptions)
-		hints := f.pop()
-		equal(f, "hints", idsOf(hints), []string{"9-0", "5-0", "1-0"})
-		for _, c := range f.claim(hints, terms()) {
+		claims := f.take()
+		equal(f, "taken", idsOf(claims), []string{"9-0", "5-0", "1-0"})
+		for _, c := range claims {
 			f.settle(store.Applied, failed(c, never))
 		}
 		page, err := f.DeadGroups(f.ctx, "t", 10, "")
@@ -209,8 +195,7 @@ var priorityCases = []testCase{
 		for _, id := range []string{"1-0", "5-0", "9-0"} {
 			f.update(job.Key{Topic: "t", ID: id}, replay)
 		}
-		f.carry(carryOptions)
-		equal(f, "hints", idsOf(f.pop()), []string{"9-0", "5-0", "1-0"})
+		equal(f, "taken", idsOf(f.take()), []string{"9-0", "5-0", "1-0"})
 		page, err = f.DeadGroups(f.ctx, "t", 10, "")
 		f.noError("DeadGroups", err)
 		equal(f, "groups of dead letters", page.Groups, nil)
@@ -230,11 +215,10 @@ var priorityCases = []testCase{
 	}},
 	{name: "priority/expired leases", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", []int{1, 9})...)
-		f.carry(carryOptions)
-		f.expireLeases(f.pop())
+		f.expire(generous)
 		f.add(reg("t", "other", priority(5)))
-		hints, _ := f.hintsUntil(3)
-		equal(f, "hints", idsOf(hints), []string{"9-0", "other", "1-0"})
+		claims, _ := f.takenUntil(3)
+		equal(f, "taken", idsOf(claims), []string{"9-0", "other", "1-0"})
 	}},
 	{name: "priority/topics, endpoints and lists count all", options: Options{Shards: 2, Retention: long}, run: func(f *fixture) {
 		f.register(store.Created, ofPriorities("t", mixed, delay(long))...)
@@ -249,16 +233,16 @@ var priorityCases = []testCase{
 		endpoint := laneOf("t", urlA).Endpoint
 		equal(f, "listed of the endpoint", len(f.list(store.Query{Endpoint: endpoint, Limit: 5})), 24)
 		equal(f, "listed of the topic", len(f.list(store.Query{Topic: "t", Limit: 5})), 12)
-		f.carry(carryOptions)
+		f.take()
 		page, err := f.Endpoints(f.ctx, store.EndpointQuery{Limit: 10})
 		f.noError("Endpoints", err)
-		equal(f, "endpoints", page.Endpoints, []store.EndpointStats{{Endpoint: endpoint, Waiting: 12, Ready: 12}})
+		equal(f, "endpoints", page.Endpoints, []store.EndpointStats{{Endpoint: endpoint, Waiting: 12, Running: 12}})
 	}},
 	{name: "priority/outlook", options: Options{}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Rate: 1.0 / 3600})
 		f.register(store.Created, spread(ofPriorities("t", mixed))...)
 		f.add(reg("t", "later", delay(long), priority(9)))
-		f.carry(carryOptions)
+		f.take()
 		for id, want := range map[string]int64{"9-1": 0, "8-0": 1, "5-0": 4, "1-0": 9} {
 			equal(f, "higher than "+id, f.outlook(job.Key{Topic: "t", ID: id}).Higher, want)
 		}
@@ -271,9 +255,7 @@ var priorityCases = []testCase{
 		key := f.add(reg("t", "a", delay(time.Minute), priority(9))).Key
 		f.update(key, cancel)
 		for shard := range f.Shards() {
-			r, err := f.Carry(f.ctx, shard, carryOptions)
-			f.noError("Carry", err)
-			equal(f, "nothing waits", r.Wait < 0, true)
+			equal(f, "nothing waits", f.takeFrom(shard, generous).Wait < 0, true)
 		}
 		equal(f, "states", f.states("t"), nil)
 	}},

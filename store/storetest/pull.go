@@ -12,30 +12,32 @@ import (
 // pulled makes a registration one that consumers fetch.
 func pulled(r *store.Registration) { r.Spec.Destination = job.PullQueue }
 
-// look carries from the pull queues of topics, up to most jobs of each shard, and returns their
-// hints and the least wait; negative: nothing waits.
-func (f *fixture) look(most int, topics ...string) (hints []popped, wait time.Duration) {
-	f.Helper()
-	o := carryOptions
-	o.Cap, o.Pull, wait = most, topics, -1
-	for shard := range f.Shards() {
-		r, err := f.Carry(f.ctx, shard, o)
-		f.noError("Carry", err)
-		for _, c := range r.Carried {
-			hints = append(hints, popped{c.Hint, shard})
-		}
-		if r.Wait >= 0 && (wait < 0 || r.Wait < wait) {
-			wait = r.Wait
-		}
-	}
-	return hints, wait
+// pulling are the terms of consumers of topics, up to most jobs.
+func pulling(most int, topics ...string) store.TakeOptions {
+	o := generous
+	o.Max, o.Pull = most, topics
+	return o
 }
 
 // pull leases up to most jobs of each shard.
 func (f *fixture) pull(most int, topics ...string) []store.Claimed {
 	f.Helper()
-	hints, _ := f.look(most, topics...)
-	return f.claim(hints, terms())
+	claims, _ := f.pullAndWait(most, topics...)
+	return claims
+}
+
+// pullAndWait is pull with the least wait of the shards; negative: nothing waits.
+func (f *fixture) pullAndWait(most int, topics ...string) (claims []store.Claimed, wait time.Duration) {
+	f.Helper()
+	wait = -1
+	for shard := range f.Shards() {
+		taken := f.takeFrom(shard, pulling(most, topics...))
+		claims = append(claims, taken.Claims...)
+		if taken.Wait >= 0 && (wait < 0 || taken.Wait < wait) {
+			wait = taken.Wait
+		}
+	}
+	return claims, wait
 }
 
 // extended extends the lease of a claim.
@@ -50,14 +52,11 @@ var pullCases = []testCase{
 		equal(f, "oldest due of a queue", f.depth().OldestDue, 0)
 		f.add(reg("t", "sent"))
 		f.add(reg("u", "other", pulled))
-		equal(f, "carried for dispatchers", carriedKeys(f.carry(carryOptions)), []string{"t/sent"})
-		f.pop()
-		hints, wait := f.look(10, "t")
+		equal(f, "taken by dispatchers", claimedKeys(f.take()), []string{"t/sent"})
+		claims, wait := f.pullAndWait(10, "t")
 		equal(f, "wait", wait < 0, true)
-		equal(f, "hints on the ready list", f.depth().ReadyList, 0)
-		claims := f.claim(hints, terms())
 		equal(f, "claimed", claimedKeys(claims), []string{"t/fetched"})
-		f.from(claims[0], job.Ready)
+		f.fresh(claims[0])
 		equal(f, "lane", claims[0].Job.Lane(), job.Lane{Topic: "t", Endpoint: "pull:"})
 		equal(f, "fetched again", claimedKeys(f.pull(10, "t")), nil)
 		f.settle(store.Applied, delivered(claims[0]))
@@ -65,17 +64,17 @@ var pullCases = []testCase{
 		equal(f, "of several topics", claimedKeys(f.pull(10, "t", "u", "v")), []string{"u/other"})
 	}},
 	{name: "pull/the wait is until the next job", options: Options{}, run: func(f *fixture) {
-		_, wait := f.look(10, "t")
+		_, wait := f.pullAndWait(10, "t")
 		equal(f, "nothing waits", wait < 0, true)
 		f.add(reg("t", "later", pulled, delay(long)))
-		hints, wait := f.look(10, "t")
-		equal(f, "hints", len(hints), 0)
+		claims, wait := f.pullAndWait(10, "t")
+		equal(f, "claims", len(claims), 0)
 		f.between("wait", job.Instant(wait/time.Millisecond), job.Instant((long-patience)/time.Millisecond), job.Instant(long/time.Millisecond))
 		for i := range 5 {
 			f.add(reg("t", strconv.Itoa(i), pulled))
 		}
-		hints, wait = f.look(3, "t")
-		equal(f, "hints up to the number", len(hints), 3)
+		claims, wait = f.pullAndWait(3, "t")
+		equal(f, "claims up to the number", len(claims), 3)
 		equal(f, "wait while more is due", wait, 0)
 	}},
 	{name: "pull/consumers are told of jobs that may be due earlier", options: Options{Shards: 2}, run: func(f *fixture) {
@@ -99,12 +98,10 @@ var pullCases = []testCase{
 		}
 		l.end()
 	}},
-	{name: "pull/a lease that ends is carried to dispatchers, which charge it", options: Options{Retention: long}, run: func(f *fixture) {
+	{name: "pull/a lease that ends is taken by dispatchers, which charge it", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "a", pulled))
-		hints, _ := f.look(1, "t")
-		dead := f.expireLeases(hints)[0]
-		equal(f, "carried", carriedKeys(f.carry(carryOptions)), []string{"t/a"})
-		claims := f.claim(f.pop(), terms())
+		dead := f.expire(pulling(1, "t"))[0]
+		claims := f.take()
 		equal(f, "claimed", claimedKeys(claims), []string{"t/a"})
 		f.from(claims[0], job.Running)
 		o := claims[0].Job.Before(claims[0].From, claims[0].Earlier, claims[0].Now)
@@ -121,30 +118,17 @@ var pullCases = []testCase{
 		f.settle(store.Stale, delivered(dead))
 		f.extended(store.Stale, dead, long)
 	}},
-	{name: "pull/a job that was carried and not claimed comes back", options: Options{}, run: func(f *fixture) {
-		f.add(reg("t", "a", pulled))
-		o := carryOptions
-		o.Cap, o.Pull, o.Visibility = 1, []string{"t"}, time.Millisecond
-		r, err := f.Carry(f.ctx, 0, o)
-		f.noError("Carry", err)
-		equal(f, "carried", carriedKeys(r.Carried), []string{"t/a"})
-		f.waitPast(f.now().Add(o.Visibility))
-		equal(f, "carried to dispatchers", carriedKeys(f.carry(carryOptions)), []string{"t/a"})
-		f.settle(store.Applied, released(f.claim(f.pop(), terms())[0], 0))
-		equal(f, "fetched", claimedKeys(f.pull(1, "t")), []string{"t/a"})
-	}},
 	{name: "pull/leases can be extended while they are current", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "a", pulled))
-		hints, _ := f.look(1, "t")
-		o := terms()
+		o := pulling(1, "t")
 		o.Lease = time.Second
-		c := f.claim(hints, o)[0]
+		c := f.takeOnce(o).Claims[0]
 		r := f.extended(store.Applied, c, long)
 		equal(f, "state", r.To, job.Running)
 		equal(f, "the end is later", r.NextAt > c.Now.Add(long-time.Minute), true)
 		f.extended(store.Applied, c, long)
 		f.waitPast(c.Now.Add(o.Lease))
-		equal(f, "carried", carriedKeys(f.carry(carryOptions)), nil)
+		f.takeNone(generous)
 		j := f.get(c.Job.Key)
 		equal(f, "state", j.State, job.Running)
 		equal(f, "version", j.Version, c.Job.Version)
@@ -158,12 +142,11 @@ var pullCases = []testCase{
 	}},
 	{name: "pull/a lease that ended can be extended until the job is claimed again", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a", pulled))
-		hints, _ := f.look(1, "t")
-		c := f.expireLeases(hints)[0]
-		f.carry(carryOptions)
+		c := f.expire(pulling(1, "t"))[0]
+		f.ready(job.Running)
 		f.extended(store.Applied, c, long)
 		equal(f, "counts", f.states("t"), map[job.State]int64{job.Running: 1})
-		equal(f, "claimed by an old hint", claimedKeys(f.claim(f.pop(), terms())), nil)
+		f.takeNone(generous)
 		f.settle(store.Applied, delivered(c))
 	}},
 	{name: "pull/limits of the topic hold", options: Options{}, run: func(f *fixture) {
@@ -171,17 +154,17 @@ var pullCases = []testCase{
 		for i := range 5 {
 			f.add(reg("t", strconv.Itoa(i), pulled))
 		}
-		hints, wait := f.look(10, "t")
-		equal(f, "hints of a paused topic", len(hints), 0)
+		claims, wait := f.pullAndWait(10, "t")
+		equal(f, "claims of a paused topic", len(claims), 0)
 		equal(f, "a consumer looks again later", wait > 0, true)
 		l := f.listen(store.PullChannel)
 		f.limit("t", store.Limits{Concurrency: 2})
 		equal(f, "topic told when it resumes", strings.HasSuffix(l.take(1)[0], " t"), true)
 		l.end()
-		claims := f.pull(10, "t")
+		claims = f.pull(10, "t")
 		equal(f, "leased", len(claims), 2)
-		hints, wait = f.look(10, "t")
-		equal(f, "hints beyond the concurrency", len(hints), 0)
+		more, wait := f.pullAndWait(10, "t")
+		equal(f, "claims beyond the concurrency", len(more), 0)
 		equal(f, "a consumer looks again later", wait > 0, true)
 		l = f.listen(store.PullChannel)
 		f.settle(store.Applied, delivered(claims[0]))
@@ -190,8 +173,8 @@ var pullCases = []testCase{
 		equal(f, "leased", len(f.pull(10, "t")), 1)
 		f.limit("t", store.Limits{Rate: 1})
 		f.pull(10, "t")
-		hints, wait = f.look(10, "t")
-		equal(f, "hints beyond the rate", len(hints), 0)
+		more, wait = f.pullAndWait(10, "t")
+		equal(f, "claims beyond the rate", len(more), 0)
 		equal(f, "a consumer waits for the rate", wait > 0, true)
 	}},
 	{name: "pull/priorities and order keys hold", options: Options{}, run: func(f *fixture) {

@@ -118,7 +118,7 @@ var settleCases = []testCase{
 		done := f.settle(store.Applied, failed(c, after(long)))
 		equal(f, "next at", done.NextAt, done.Now.Add(long))
 		equal(f, "next at of the job", f.get(c.Job.Key).NextAt, done.NextAt)
-		f.waitIs(f.carryOnce(carryOptions), c.Job.ExpiresAt, done.Now)
+		f.waitIs(f.takeOnce(generous), c.Job.ExpiresAt, done.Now)
 	}},
 	{name: "settle/a retry comes after its delay", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
@@ -197,7 +197,7 @@ func (f *fixture) checkOutcome(row settleRow, c store.Claimed) {
 	equal(f, "counts after: "+row.name, f.states(j.Topic)[row.to] > 0, true)
 	listed := f.list(store.Query{States: stateOf(row.to), BizKey: j.Spec.BizKey})
 	equal(f, "listed after: "+row.name, listed, []job.Job{j})
-	equal(f, "carried after: "+row.name, f.carry(carryOptions), nil)
+	equal(f, "taken after: "+row.name, claimedKeys(f.take()), nil)
 }
 
 var staleCases = []testCase{
@@ -229,18 +229,18 @@ var staleCases = []testCase{
 			}
 		}
 	}},
-	{name: "stale/a repetition after the job was carried changes nothing", options: Options{}, run: func(f *fixture) {
+	{name: "stale/a repetition changes nothing when the job is due again", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
 		c := f.takeOne()
 		s := failed(c, always)
 		f.settle(store.Applied, s)
-		f.carry(carryOptions)
+		f.ready(job.Retrying)
 		before := f.get(c.Job.Key)
 		again := f.settle(store.Applied, s)
 		equal(f, "repeated", again.Repeated, true)
 		equal(f, "settled to", again.To, job.Retrying)
 		equal(f, "job", f.get(c.Job.Key), before)
-		f.claim(f.pop(), terms())
+		f.takeOne()
 		f.unchangedBy(s)
 	}},
 	{name: "stale/only the current token settles", options: Options{}, run: func(f *fixture) {
@@ -256,8 +256,19 @@ var staleCases = []testCase{
 	{name: "stale/a job that was never claimed cannot be settled", options: Options{}, run: func(f *fixture) {
 		j := f.add(reg("t", "a"))
 		f.unchangedBy(delivered(store.Claimed{Job: j}))
-		f.carry(carryOptions)
+		f.ready(job.Waiting)
 		f.unchangedBy(delivered(store.Claimed{Job: j}))
+	}},
+	{name: "stale/the outcome of a job that another one replaced, at the same version", options: Options{Retention: long}, run: func(f *fixture) {
+		f.add(reg("t", "a"))
+		c := f.takeOne()
+		f.settle(store.Applied, released(c, long))
+		f.register(store.Created, reg("t", "a", body("other"), delay(long), onConflict(job.ConflictReplace)))
+		for f.get(c.Job.Key).Version < c.Job.Version {
+			f.update(c.Job.Key, later)
+		}
+		equal(f, "version", f.get(c.Job.Key).Version, c.Job.Version)
+		f.unchangedBy(delivered(c))
 	}},
 	{name: "stale/a missing job", options: Options{}, run: func(f *fixture) {
 		f.settle(store.Missing, delivered(store.Claimed{Job: job.Job{

@@ -31,9 +31,16 @@ func RunSteps(t *testing.T, h Harness, step Step) {
 const jump = time.Hour
 
 // soon has everything that a clock ahead put off be due within moments.
-func soon() store.CarryOptions {
-	o := carryOptions
-	o.Visibility, o.Longest, o.HalfOpenLimit = short, short, 3
+func soon() store.TakeOptions {
+	o := generous
+	o.Lease, o.LeaseMargin, o.Limits.Longest, o.Limits.HalfOpenLimit = short, 0, short, 3
+	return o
+}
+
+// right is the same with leases that last.
+func right() store.TakeOptions {
+	o := soon()
+	o.Lease, o.Limits.Longest = long, long
 	return o
 }
 
@@ -56,18 +63,18 @@ var stepCases = []struct {
 		f.limit("t", store.Limits{Rate: 100})
 		f.register(store.Created, many("t", 10)...)
 		step(jump)
-		n := len(f.carry(carryOptions))
+		n := len(f.take())
 		if n == 0 {
-			f.Error("nothing was carried while the clock was ahead")
+			f.Error("nothing was taken while the clock was ahead")
 		}
 		step(-jump)
-		f.within(func() { f.carryUntil(10-n, carryOptions) })
+		f.within(func() { f.takeUntil(10-n, generous) })
 	}},
 	{"a turn in the future is not told of", func(f *fixture, step func(time.Duration)) {
 		f.limit("t", store.Limits{Rate: 100})
 		f.register(store.Created, many("t", 10)...)
 		step(jump)
-		f.carry(soon())
+		f.takeOnce(soon())
 		step(-jump)
 		equal(f, "next turn", f.outlook(job.Key{Topic: "t", ID: "job-9"}).NextByRate, 0)
 	}},
@@ -75,9 +82,9 @@ var stepCases = []struct {
 		f.add(reg("t", "a"))
 		step(jump)
 		f.noError("SetCircuit", f.SetCircuit(f.ctx, laneOf("t", urlA).Endpoint, store.CircuitOpen, time.Minute))
-		equal(f, "carried while open", f.carry(soon()), nil)
+		f.takeNone(right())
 		step(-jump)
-		f.within(func() { f.carryUntil(1, soon()) })
+		f.within(func() { f.takeUntil(1, right()) })
 	}},
 	{"an endpoint ramps up", func(f *fixture, step func(time.Duration)) {
 		f.register(store.Created, many("t", 10)...)
@@ -86,55 +93,44 @@ var stepCases = []struct {
 		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitOpen, time.Minute))
 		f.noError("SetCircuit", f.SetCircuit(f.ctx, endpoint, store.CircuitClosed, 0))
 		step(-jump)
-		o := soon()
-		o.Visibility, o.Longest = long, long
-		f.within(func() { f.carryUntil(10, o) })
+		f.within(func() { f.takeUntil(10, right()) })
 	}},
 	{"a lane at a limit is looked at", func(f *fixture, step func(time.Duration)) {
 		f.register(store.Created, many("t", 2)...)
 		step(jump)
-		o := soon()
-		o.EndpointLimit, o.Visibility, o.Longest = 1, long, long
-		equal(f, "carried", len(f.carry(o)), 1)
-		c := f.claim(f.pop(), terms())
+		o := right()
+		o.Limits.EndpointLimit = 1
+		c := f.takeUntil(1, o)[0]
 		step(-jump)
-		f.settle(store.Applied, delivered(c[0]))
-		f.within(func() { f.carryUntil(1, o) })
+		f.settle(store.Applied, delivered(c))
+		f.within(func() { f.takeUntil(1, o) })
 	}},
-	{"what was carried or claimed is carried again", func(f *fixture, step func(time.Duration)) {
+	{"what was claimed is taken again", func(f *fixture, step func(time.Duration)) {
 		f.register(store.Created, many("t", 4)...)
 		f.add(reg("t", "later", delay(24*time.Hour)))
 		step(jump)
-		equal(f, "carried", len(f.carry(soon())), 4)
-		o := terms()
-		o.Lease = short
-		equal(f, "claimed", len(f.claim(f.pop()[:2], o)), 2)
+		equal(f, "taken", len(f.takeOnce(soon()).Claims), 4)
 		step(-jump)
-		f.within(func() { f.carryOthers(4) })
-		for key, n := range map[job.State]int64{job.Waiting: 1, job.Ready: 4} {
-			equal(f, key.String(), f.states("t")[key], n)
-		}
+		f.within(func() { f.takeOthers(4) })
+		equal(f, "states", f.states("t"), map[job.State]int64{job.Waiting: 1, job.Running: 4})
 	}},
 	{"leases that a right clock gave last", func(f *fixture, step func(time.Duration)) {
 		f.add(reg("t", "a"))
-		o := soon()
-		o.Visibility, o.Longest = long, long
-		f.carry(o)
-		claims := f.claim(f.pop(), terms())
+		c := f.takeUntil(1, right())[0]
 		step(jump)
 		step(-jump)
-		equal(f, "carried", f.carry(o), nil)
-		f.settle(store.Applied, delivered(claims[0]))
+		f.takeNone(right())
+		f.settle(store.Applied, delivered(c))
 	}},
 }
 
-// carryOthers carries until so many jobs were, of which some may be carried again.
-func (f *fixture) carryOthers(n int) {
+// takeOthers takes until so many jobs were, of which some may be taken again.
+func (f *fixture) takeOthers(n int) {
 	f.Helper()
 	seen := map[job.Key]bool{}
-	f.eventually("all are carried", func() bool {
-		for _, c := range f.carry(soon()) {
-			seen[c.Hint.Key()] = true
+	f.eventually("all are taken", func() bool {
+		for _, c := range f.takeOnce(soon()).Claims {
+			seen[c.Job.Key] = true
 		}
 		return len(seen) >= n
 	})

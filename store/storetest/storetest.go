@@ -10,6 +10,7 @@ package storetest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,11 +37,30 @@ type Harness struct {
 	// because a reply was lost or is made to be. Then the tests accept answers
 	// that tell of a repetition; what is stored must be the same.
 	Repeats bool
+	// ReadyList is set when the store has a ready list: due jobs are carried there, popped and
+	// claimed.
+	ReadyList bool
+	// OneShard is set when the store has one shard, whatever a case asks for. Cases that are repeated over shards are
+	// left out.
+	OneShard bool
 }
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
-	for _, c := range allCases {
+	RunSome(t, h, "")
+}
+
+// RunSome runs the cases whose names begin with one of the prefixes.
+func RunSome(t *testing.T, h Harness, prefixes ...string) {
+	cases := slices.Concat(allCases, waitCases, workerCases)
+	if h.ReadyList {
+		cases = slices.Concat(allCases, readyListCases)
+	}
+	for _, c := range cases {
+		selected := slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(c.name, prefix) })
+		if !selected || h.OneShard && strings.HasSuffix(c.name, ", over shards") {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h.run(t, func(t *testing.T) { c.run(h.open(t, c.options, c.closes)) })
@@ -69,8 +89,11 @@ type testCase struct {
 
 var allCases = slices.Concat(
 	nameCases, groupCases, occurrenceCases, callbackCases, countCases, documentCases,
-	registerCases, conflictCases, updateCases, replayCases, readCases, carryCases, claimCases, leaseCases, settleCases, staleCases,
+	registerCases, conflictCases, updateCases, replayCases, readCases, takeCases, claimCases, leaseCases, settleCases, staleCases,
 	deadCases, keepCases, logCases, pullCases, capacityCases, twiceCases, closeCases,
-	laneCases, turnCases, turnCasesOverShards, topicCases, outlookCases, listCases, cursorCases, lookUpCases, orderCases, endpointCases, dueCases, pressureCases,
-	priorityCases, limitCases, circuitCases, popCases, settingCases, pauseCases, concurrencyCases, rateCases, weightCases, messagingCases,
+	turnCases, turnCasesOverShards, topicCases, outlookCases, listCases, cursorCases, lookUpCases, orderCases, endpointCases, dueCases, pressureCases,
+	priorityCases, limitCases, circuitCases, settingCases, pauseCases, concurrencyCases, rateCases, weightCases, messagingCases,
 )
+
+// readyListCases are asked only of stores with a ready list.
+var readyListCases = slices.Concat(carryCases, hintCases, popCases, carrierCases, twiceListCases)

@@ -156,8 +156,7 @@ var turnCases = []testCase{
 		f.add(reg("t", "a", ordered("k")))
 		f.waitPast(f.now())
 		f.add(reg("t", "b", ordered("k")))
-		f.carry(carryOptions)
-		f.expireLeases(f.pop())
+		f.expire(generous)
 		equal(f, "delivered", f.inOrder(), []string{"a", "b"})
 	}},
 	{name: "turns/a release keeps the turn", options: Options{}, run: func(f *fixture) {
@@ -213,14 +212,12 @@ var turnCases = []testCase{
 		f.update(job.Key{Topic: "t", ID: "a"}, runNow)
 		equal(f, "then", f.inOrder(), []string{"a"})
 	}},
-	{name: "turns/a carried job that another one overtakes waits", options: Options{}, run: func(f *fixture) {
+	{name: "turns/a due job that another one overtakes waits", options: Options{}, run: func(f *fixture) {
 		f.add(reg("t", "a", ordered("k")))
 		f.add(reg("t", "b", ordered("k"), delay(long)))
-		f.carry(carryOptions)
-		hints := f.pop()
+		f.ready(job.Waiting)
 		f.update(job.Key{Topic: "t", ID: "a"}, later)
 		f.update(job.Key{Topic: "t", ID: "b"}, runNow)
-		equal(f, "claimed", claimedKeys(f.claim(hints, terms())), nil)
 		f.waitPast(f.now())
 		f.update(job.Key{Topic: "t", ID: "a"}, runNow)
 		equal(f, "delivered", f.inOrder(), []string{"b", "a"})
@@ -319,9 +316,9 @@ var turnCases = []testCase{
 			f.add(reg("t", fmt.Sprint(i), ordered(fmt.Sprint(i))))
 			f.add(reg("t", fmt.Sprint("plain", i)))
 		}
-		o := carryOptions
-		o.TopicLimits = map[string]int{"t": 3}
-		equal(f, "carried", len(f.carry(o)), 3)
+		o := generous
+		o.Limits.TopicLimits = map[string]int{"t": 3}
+		equal(f, "carried", len(f.takeWith(o)), 3)
 	}},
 	{name: "turns/a topic's concurrency", options: Options{}, run: func(f *fixture) {
 		f.limit("t", store.Limits{Concurrency: 1})
@@ -332,7 +329,7 @@ var turnCases = []testCase{
 			f.waitPast(f.now())
 			want = append(want, id)
 		}
-		equal(f, "delivered", f.oneByOne(5, carryOptions), want)
+		equal(f, "delivered", f.oneByOne(5, generous), want)
 	}},
 	{name: "turns/at random", options: Options{Retention: long}, run: func(f *fixture) {
 		for seed := range uint64(8) {

@@ -19,7 +19,6 @@ type turnsModel struct {
 	jobs   map[job.Key]struct{}
 	sent   map[job.Key]bool // claimed before the drain
 	claims []store.Claimed
-	hints  []popped
 }
 
 func newTurnsModel(f *fixture, seed uint64) *turnsModel {
@@ -30,7 +29,7 @@ func (m *turnsModel) run() {
 	if m.IntN(2) == 0 {
 		m.limit(m.topic, stopOnDead)
 	}
-	steps := []func(){m.add, m.add, m.add, m.carry, m.carry, m.claim, m.claim, m.settle, m.settle, m.change, m.change}
+	steps := []func(){m.add, m.add, m.add, m.ready, m.take, m.take, m.take, m.settle, m.settle, m.change, m.change}
 	for range 120 {
 		steps[m.IntN(len(steps))]()
 	}
@@ -56,26 +55,19 @@ func (m *turnsModel) add() {
 	m.jobs[r.Key] = struct{}{}
 }
 
-func (m *turnsModel) carry() {
-	o := carryOptions
-	if m.IntN(3) == 0 {
-		o.Visibility = time.Millisecond
-	}
-	m.fixture.carry(o)
-	m.hints = append(m.hints, m.pop()...)
-}
+// ready has due jobs on the ready list of a store that has one.
+func (m *turnsModel) ready() { m.fixture.ready(job.Waiting) }
 
-// claim claims some hints. No job is claimed while another one of its key is in flight.
-func (m *turnsModel) claim() {
+// take claims some jobs. No job is claimed while another one of its key is in flight.
+func (m *turnsModel) take() {
 	before := m.byKey()
-	o := terms()
+	o := generous
+	o.Max = 1 + m.IntN(5)
 	short := m.IntN(4) == 0
 	if short {
 		o.Lease = time.Millisecond
 	}
-	n := m.IntN(len(m.hints) + 1)
-	claims := m.fixture.claim(m.hints[:n], o)
-	m.hints = m.hints[n:]
+	claims := m.takeOnce(o).Claims
 	for _, c := range claims {
 		m.claims = slices.DeleteFunc(m.claims, func(old store.Claimed) bool { return old.Job.Key == c.Job.Key })
 		m.claims, m.sent[c.Job.Key] = append(m.claims, c), true
@@ -156,11 +148,7 @@ func (m *turnsModel) drain() {
 	m.waitPast(m.now())
 	last := map[string]job.Turn{}
 	m.eventually("all jobs are delivered", func() bool {
-		o := carryOptions
-		o.Visibility = time.Millisecond
-		m.fixture.carry(o)
-		claims := m.fixture.claim(append(m.hints, m.pop()...), terms())
-		m.hints = nil
+		claims := m.fixture.take()
 		m.apart(claims)
 		for _, c := range claims {
 			if key := c.Job.Spec.OrderKey; key != "" && !m.sent[c.Job.Key] {

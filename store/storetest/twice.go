@@ -45,7 +45,7 @@ var twiceRows = []twiceRow{
 	{"register a new job", func(f *fixture) func() any { return f.registering(reg("t", "a", delay(long))) }},
 	{"register over another job", func(f *fixture) func() any {
 		f.add(reg("t", "a", biz("b")))
-		f.carry(carryOptions)
+		f.ready(job.Waiting)
 		return f.registering(reg("t", "a", delay(long), onConflict(job.ConflictReplace)))
 	}},
 	{"register what is refused", func(f *fixture) func() any {
@@ -55,26 +55,6 @@ var twiceRows = []twiceRow{
 	{"register over a dead letter", func(f *fixture) func() any {
 		f.end(reg("t", "a", biz("b")), job.Dead)
 		return f.registering(reg("t", "a", delay(long)))
-	}},
-	{"carry", func(f *fixture) func() any {
-		f.register(store.Created, many("t", 3)...)
-		return func() any {
-			f.carryOnce(carryOptions)
-			return nil
-		}
-	}},
-	{"claim", func(f *fixture) func() any {
-		f.register(store.Created, many("t", 3)...)
-		f.carry(carryOptions)
-		hints, o := f.pop(), terms()
-		return func() any { return jobsOf(f.claim(hints, o)) }
-	}},
-	{"claim after a lease expired", func(f *fixture) func() any {
-		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		hints, o := f.pop(), terms()
-		f.expireLeases(hints)
-		return func() any { return jobsOf(f.claim(hints, o)) }
 	}},
 	{"settle to delivered", func(f *fixture) func() any { return f.settling(delivered) }},
 	{"settle to dead", func(f *fixture) func() any {
@@ -134,6 +114,30 @@ var twiceRows = []twiceRow{
 	}},
 }
 
+// twiceListRows are those of stores with a ready list.
+var twiceListRows = []twiceRow{
+	{"carry", func(f *fixture) func() any {
+		f.register(store.Created, many("t", 3)...)
+		return func() any {
+			f.carryOnce(carryOptions)
+			return nil
+		}
+	}},
+	{"claim", func(f *fixture) func() any {
+		f.register(store.Created, many("t", 3)...)
+		f.carry(carryOptions)
+		hints, o := f.pop(), terms()
+		return func() any { return jobsOf(f.claim(hints, o)) }
+	}},
+	{"claim after a lease expired", func(f *fixture) func() any {
+		f.add(reg("t", "a"))
+		f.carry(carryOptions)
+		hints, o := f.pop(), terms()
+		f.expireLeases(hints)
+		return func() any { return jobsOf(f.claim(hints, o)) }
+	}},
+}
+
 // registering registers r; the jobs that it returns must be the same.
 func (f *fixture) registering(r store.Registration) func() any {
 	return func() any {
@@ -176,13 +180,15 @@ func (o observed) withoutVersions() observed {
 	return o
 }
 
-var twiceCases = func() []testCase {
-	cases := make([]testCase, len(twiceRows))
-	for i, row := range twiceRows {
+func twiceEach(rows []twiceRow) []testCase {
+	cases := make([]testCase, len(rows))
+	for i, row := range rows {
 		cases[i] = row.testCase()
 	}
 	return cases
-}()
+}
+
+var twiceCases, twiceListCases = twiceEach(twiceRows), twiceEach(twiceListRows)
 
 func (row twiceRow) testCase() testCase {
 	return testCase{name: "twice/" + row.name, options: Options{Retention: long}, run: func(f *fixture) {

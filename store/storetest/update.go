@@ -84,7 +84,7 @@ var updateCases = []testCase{
 		if !errors.Is(err, store.ErrConflict) {
 			f.Fatalf("Update: %v, want ErrConflict", err)
 		}
-		equal(f, "carried", f.carry(carryOptions), nil)
+		f.takeNone(generous)
 	}},
 	{name: "update/sees a claim that came between", options: Options{}, run: func(f *fixture) {
 		key := f.add(reg("t", "a")).Key
@@ -125,7 +125,7 @@ var updateCases = []testCase{
 		equal(f, "cancel requested", j.CancelRequested, true)
 		equal(f, "version", j.Version, c.Job.Version+1)
 		equal(f, "the stored job", f.get(j.Key), j)
-		equal(f, "carried although leased", f.carry(carryOptions), nil)
+		f.takeNone(generous)
 		done := f.settle(store.Applied, failed(c, always))
 		equal(f, "settled to", done.To, job.Cancelled)
 		equal(f, "reason", done.Reason, job.ReasonCancelled)
@@ -148,11 +148,9 @@ var updateCases = []testCase{
 	}},
 	{name: "update/a noted cancel outlives the lease", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		hints := f.pop()
-		o := terms()
+		o := generous
 		o.Lease = short
-		c := f.claim(hints, o)[0]
+		c := f.takeOnce(o).Claims[0]
 		f.update(c.Job.Key, cancel)
 		f.waitPast(c.Now.Add(short))
 		again := f.takeOne()
@@ -171,60 +169,46 @@ var updateCases = []testCase{
 	}},
 	{name: "update/run now makes a job due", options: Options{}, run: func(f *fixture) {
 		key := f.add(reg("t", "a", delay(long))).Key
-		equal(f, "carried", f.carry(carryOptions), nil)
+		f.takeNone(generous)
 		j := f.update(key, runNow)
 		equal(f, "state", j.State, job.Waiting)
 		equal(f, "claimed", f.takeOne().Job.Key, key)
 	}},
-	{name: "update/a ready job put off is not claimed", options: Options{}, run: func(f *fixture) {
+	{name: "update/a due job put off is not claimed", options: Options{}, run: func(f *fixture) {
 		key := f.add(reg("t", "a")).Key
-		f.carry(carryOptions)
-		hints := f.pop()
+		f.ready(job.Waiting)
 		j := f.update(key, later)
 		equal(f, "state", j.State, job.Waiting)
 		equal(f, "the stored job", f.get(key), j)
 		equal(f, "counts", f.states("t"), map[job.State]int64{job.Waiting: 1})
-		equal(f, "claimed by an older hint", claimedKeys(f.claim(hints, terms())), nil)
-		equal(f, "carried", f.carry(carryOptions), nil)
-
+		f.takeNone(generous)
 		f.update(key, runNow)
-		claims := f.claim(hints, terms()) // due again, so the older hint will do
-		equal(f, "claimed by an older hint", claimedKeys(claims), []string{"t/a"})
-		f.from(claims[0], job.Waiting)
+		f.fresh(f.takeOne())
 	}},
 	{name: "update/a worker whose lease expired is stale after a change", options: Options{Retention: long}, run: func(f *fixture) {
 		for id, change := range map[string]func(*job.Job, job.Instant) error{"cancel": cancel, "later": later} {
 			f.add(reg("t", id))
-			f.carry(carryOptions)
-			expired := f.expireLeases(f.pop())[0]
-			f.carry(carryOptions)
-			f.pop()
-			equal(f, "state", f.get(expired.Job.Key).State, job.Ready)
+			expired := f.expireOne()
+			f.unlease(expired)
 			f.update(expired.Job.Key, change)
 			f.unchangedBy(delivered(expired))
 		}
 	}},
 	{name: "update/another URL moves the job to another lane", options: Options{}, run: func(f *fixture) {
 		key := f.add(reg("t", "a")).Key
-		f.carry(carryOptions)
-		hints := f.pop()
+		f.ready(job.Waiting)
 		f.update(key, respecify(func(s *job.Spec) { s.Destination = urlB }))
 		equal(f, "jobs", keys(f.list(store.Query{Limit: 5})), []string{"t/a"})
 		equal(f, "counts of the topic", f.sum("t"), int64(1))
-		equal(f, "claimed by the old lane's hint", claimedKeys(f.claim(hints, terms())), nil)
-		carried := f.carry(carryOptions)
-		equal(f, "number carried", len(carried), 1)
-		equal(f, "hint", carried[0].Hint, store.Hint{Lane: laneOf("t", urlB), ID: "a"})
-		claims := f.claim(f.pop(), terms())
-		equal(f, "claimed", claims[0].Job.Spec.Destination, urlB)
-		f.settle(store.Applied, delivered(claims[0]))
+		c := f.takeOne()
+		equal(f, "lane", c.Job.Lane(), laneOf("t", urlB))
+		f.settle(store.Applied, delivered(c))
 	}},
-	{name: "update/another content leaves a ready job to be delivered once", options: Options{}, run: func(f *fixture) {
+	{name: "update/another content leaves a due job to be delivered once", options: Options{}, run: func(f *fixture) {
 		key := f.add(reg("t", "a")).Key
-		f.carry(carryOptions)
+		f.ready(job.Waiting)
 		f.update(key, respecify(func(s *job.Spec) { s.Body = []byte("new") }))
-		f.carry(carryOptions)
-		claims := f.claim(f.pop(), terms())
+		claims := f.take()
 		equal(f, "claimed", claimedKeys(claims), []string{"t/a"})
 		equal(f, "body", string(claims[0].Job.Spec.Body), "new")
 	}},
@@ -302,8 +286,7 @@ var replayCases = []testCase{
 	}},
 	{name: "replay/a worker from before is stale", options: Options{Retention: long}, run: func(f *fixture) {
 		f.add(reg("t", "a"))
-		f.carry(carryOptions)
-		expired := f.expireLeases(f.pop())[0]
+		expired := f.expireOne()
 		f.settle(store.Applied, failed(f.takeOne(), never))
 		f.update(expired.Job.Key, replay)
 		f.unchangedBy(delivered(expired))
@@ -319,7 +302,7 @@ func endsPending(f *fixture, change func(*job.Job, job.Instant) error, as job.St
 	f.add(reg("t", "retrying", biz("b")))
 	f.settle(store.Applied, failed(f.takeOne(), after(long)))
 	f.add(reg("t", "ready", biz("b")))
-	f.carry(carryOptions)
+	f.ready(job.Waiting)
 	for _, id := range []string{"waiting", "retrying", "ready"} {
 		before := f.now()
 		j := f.update(job.Key{Topic: "t", ID: id}, change)
@@ -330,7 +313,6 @@ func endsPending(f *fixture, change func(*job.Job, job.Instant) error, as job.St
 		equal(f, "the stored job", f.get(j.Key), j)
 	}
 	equal(f, "counts", f.states("t"), map[job.State]int64{as: 3})
-	equal(f, "claimed by an older hint", claimedKeys(f.claim(f.pop(), terms())), nil)
 	equal(f, "claimed", claimedKeys(f.take()), nil)
 	equal(f, "listed", len(f.list(store.Query{Topic: "t", States: stateOf(as), Limit: 2})), 3)
 	equal(f, "by biz_key", len(f.list(store.Query{BizKey: "b", Limit: 2})), 3)

@@ -71,11 +71,14 @@ export type TopicDraft = Record<string, unknown>;
 export type Signing = Schemas['SigningSecrets'] & { secret?: string };
 
 export type AlertMetric = Schemas['AlertMetric'];
-export const alertMetrics = ['failures', 'dead_letters', 'backlog', 'oldest_due', 'open_circuits', 'silent_nodes'] as const satisfies readonly AlertMetric[];
+export const alertMetrics = ['failures', 'dead_letters', 'backlog', 'oldest_due', 'open_circuits', 'silent_nodes', 'server_trouble', 'inbox_trouble'] as const satisfies readonly AlertMetric[];
 export type AlertRule = Schemas['AlertRule'];
 export const alertFormats = ['json', 'slack', 'teams'] as const satisfies readonly Schemas['AlertFormat'][];
 export type Alert = Schemas['Alert'];
 export type AlertPage = Schemas['AlertPage'];
+
+export type Inbox = Schemas['Inbox'];
+export type InboxRow = Schemas['InboxRow'];
 
 export type Overview = Schemas['Overview'];
 export type Activity = Schemas['Activity'];
@@ -382,6 +385,11 @@ export const api = {
   putRule: (name: string, draft: Record<string, unknown>, version?: string) =>
     put<AlertRule>(address(['v1', 'alerts', 'rules', name]), draft, version),
   deleteRule: (name: string) => json<unknown>('DELETE', address(['v1', 'alerts', 'rules', name])),
+  inboxes: (query: Query, abort: AbortSignal) => json<Schemas['InboxPage']>('GET', address(['v1', 'inboxes'], query), undefined, abort),
+  inboxRows: (name: string, query: Query, abort: AbortSignal) =>
+    json<Schemas['InboxRowPage']>('GET', address(['v1', 'inboxes', name, 'rows'], query), undefined, abort),
+  retryRows: (name: string, rows: Schemas['InboxRowSelection']) => json<unknown>('POST', address(['v1', 'inboxes', name, 'retry']), rows),
+  dropRows: (name: string, rows: Schemas['InboxRowSelection']) => json<unknown>('POST', address(['v1', 'inboxes', name, 'drop']), rows),
   schedules: (query: Query, abort: AbortSignal) => json<SchedulePage>('GET', address(['v1', 'schedules'], query), undefined, abort),
   schedule: (name: string, abort: AbortSignal) => json<Schedule & { next: Occurrence[] }>('GET', schedule(name), undefined, abort),
   runs: async (name: string, abort: AbortSignal) =>
@@ -403,7 +411,7 @@ export const api = {
   skipOccurrence: (name: string, time: string) => json<Schedule>('POST', schedule(name, 'skip'), { time }),
   unskipOccurrence: (name: string, time: string) => json<Schedule>('POST', schedule(name, 'unskip'), { time }),
   resumeSchedule: (name: string) => json<Schedule>('POST', schedule(name, 'resume')),
-  runSchedule: (name: string) => json<Job>('POST', schedule(name, 'run')),
+  runSchedule: (name: string) => json<RegisteredJob | FanOut>('POST', schedule(name, 'run')),
   groups: (query: Query, abort: AbortSignal) => json<GroupPage>('GET', address(['v1', 'groups'], query), undefined, abort),
   group: (name: string, abort: AbortSignal) => json<Group>('GET', address(['v1', 'groups', name]), undefined, abort),
   members: (group: string, query: Query, abort: AbortSignal) =>

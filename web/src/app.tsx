@@ -52,6 +52,10 @@ const alertForm = (path: string, rule?: string): ComponentChildren =>
 const groupsPage = (name?: string): ComponentChildren =>
   partial(groupPages, ({ GroupPage, GroupsPage }) => (name ? <GroupPage name={name} key={name} /> : <GroupsPage />));
 
+/** The list of inboxes, or one inbox. */
+const inboxesPage = (name?: string): ComponentChildren =>
+  partial(formPages, ({ InboxPage, InboxesPage }) => (name ? <InboxPage name={name} key={name} /> : <InboxesPage />));
+
 /** The receivers of `duehook dev`. */
 const sinksPage = (name: string | undefined): ComponentChildren => {
   if (!devClock.value) return <MissingPage />;
@@ -67,6 +71,7 @@ function page({ path, query }: { path: string; query: URLSearchParams }): Compon
   if (first === 'topics' && second && third === 'edit') return topicForm(path, second);
   if (first === 'schedules' && second && (!third || third === 'edit')) return schedulesPage(path, second, third === 'edit');
   if (first === 'groups' && second && !third) return groupsPage(second);
+  if (first === 'inboxes' && !third) return inboxesPage(second);
   if (first === 'alerts' && second && !third) return alertForm(path, second);
   if (first === 'sinks' && !third) return sinksPage(second);
   if (first === undefined) return restricted.value ? <JobsPage /> : <OverviewPage />;

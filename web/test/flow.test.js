@@ -1,7 +1,7 @@
 /** What is around single deliveries: spreads, and what receivers ask for. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { accessible } from './lib/browser.js';
+import { accessible, fits, narrow, wide } from './lib/browser.js';
 import { startSuite } from './lib/suite.js';
 import { settled } from './lib/wait.js';
 
@@ -189,6 +189,21 @@ test('order key and callbacks of the jobs of a schedule', async () => {
   assert.deepEqual([key, delivered.headers, dead.url, retry.limit], ['customer-8812', headers, `${receiver.url}/dead`, 5]);
 });
 
+test('a schedule for a group is changed and run', async () => {
+  await node.call('PUT', '/v1/groups/flow', { members: ['a', 'b'].map((name) => ({ name, url: `${receiver.url}/ok` })) });
+  await node.call('PUT', '/v1/schedules/fans', { every: '1h', job: { topic: 'fans', group: 'flow' } });
+  await go('/schedules/fans/edit');
+  assert.equal(await field('or group').inputValue(), 'flow');
+  await field('or interval').fill('2h');
+  await button('Save').click();
+  await says('The schedule is saved.');
+  const { every, job } = await get('schedules/fans/registration');
+  assert.deepEqual([every, job.group, job.url ?? null], ['2h', 'flow', null]);
+  await button('Run now').click();
+  await says('Registered, and due now.');
+  await settled(node, 'fans', { delivered: 2 });
+});
+
 test('a schedule whose jobs have none of the callbacks of their topic', async () => {
   await node.call('PUT', '/v1/schedules/silent', { every: '1h', job: { url: `${receiver.url}/ok`, callbacks: {} } });
   await go('/schedules/silent/edit');
@@ -315,4 +330,47 @@ test('the nodes, and what is wrong with them', async () => {
   await page.getByRole('row').filter({ hasText: 'wrong' }).getByText('4s behind').waitFor();
   await accessible(page, 'nodes');
   await page.unroute('**/v1/nodes?*');
+});
+
+test('inboxes, and what becomes of their failed rows', async () => {
+  const inbox = { name: 'shop', database: 'postgres', topics: [], reading: true, fresh: 3, waiting: 1, failed: 10_000, error: null };
+  const at = new Date().toISOString();
+  const row = (id, more) => ({ id, key: 'k', request: '{"topic":"t"}', created_at: at, failed_at: null, error: null, waits_for: null, ...more });
+  let failed = [17, 18].map((id) => row(id, { failed_at: at, error: `invalid_request: /url of ${id}` }));
+  const asked = [];
+  const pageOf = (data) => ({ json: { data, next_cursor: null } });
+  await page.route('**/v1/inboxes?*', (route) => route.fulfill(pageOf([inbox, { ...inbox, name: 'bank', database: 'mysql', failed: 0, error: 'connection refused' }])));
+  await page.route('**/v1/inboxes/shop/**', (route) => {
+    const request = route.request();
+    if (request.method() === 'GET') return route.fulfill(pageOf(request.url().includes('state=waiting') ? [row(9, { waits_for: 'full-topic' })] : failed));
+    const which = request.postDataJSON();
+    asked.push([new URL(request.url()).pathname, which]);
+    failed = which.all ? [] : failed.filter(({ id }) => !which.ids.includes(id));
+    return route.fulfill({ json: { rows: 1 } });
+  });
+  await go('/inboxes');
+  await page.getByRole('row').filter({ hasText: 'bank' }).getByText('connection refused').waitFor();
+  await page.getByRole('row').filter({ hasText: 'shop' }).getByText('10,000+').waitFor();
+  await accessible(page, 'inboxes');
+  await fits(page, 'inboxes');
+  await link('shop').click();
+  const card = (id) => page.locator('.card', { hasText: `Row ${id}` });
+  await card(9).getByText('It waits for full-topic.').waitFor();
+  await card(17).getByText('invalid_request: /url of 17').waitFor();
+  await accessible(page, 'an inbox');
+  await page.setViewportSize(narrow);
+  await fits(page, 'an inbox');
+  await page.setViewportSize(wide);
+  await card(17).getByRole('button', { name: 'Retry', exact: true }).click();
+  await says('Failed rows are read again.');
+  await card(17).waitFor({ state: 'detached' });
+  await button('Drop all').click();
+  await page.getByRole('dialog').getByText('They never become jobs.').waitFor();
+  await page.getByRole('dialog').getByRole('button', { name: 'Drop', exact: true }).click();
+  await page.getByText('No row has failed.').waitFor();
+  assert.deepEqual(asked, [
+    ['/v1/inboxes/shop/retry', { ids: [17] }],
+    ['/v1/inboxes/shop/drop', { all: true }],
+  ]);
+  await page.unrouteAll();
 });

@@ -63,6 +63,7 @@ const pages = [
   ['/endpoints', 'shop.example'],
   [`/endpoints?endpoint=${encodeURIComponent('https://shop.example:443')}`, 'en:All jobs for this endpoint', 'zh:此端点的所有任务'],
   ['/nodes', 'embedded'],
+  ['/inboxes', 'en:No inboxes', 'zh:没有收件表'],
   ['/endpoints?state=open', 'en:No endpoints', 'zh:没有端点'],
   ['/dead', 'payment-notify'],
   ['/dead', 'en:fetched by consumers', 'zh:由消费者拉取'],

@@ -119,6 +119,15 @@ test('schedules', async () => {
   assert.deepEqual(await client.schedules.list(), []);
 });
 
+test('a schedule for a url group', async () => {
+  await client.urlGroups.addEndpoints({ name: 'ticks', endpoints: [{ name: 'one', url: `${hook}/tick1` }, { name: 'two', url: `${hook}/tick2` }] });
+  const { scheduleId } = await client.schedules.create({ destination: 'ticks', cron: '* * * * * *', body: 'tick', retries: 1 });
+  for (const path of ['/tick1', '/tick2']) assert.equal((await delivered(path)).body, 'tick');
+  assert.equal((await client.schedules.get(scheduleId)).destination, 'ticks');
+  await client.schedules.delete(scheduleId);
+  await client.urlGroups.delete('ticks');
+});
+
 test('callbacks, dead letters and logs', async () => {
   const sent = await client.publish({
     url: `${hook}/fails`, body: 'hi', retries: 0, callback: `${hook}/callback`, failureCallback: `${hook}/failure`,

@@ -68,7 +68,7 @@ test('pause with a note, resume, run now, delete', async () => {
   await page.getByText('the receiver moves').waitFor();
   assert.equal((await get('steered')).paused.note, 'the receiver moves');
   await button('Run now').click(); // in a pause, too
-  await says('A job is registered');
+  await says('Registered, and due now');
   await delivered('steered', 1);
   await button('Resume schedule').click();
   await says('continues with its next occurrence');

@@ -21,8 +21,8 @@ import (
 )
 
 // languages are the pages, their files, and how a driver is run. A driver makes the step that
-// its first argument names: placed and paid take an order, verify takes id, time, signature and
-// body, and prints true or false.
+// its first argument names: placed and paid take an order, verify takes id, time, signature, body and secret of
+// each delivery, and prints true or false for each.
 var languages = []struct {
 	page, file, driver string
 	command            []string
@@ -90,7 +90,7 @@ func TestLanguages(t *testing.T) {
 			now := fmt.Sprint(time.Now().Unix())
 			const body = `{"order":1,"名":"é"}`
 			signed := sign("id", now, body)
-			for _, v := range []struct {
+			deliveries := []struct {
 				name, id, time, signature, body, want string
 			}{
 				{"genuine", "id", now, signed, body, "true"},
@@ -105,9 +105,18 @@ func TestLanguages(t *testing.T) {
 				{"a time out of range", "id", strings.Repeat("9", 30), signed, body, "false"},
 				{"a signature that is no ASCII", "id", now, "v1," + strings.Repeat("é", len(signed)-3), body, "false"},
 				{"signatures of all kinds", "id", now, "  v2,x v1 v1,= " + signed + " é", body, "true"},
-			} {
-				if got := run("verify", v.id, v.time, v.signature, v.body, duehooktest.Secret); got != v.want {
-					t.Errorf("%s: %s", v.name, got)
+			}
+			args := []string{"verify"}
+			for _, d := range deliveries {
+				args = append(args, d.id, d.time, d.signature, d.body, duehooktest.Secret)
+			}
+			verified := strings.Fields(run(args...))
+			if len(verified) != len(deliveries) {
+				t.Fatalf("%d deliveries, verified %v", len(deliveries), verified)
+			}
+			for i, d := range deliveries {
+				if verified[i] != d.want {
+					t.Errorf("%s: %s", d.name, verified[i])
 				}
 			}
 			answers := fakeServer(t)

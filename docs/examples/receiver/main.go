@@ -1,8 +1,8 @@
 // Receiver is a webhook receiver for trying duehook. It prints every delivery and
 // accepts it, unless a flag sets another status.
 //
-//	go run ./examples/receiver
-//	go run ./examples/receiver -status 503
+//	go run ./docs/examples/receiver
+//	go run ./docs/examples/receiver -status 503
 package main
 
 import (

@@ -15,7 +15,9 @@ func TestExamples(t *testing.T) {
 	}
 	for _, command := range [][]string{
 		{"node", "--test", "order.test.mjs"},
+		{"node", "--test", "../tutorial/shop.test.mjs"},
 		{"python3", "-m", "unittest", "test_order.py"},
+		{"python3", "-m", "unittest", "discover", "-s", "../tutorial", "-p", "test_shop.py"},
 		{"java", "OrderTest.java"},
 	} {
 		path, err := exec.LookPath(command[0])
@@ -23,7 +25,7 @@ func TestExamples(t *testing.T) {
 			t.Logf("%s is not here: its example does not run", command[0])
 			continue
 		}
-		t.Run(command[0], func(t *testing.T) {
+		t.Run(command[0]+" "+filepath.Base(command[len(command)-1]), func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), path, command[1:]...)
 			cmd.Env = append(os.Environ(), "DUEHOOK="+binary, "PYTHONDONTWRITEBYTECODE=1")

@@ -1,4 +1,4 @@
-// Command proto writes the Go code of httpapi/rpc/duehookv1/duehook.proto beside it. `make proto` runs it
+// Command proto writes the Go code of httpapi/rpc/duehookv1/duehook.proto beside it. `go -C httpapi/rpc/proto run . ../duehookv1` runs it
 // with pinned versions.
 package main
 

@@ -53,7 +53,7 @@ const (
 	CodeHigherPriority     = "higher_priority"     // due jobs of its topic with a higher priority go first
 	CodeOrderKey           = "order_key"           // another job of its order key goes first
 	CodeReadyListFull      = "ready_list_full"     // dispatchers are behind
-	CodeReady              = "ready"               // on the ready list; no dispatcher has claimed it yet
+	CodeReady              = "ready"               // on the ready list of Redis; no dispatcher has claimed it yet
 	CodeInFlight           = "in_flight"           // an attempt is in flight
 	CodeLeaseExpired       = "lease_expired"       // its lease expired without an outcome
 	CodeQuarantined        = "quarantined"         // its lease expired several times in a row: it waits to be sent alone

@@ -19,7 +19,7 @@ func in(d time.Duration) job.Instant { return now.Add(d) }
 
 var (
 	policy = retrypolicy.Policy{Steps: []time.Duration{time.Minute, time.Hour}, Limit: 2}
-	carry  = store.CarryOptions{Cap: 10, EndpointLimit: 100, HalfOpenLimit: 3, TopicLimits: map[string]int{"slow": 5}}
+	carry  = store.CarryOptions{Cap: 10, FlightLimits: store.FlightLimits{EndpointLimit: 100, HalfOpenLimit: 3, TopicLimits: map[string]int{"slow": 5}}}
 )
 
 // waiting is the outlook of a job that is due, with nothing in its way.

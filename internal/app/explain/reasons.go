@@ -83,7 +83,7 @@ func circuitOpen(v *view) *Reason {
 }
 
 func endpointRecovering(v *view) *Reason {
-	return v.limited(CodeEndpointRecovering, v.EndpointInFlight, rules.CircuitLimit(v.Circuit, &v.carry, v.Shards, v.Now), Params{"endpoint": v.endpoint()})
+	return v.limited(CodeEndpointRecovering, v.EndpointInFlight, rules.CircuitLimit(v.Circuit, &v.carry.FlightLimits, v.Shards, v.Now), Params{"endpoint": v.endpoint()})
 }
 
 func endpointLimit(v *view) *Reason {
@@ -91,7 +91,7 @@ func endpointLimit(v *view) *Reason {
 		return nil
 	}
 	p := Params{"endpoint": v.endpoint()}
-	return v.limited(CodeEndpointLimit, v.EndpointInFlight, rules.EndpointLimit(&v.carry, v.Job.Topic, v.Shards), p, v.line())
+	return v.limited(CodeEndpointLimit, v.EndpointInFlight, rules.EndpointLimit(&v.carry.FlightLimits, v.Job.Topic, v.Shards), p, v.line())
 }
 
 func topicLimit(v *view) *Reason {
@@ -99,7 +99,7 @@ func topicLimit(v *view) *Reason {
 	if !v.pulled() {
 		p["endpoint"] = v.endpoint()
 	}
-	r := v.limited(CodeTopicLimit, v.LaneInFlight, rules.TopicLimit(&v.carry, v.Job.Topic, v.Shards), p, v.line())
+	r := v.limited(CodeTopicLimit, v.LaneInFlight, rules.TopicLimit(&v.carry.FlightLimits, v.Job.Topic, v.Shards), p, v.line())
 	if r != nil && v.pulled() {
 		r.Sentences[0].Code = "queue_limit"
 	}

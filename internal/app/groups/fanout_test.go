@@ -139,7 +139,7 @@ func TestCompletedFanOutIsFixed(t *testing.T) {
 func TestHeadersAndDefaults(t *testing.T) {
 	f := fanOut([]groups.Member{{Name: "a", URL: "https://a.example/", Headers: []job.Header{{Name: "A", Value: "member"}, {Name: "X", Value: "member"}}}})
 	defaults := job.Defaults{Timeout: time.Second, Headers: []job.Header{{Name: "A", Value: "topic"}, {Name: "Z", Value: "topic"}}}
-	f.Fill = func(s *job.Spec) { defaults.Apply(&job.Draft{}, s) }
+	f.Fill = func(s *job.Spec) { *s = defaults.Apply(&job.Draft{}, *s) }
 	p := f.Plan()
 	want := job.Spec{
 		Destination: "https://a.example/", Timeout: time.Second,

@@ -13,7 +13,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/strictjson"
+	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/store"
 )
 
@@ -159,7 +159,7 @@ func (d *Draft) name(o *Operation) error {
 	own.By, own.Key, own.Filter.Only = "", "", nil // the caller's
 	if own.Set != nil && own.Set.Body != nil && own.Set.Body.Form == job.BodyJSON {
 		set := *own.Set
-		set.Body = &job.Body{Form: job.BodyJSON, Content: strictjson.AppendSorted(nil, set.Body.Content)}
+		set.Body = &job.Body{Form: job.BodyJSON, Content: jsonio.AppendSorted(nil, set.Body.Content)}
 		own.Set = &set
 	}
 	text, err := json.Marshal(own)

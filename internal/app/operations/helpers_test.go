@@ -227,18 +227,11 @@ func later(r *store.Registration) { r.Spec.When.Delay = time.Hour }
 func (r *rig) end(kind job.OutcomeKind) (n int) {
 	r.Helper()
 	for {
-		result, err := r.Carry(r.Context(), 0, store.CarryOptions{Cap: 500, Visibility: time.Hour, HalfOpenLimit: 500})
+		taken, err := r.Take(r.Context(), 0, store.TakeOptions{Max: 500, Lease: time.Minute, Limits: store.FlightLimits{HalfOpenLimit: 500}})
 		if err != nil {
 			r.Fatal(err)
 		}
-		hints, err := r.Pop(r.Context(), 0, 500, 0)
-		if err != nil {
-			r.Fatal(err)
-		}
-		claims, err := r.Claim(r.Context(), 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(time.Now().UnixNano(), n), Lease: time.Minute})
-		if err != nil {
-			r.Fatal(err)
-		}
+		claims := taken.Claims
 		for _, c := range claims {
 			attempt := &job.Attempt{Number: c.Job.Attempts + 1, StartedAt: c.Now, Status: 500}
 			s := job.Settle(&c.Job, job.Outcome{Kind: kind, Reason: job.ReasonGone, Attempt: attempt}, func(int) (time.Duration, bool) {
@@ -249,7 +242,7 @@ func (r *rig) end(kind job.OutcomeKind) (n int) {
 			}
 			n++
 		}
-		if len(result.Carried) == 0 {
+		if len(claims) == 0 {
 			return n
 		}
 	}
@@ -261,17 +254,11 @@ func (r *rig) end(kind job.OutcomeKind) (n int) {
 func (r *rig) deliver(ctx context.Context, places int, hold, retry time.Duration) (sent func() map[job.Key][]job.Instant) {
 	var mu sync.Mutex
 	all := map[job.Key][]job.Instant{}
-	var calls int
 	for range places {
 		go func() {
 			for job.Sleep(ctx, job.SystemClock(), 50*time.Millisecond) == nil {
-				_, _ = r.Carry(ctx, 0, store.CarryOptions{Cap: 500, Visibility: time.Hour, HalfOpenLimit: places})
-				hints, _ := r.Pop(ctx, 0, 1, 0)
-				mu.Lock()
-				calls++
-				nonce := fmt.Sprint("deliver-", calls)
-				mu.Unlock()
-				claims, _ := r.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: nonce, Lease: time.Hour})
+				taken, _ := r.Take(ctx, 0, store.TakeOptions{Max: 1, Lease: time.Hour, Limits: store.FlightLimits{HalfOpenLimit: places}})
+				claims := taken.Claims
 				for _, c := range claims {
 					outcome := c.Job.Before(c.From, c.Earlier, c.Now)
 					if outcome == nil {

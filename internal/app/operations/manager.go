@@ -44,7 +44,7 @@ type Store interface {
 	store.Messaging
 }
 
-// Jobs changes jobs. A *scheduler.App is one.
+// Jobs changes jobs. An *app.App is one.
 type Jobs interface {
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 	// CheckChange checks a change, which the field names, before its jobs are known.

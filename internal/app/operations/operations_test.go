@@ -133,14 +133,7 @@ func TestCancelInFlight(t *testing.T) {
 		n := r.node("a")
 		defer n.end()
 		r.register("t", 1)
-		if _, err := r.Carry(t.Context(), 0, store.CarryOptions{Cap: 10, Visibility: time.Hour, HalfOpenLimit: 1}); err != nil {
-			t.Fatal(err)
-		}
-		hints, err := r.Pop(t.Context(), 0, 10, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Claim(t.Context(), 0, hints, store.ClaimOptions{Nonce: "n", Lease: time.Hour}); err != nil {
+		if _, err := r.Take(t.Context(), 0, store.TakeOptions{Max: 10, Lease: time.Hour, Limits: store.FlightLimits{HalfOpenLimit: 1}}); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"done: matched 1, changed 1, skipped 0, failed 0", "done: matched 0, changed 0, skipped 0, failed 0"} {

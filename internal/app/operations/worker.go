@@ -94,18 +94,13 @@ func (w *worker) insist(ctx context.Context, call func(context.Context) error) e
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !away(err):
+		case !store.Unreachable(err):
 			w.m.outage.Worked()
 			return err
 		case !w.m.outage.Rest(ctx, err):
 			return ctx.Err()
 		}
 	}
-}
-
-// away reports whether the store may do it later.
-func away(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // page changes the jobs of a page, and then moves the cursor.
@@ -196,7 +191,7 @@ func (w *worker) change(ctx context.Context, key job.Key) error {
 			return w.op.change(j, now, w.m.limits)
 		})
 		cancel()
-		if !away(err) {
+		if !store.Unreachable(err) {
 			w.m.outage.Worked()
 			if inDoubt && skipped(err) {
 				return nil // the call before changed the job, but its answer was lost
@@ -221,7 +216,7 @@ func skipped(err error) bool {
 
 // count counts the result of a change.
 func (w *worker) count(key job.Key, err error) {
-	if away(err) {
+	if store.Unreachable(err) {
 		return // the next worker changes the job
 	}
 	w.mu.Lock()

@@ -170,7 +170,7 @@ func (m *Manager) resultOf(s *job.Settlement, r *store.Settled, receipt string) 
 // receipt with a later time was forged.
 func (m *Manager) attempt(leased job.Instant, j *job.Job) *job.Attempt {
 	leased = min(max(leased, j.CreatedAt), job.Instant(j.Token))
-	return &job.Attempt{Number: j.Attempts + 1, StartedAt: leased, Duration: max(0, m.o.Time.Instant().Sub(leased)), Version: j.Version}
+	return &job.Attempt{Number: j.Attempts + 1, StartedAt: leased, Duration: max(0, m.o.Time.Instant().Sub(leased)), Version: j.Version, Node: m.o.ID}
 }
 
 // find reads receipts, and returns their jobs, nil for no job. It reads what this node has not leased

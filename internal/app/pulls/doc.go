@@ -2,7 +2,6 @@
 // become due, and settles what consumers answer.
 //
 // A pull queue is a destination like others: its jobs lie in lanes, under the limits of their
-// topic. No dispatcher gets them. A consumer's call carries from the lanes of its topics and
-// claims what was carried. A lease that ends is carried by the carrier and settled by a
-// dispatcher, as a failed attempt.
+// topic. A consumer's call takes from the lanes of its topics. A dispatcher gets such a job only after its
+// lease has ended, and settles it as a failed attempt.
 package pulls

@@ -2,7 +2,8 @@ package pulls
 
 import (
 	"context"
-	"crypto/rand"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,12 +40,12 @@ type want struct {
 	lease  time.Duration
 }
 
-// gathering is the calls with one want. Some have their jobs claimed while the next have theirs
-// carried, so neither the store nor the node waits for the other.
+// gathering is the calls with one want. Two batches of them take jobs at a time, so neither the store nor the
+// node waits for the other.
 type gathering struct {
-	calls    int
-	batches  *batch.Batcher[*share]
-	claiming chan struct{} // a place for the jobs that are claimed
+	calls   int
+	batches *batch.Batcher[*share]
+	taking  chan struct{} // a place for each batch
 }
 
 // share is what one call gets.
@@ -83,7 +84,7 @@ func (g *gatherer) enter(name string, w want) *batch.Batcher[*share] {
 	of := g.of[name]
 	if of == nil {
 		o := batch.Options[*share]{Workers: 1, MaxCount: maxTogether, Cost: func(s *share) (count, bytes int) { return s.most, 0 }}
-		of = &gathering{claiming: make(chan struct{}, 1)}
+		of = &gathering{taking: make(chan struct{}, 2)}
 		of.batches = batch.New(o, func(ctx context.Context, shares []*share) { g.serve(ctx, w, of, shares) })
 		g.of[name] = of
 	}
@@ -109,30 +110,45 @@ func (s *share) take(l *Leased) bool {
 	return true
 }
 
-// serve carries jobs for some calls, and returns when the next calls may carry theirs. Their claims go on; Run waits for them.
+// serve takes jobs for some calls, and returns when the next calls may take theirs. Run waits for those under way.
 func (m *Manager) serve(ctx context.Context, w want, of *gathering, shares []*share) {
-	ctx = context.WithoutCancel(ctx) // what is carried has to be claimed
-	most := 0
-	for _, s := range shares {
-		most += s.most
-	}
-	others := len(of.claiming) > 0
-	carried, err := m.carry(ctx, w, most)
-	of.claiming <- struct{}{}
-	if others && err == nil && len(carried.Carried) == 0 { // the others may have given jobs back
-		carried, err = m.carry(ctx, w, most)
-	}
-	for _, s := range shares {
-		s.wait = carried.Wait
-	}
+	ctx = context.WithoutCancel(ctx) // what is taken has to be answered or given back
+	of.taking <- struct{}{}
 	shares = slices.Clone(shares)
-	m.claims.Go(func() {
-		if err == nil {
-			err = m.fill(ctx, w, carried.Carried, shares)
-		}
-		m.answer(ctx, shares, err)
-		<-of.claiming
+	m.takes.Go(func() {
+		defer func() { <-of.taking }()
+		m.answer(ctx, shares, m.take(ctx, w, shares))
 	})
+}
+
+// take takes jobs, and adds them to shares until these are full. It returns a panic of the store as an error, because
+// nothing else in this goroutine recovers.
+func (m *Manager) take(ctx context.Context, w want, shares []*share) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("take from pull queues: panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	for len(shares) > 0 {
+		most := 0
+		for _, s := range shares {
+			most += s.most - len(s.jobs)
+		}
+		taken, err := m.o.Store.Take(ctx, w.shard, store.TakeOptions{
+			Max: most, Lease: w.lease, By: m.o.ID, Limits: store.FlightLimits{HalfOpenLimit: 1, TopicLimits: m.o.TopicLimits}, Pull: w.topics,
+		})
+		if err != nil {
+			return fmt.Errorf("take from pull queues: %w", err)
+		}
+		for _, s := range shares {
+			s.wait = taken.Wait
+		}
+		shares = m.divide(ctx, w, taken.Claims, shares)
+		if len(taken.Claims) == 0 || taken.Wait != 0 {
+			return nil
+		}
+	}
+	return nil
 }
 
 // answer gives some calls their jobs. Those that have none get the error.
@@ -150,25 +166,6 @@ func (m *Manager) answer(ctx context.Context, shares []*share, err error) {
 		close(s.served)
 	}
 	m.giveBack(ctx, back)
-}
-
-// fill claims carried jobs, and adds them to shares.
-func (m *Manager) fill(ctx context.Context, w want, carried []store.Carried, shares []*share) error {
-	hints := make([]store.Hint, len(carried))
-	for i := range carried {
-		hints[i] = carried[i].Hint
-	}
-	for len(hints) > 0 {
-		var left []store.Hint
-		claims, err := m.o.Store.Claim(ctx, w.shard, hints, store.ClaimOptions{
-			Nonce: rand.Text(), Lease: w.lease, By: m.o.ID, Left: func(hints []store.Hint) { left = hints },
-		})
-		if err != nil {
-			return err // they are due again soon
-		}
-		hints, shares = left, m.divide(ctx, w, claims, shares)
-	}
-	return nil
 }
 
 // divide adds claimed jobs to the first shares that have room. It returns the shares that are not full.
@@ -195,6 +192,9 @@ func (m *Manager) divide(ctx context.Context, w want, claims []store.Claimed, sh
 		for _, s := range shares {
 			s.wait = 0 // other jobs may have their places
 		}
+	}
+	for len(shares) > 0 && len(shares[0].jobs) == shares[0].most {
+		shares = shares[1:]
 	}
 	return shares
 }

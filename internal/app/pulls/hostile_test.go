@@ -40,41 +40,6 @@ func TestReceiptWithAnotherTime(t *testing.T) {
 	})
 }
 
-// The waiting calls of one key leave places for others.
-func TestOneKeyLeavesPlaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newNodes(t, 1).managers[0]
-		enter := func(by string) (*waiter, error) {
-			w := &waiter{by: by, topics: []string{by}}
-			_, err := m.waiters.enter(w)
-			return w, err
-		}
-		var last *waiter
-		for range maxWaiting / 2 {
-			w, err := enter("greedy")
-			if err != nil {
-				t.Fatal(err)
-			}
-			last = w
-		}
-		pull := func(by string) error {
-			_, err := m.Pull(t.Context(), Request{By: by, Topics: []string{"t"}, Max: 1, Wait: time.Second, Lease: time.Minute})
-			return err
-		}
-		var busy *BusyError
-		if err := pull("greedy"); !errors.As(err, &busy) || !errors.Is(err, store.ErrUnavailable) || busy.Waiting != maxWaiting/2 {
-			t.Errorf("one more call of the same key: %v", err)
-		}
-		if err := pull("other"); err != nil {
-			t.Errorf("a call of another key: %v", err)
-		}
-		m.waiters.leave(last)
-		if err := pull("greedy"); err != nil {
-			t.Errorf("a call after one has left: %v", err)
-		}
-	})
-}
-
 // Calls that wait for ever new topics are refused, before the server has to go through millions of them.
 func TestTopicsWithWaitingCallsAreBounded(t *testing.T) {
 	ws := newWaiters(job.SystemClock(), nil)

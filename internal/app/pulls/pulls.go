@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"sync"
@@ -26,10 +25,6 @@ const (
 	maxAnswer = 4<<20 - 64<<10
 	// perJob is about what a job takes in an answer beside its body and headers.
 	perJob = 2 << 10
-	// visibility is how long a carried job waits for its claim, which follows at once.
-	visibility = 5 * time.Second
-	// maxWaiting bounds the calls that wait at a node. Those of one key have half of the places.
-	maxWaiting = 10_000
 	// claimsAtOnce bounds the calls that look for jobs at the same time.
 	claimsAtOnce = 64
 )
@@ -38,8 +33,7 @@ const (
 type Store interface {
 	store.Figuring
 	Get(ctx context.Context, key job.Key) (job.Job, error)
-	Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error)
-	Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error)
+	Take(ctx context.Context, shard int, o store.TakeOptions) (store.Taken, error)
 	Listen(ctx context.Context, channel string, receive func(message []byte)) error
 	successors.Store
 }
@@ -50,7 +44,7 @@ type Options struct {
 	ID     string // of the node
 	Idle   bool   // lease nothing
 	Policy retrypolicy.Policy
-	// TopicLimits are those of store.CarryOptions.
+	// TopicLimits are those of store.FlightLimits.
 	TopicLimits map[string]int
 	Clock       job.Clock
 	Time        *storetime.Clock // nil: the clock's
@@ -66,7 +60,7 @@ type Manager struct {
 	leased  *leased
 	looking chan struct{} // a place for each call that looks for jobs
 	looks   gatherer
-	claims  sync.WaitGroup // their callers may have left
+	takes   sync.WaitGroup // their callers may have left
 	answers *batch.Batcher[*answer]
 	metrics *metrics
 }
@@ -95,7 +89,6 @@ func New(o Options) (*Manager, error) {
 
 // Request is a call for jobs.
 type Request struct {
-	By     string // the id of the caller's key, if there are keys
 	Topics []string
 	Max    int
 	Wait   time.Duration // for the first job
@@ -120,7 +113,7 @@ func (m *Manager) Pull(ctx context.Context, r Request) ([]Leased, error) {
 	case r.Wait <= 0:
 		return m.look(ctx, r)
 	}
-	w := &waiter{by: r.By, topics: r.Topics, woken: make(chan struct{}, 1)}
+	w := &waiter{topics: r.Topics, woken: make(chan struct{}, 1)}
 	look, err := m.waiters.enter(w)
 	if err != nil {
 		return nil, err
@@ -186,22 +179,11 @@ func (m *Manager) look(ctx context.Context, r Request) ([]Leased, error) {
 	return got, nil
 }
 
-// carry carries up to most jobs, which are claimed at once.
-func (m *Manager) carry(ctx context.Context, w want, most int) (store.CarryResult, error) {
-	r, err := m.o.Store.Carry(ctx, w.shard, store.CarryOptions{
-		Cap: most, Visibility: visibility, HalfOpenLimit: 1, TopicLimits: m.o.TopicLimits, Pull: w.topics,
-	})
-	if err != nil {
-		err = fmt.Errorf("carry from pull queues: %w", err)
-	}
-	return r, err
-}
-
 func (m *Manager) settlement(j *job.Job, o job.Outcome) job.Settlement {
 	return m.o.Policy.Settle(j, o, m.o.Random)
 }
 
-// Run wakes waiting consumers when jobs become due, until ctx ends. Then it waits for claims under way, so no call
+// Run wakes waiting consumers when jobs become due, until ctx ends. Then it waits for jobs that are being taken, so no call
 // may begin afterwards. It returns nil.
 func (m *Manager) Run(ctx context.Context) error {
 	listening := make(chan struct{})
@@ -213,7 +195,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		m.waiters.changed.Wait(ctx, m.o.Clock, m.waiters.due())
 	}
 	<-listening
-	m.claims.Wait()
+	m.takes.Wait()
 	return nil
 }
 

@@ -21,19 +21,11 @@ import (
 type counting struct {
 	store.Store
 	calls   atomic.Int64  // looks
-	claims  atomic.Int64  // and their claims
+	claims  atomic.Int64  // those that took jobs
 	settles atomic.Int64  // of several calls or one
 	hang    chan struct{} // if set, looks wait until it is closed
-	hold    chan struct{} // if set, each claim and each settlement waits for a value
+	hold    chan struct{} // if set, the reply with jobs of each look and each settlement waits for a value
 	mute    bool          // no message arrives
-}
-
-func (c *counting) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	c.claims.Add(1)
-	if c.hold != nil {
-		<-c.hold
-	}
-	return c.Store.Claim(ctx, shard, hints, o)
 }
 
 func (c *counting) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
@@ -51,12 +43,19 @@ func (c *counting) Listen(ctx context.Context, channel string, receive func([]by
 	return c.Store.Listen(ctx, channel, receive)
 }
 
-func (c *counting) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
+func (c *counting) Take(ctx context.Context, shard int, o store.TakeOptions) (store.Taken, error) {
 	c.calls.Add(1)
 	if c.hang != nil {
 		<-c.hang
 	}
-	return c.Store.Carry(ctx, shard, o)
+	taken, err := c.Store.Take(ctx, shard, o)
+	if len(taken.Claims) > 0 {
+		c.claims.Add(1)
+		if c.hold != nil {
+			<-c.hold
+		}
+	}
+	return taken, err
 }
 
 // node runs managers on one store until the test ends.
@@ -214,7 +213,7 @@ func TestCallersMayLeave(t *testing.T) {
 // Calls that come while another one looks at the same topics look together, and each gets jobs of its own.
 func TestCallsLookTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const calls, most = 12, 50 // ten of them fill a look
+		const calls, most = 12, 50
 		n := newNodes(t, 1)
 		for i := range calls * most {
 			n.register("t", fmt.Sprint(i), 0)
@@ -242,12 +241,12 @@ func TestCallsLookTogether(t *testing.T) {
 			pull("t", most)
 		}
 		pull("u", 1)
-		if looks := n.store.calls.Load(); looks != 2 {
+		if looks := n.store.calls.Load(); looks != 3 { // two of t, one of u
 			t.Errorf("%d looks at two topics at once", looks)
 		}
 		close(n.store.hang)
 		all.Wait()
-		if looks, claims := n.store.calls.Load(), n.store.claims.Load(); looks != 4 || claims != looks { // one of u, and of t the first, one of ten calls and one of the last
+		if looks, claims := n.store.calls.Load(), n.store.claims.Load(); looks != 5 || claims != looks { // one of u, and of t the first three and one of the others
 			t.Errorf("%d looks and %d claims for %d calls", looks, claims, calls+1)
 		}
 		if len(got) != calls*most+1 {
@@ -256,8 +255,8 @@ func TestCallsLookTogether(t *testing.T) {
 	})
 }
 
-// While jobs are claimed, those of the next call are carried, and no more.
-func TestCarryingWhileClaiming(t *testing.T) {
+// While the jobs of one look come, the next call looks, and no more.
+func TestTwoLooksAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 4
 		n := newNodes(t, 1)
@@ -278,8 +277,8 @@ func TestCarryingWhileClaiming(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		if looks, claims := n.store.calls.Load(), n.store.claims.Load(); looks != 2 || claims != 1 {
-			t.Errorf("%d looks and %d claims, want 2 and 1", looks, claims)
+		if looks, claims := n.store.calls.Load(), n.store.claims.Load(); looks != 2 || claims != 2 {
+			t.Errorf("%d looks of which %d took jobs, want 2", looks, claims)
 		}
 		close(n.store.hold)
 		leased := map[job.Key]bool{}

@@ -31,10 +31,10 @@ type waiters struct {
 	clock   job.Clock
 	stored  *storetime.Clock
 	changed signal.Signal // the first time may be earlier
-	places  *places
 
 	mu        sync.Mutex
 	of        map[string]*topicWaiters
+	waiting   int  // calls
 	listening bool // messages about jobs arrive
 }
 
@@ -46,24 +46,21 @@ type topicWaiters struct {
 
 // waiter is a waiting call.
 type waiter struct {
-	by     string // the key of its caller
 	topics []string
 	woken  signal.Signal
-	free   func() // its place
 }
 
-// BusyError is the error of a call for which there is no place to wait. It wraps store.ErrUnavailable.
-type BusyError struct{ Waiting, Topics int }
+// BusyError is the error of a call that would wait for more topics than a node can. It wraps store.ErrUnavailable.
+type BusyError struct{ Topics int }
 
 func (e *BusyError) Error() string {
-	return fmt.Sprintf("%d calls wait for jobs of %d topics at this server; at most %d may, %d of one API key, for %d topics",
-		e.Waiting, e.Topics, maxWaiting, maxWaiting/2, maxTopics)
+	return fmt.Sprintf("calls wait for jobs of %d topics at this server, and may for %d", e.Topics, maxTopics)
 }
 
 func (*BusyError) Unwrap() error { return store.ErrUnavailable }
 
 func newWaiters(clock job.Clock, stored *storetime.Clock) *waiters {
-	return &waiters{clock: clock, stored: stored, changed: signal.New(), places: newPlaces(maxWaiting), of: map[string]*topicWaiters{}}
+	return &waiters{clock: clock, stored: stored, changed: signal.New(), of: map[string]*topicWaiters{}}
 }
 
 // ofTopic returns the waiters of a topic. A new topic has to be looked at, and is not kept if there are too many.
@@ -96,12 +93,10 @@ func (ws *waiters) fit(topics []string) bool {
 func (ws *waiters) enter(w *waiter) (look bool, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if ws.fit(w.topics) {
-		w.free = ws.places.take(w.by)
+	if !ws.fit(w.topics) {
+		return false, &BusyError{Topics: len(ws.of)}
 	}
-	if w.free == nil {
-		return false, &BusyError{Waiting: ws.places.taken(), Topics: len(ws.of)}
-	}
+	ws.waiting++
 	now := ws.clock.Now()
 	look = !ws.listening
 	for _, topic := range w.topics {
@@ -114,7 +109,11 @@ func (ws *waiters) enter(w *waiter) (look bool, err error) {
 }
 
 // count is the number of waiting calls.
-func (ws *waiters) count() float64 { return float64(ws.places.taken()) }
+func (ws *waiters) count() float64 {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return float64(ws.waiting)
+}
 
 // rest is how long a look at the topic will find nothing. No wait is longer than unheard: one that is shows
 // that the node's clock went back.
@@ -142,7 +141,7 @@ func (ws *waiters) leave(w *waiter) {
 			of.wake()
 		}
 	}
-	w.free()
+	ws.waiting--
 }
 
 // wake wakes the consumer that has waited longest of those that are not woken.

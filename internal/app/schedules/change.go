@@ -29,7 +29,7 @@ type alteration struct {
 }
 
 // Set makes or replaces a schedule. Errors of this and the following calls: a
-// *job.ValidationError, a *scheduler.BlockedError, ErrNotFound, ErrTooMany, ErrBusy,
+// *job.ValidationError, a *app.BlockedError, ErrNotFound, ErrTooMany, ErrBusy,
 // store.ErrNewer, the store's, and those of allow.
 func (m *Manager) Set(ctx context.Context, name string, d *Draft, allow ...documents.Allow) (s Schedule, created bool, err error) {
 	if err := d.Topics.Allow(d.Topic()); err != nil {

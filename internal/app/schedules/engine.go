@@ -347,7 +347,7 @@ func (m *Manager) lookAt(ctx context.Context, all []*entry, now job.Instant) err
 	var of []*work
 	for i, n := range all {
 		w, visited, broken := works[i], n.at, errs[i] != nil
-		if !broken || alone(errs[i]) {
+		if !broken || !store.Unreachable(errs[i]) {
 			m.note(n, errs[i])
 			errs[i] = nil
 		}
@@ -402,11 +402,6 @@ func (n *entry) planNext(now job.Instant) {
 	if n.plan(); n.due(now) {
 		n.at = now.Time().Add(retryPause)
 	}
-}
-
-// alone reports whether an error concerns one schedule, and not the store.
-func alone(err error) bool {
-	return !errors.Is(err, store.ErrUnavailable) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }
 
 // due reports whether it is time to visit the schedule.

@@ -43,7 +43,7 @@ func uidOf(own string, at job.Instant, key job.Key) string {
 	return store.BindUID(id.String(), key)
 }
 
-// run decides the occurrences whose turn has come, as far as their jobs can be registered.
+// run decides the occurrences whose tick has come, as far as their jobs can be registered.
 func (w *work) run(ctx context.Context) error {
 	r := &w.rec
 	if r.wake(w.now) {
@@ -77,7 +77,7 @@ func (w *work) run(ctx context.Context) error {
 	if err == nil && len(d.Steps) > 0 {
 		r.LastError, w.more = nil, d.More
 	}
-	if err != nil && alone(err) {
+	if err != nil && !store.Unreachable(err) {
 		r.waits(unreadable(w.now, err))
 	}
 	return err
@@ -263,7 +263,7 @@ func (w *work) count(s *schedule.Step) {
 
 // passed notes that the occurrences up to a step are decided.
 func (w *work) passed(s *schedule.Step) {
-	w.rec.Done = turnOf(s.Turn)
+	w.rec.Done = tickOf(s.Tick)
 	if !s.Since.IsZero() {
 		w.rec.Since = job.InstantOf(s.Since)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,70 @@ func TestAnOccurrenceFansOut(t *testing.T) {
 		r.counters(m, "s", Counters{Fired: 2, Skipped: 1})
 		must.Equal(t, "jobs", r.jobs.registered(), 402)
 	})
+}
+
+// A run by hand makes a job for each member. A repeated call makes what is missing, and nothing twice; the run counts once and
+// overlaps until the last of its jobs has ended.
+func TestARunByHandFansOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, all, d := forGroup(t, 4)
+		m := r.node("a", nil)
+		r.set(m, "s", d)
+		m.o.Jobs = halved{r.jobs}
+		if _, err := m.RunNow(r.ctx, "s", "key"); !errors.Is(err, errHalf) {
+			t.Fatal(err)
+		}
+		m.o.Jobs = r.jobs
+		first, err := m.RunNow(r.ctx, "s", "key")
+		r.ok(err)
+		again, err := m.RunNow(r.ctx, "s", "key")
+		r.ok(err)
+		other, err := m.RunNow(r.ctx, "s", "")
+		r.ok(err)
+		if !first.Created || again.Created || again.FanOut.ID != first.FanOut.ID || !other.Created || other.FanOut.ID == first.FanOut.ID || len(again.Members) != 4 {
+			t.Errorf("%+v\n%+v\n%+v", first, again, other)
+		}
+		must.Equal(t, "jobs", r.jobs.registered(), 8)
+		r.counters(m, "s", Counters{Manual: 2})
+		if l := r.get(m, "s").Last; l.Key.ID != other.FanOut.ID || l.UID != "" {
+			t.Errorf("%+v", l)
+		}
+		stop := r.run(m)
+		pass(90 * time.Second)
+		r.counters(m, "s", Counters{Manual: 2, Skipped: 1})
+		r.deliver()
+		pass(time.Minute)
+		r.counters(m, "s", Counters{Manual: 2, Skipped: 1, Fired: 1})
+		stop()
+		r.ok(all.Delete(r.ctx, "g"))
+		var wrong *job.ValidationError
+		if _, err := m.RunNow(r.ctx, "s", ""); !errors.As(err, &wrong) {
+			t.Error(err)
+		}
+	})
+}
+
+// An occurrence for a group counts as many jobs as the group has members when a schedule is set.
+func TestJobsForAGroupHaveARate(t *testing.T) {
+	r, all, d := forGroup(t, 100)
+	m := r.node("a", nil)
+	m.o.MaxRate = 10 // 600 a minute, 300 of a topic
+	set := func(name string, d *Draft, refused string) {
+		t.Helper()
+		_, _, err := m.Set(r.ctx, name, d)
+		if refused == "" && err != nil || refused != "" && (err == nil || !strings.Contains(err.Error(), refused)) {
+			t.Errorf("%s: %v, want %q", name, err, refused)
+		}
+	}
+	often := *d
+	often.Every = every("15s").Every
+	set("s", &often, "makes up to 400 jobs a minute")
+	set("s", d, "")
+	set("one", inTopic("default", every("1s")), "")
+	r.members(all, 200)
+	set("two", inTopic("default", every("1s")), "make 260")
+	r.ok(all.Delete(r.ctx, "g"))
+	set("two", inTopic("default", every("1s")), "")
 }
 
 // An occurrence without members fails, and the schedule goes on.

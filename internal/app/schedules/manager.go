@@ -50,6 +50,7 @@ type Jobs interface {
 	CheckTemplate(d *job.Draft) error
 	Occurrence(ctx context.Context, d *job.Draft, o app.Occurrence) ([]store.Registration, error)
 	HasGroupJob(ctx context.Context, topic, groupID string, unfinished bool) (bool, error)
+	Members(ctx context.Context, group string) (int, error)
 	RegisterOwn(ctx context.Context, regs []store.Registration) ([]store.Registered, error)
 	Update(ctx context.Context, key job.Key, change func(j *job.Job, now job.Instant) error) (job.Job, error)
 	Get(ctx context.Context, key job.Key) (job.Job, error)

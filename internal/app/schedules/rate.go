@@ -22,7 +22,29 @@ type rates struct {
 type rate struct {
 	version uint64 // of the document
 	topic   string
-	minute  int // most occurrences of a minute
+	group   string // of its jobs
+	minute  int    // most occurrences of a minute
+}
+
+// groupSizes are the numbers of members of groups, as one call reads them.
+type groupSizes map[string]int
+
+// jobs is how many jobs some occurrences make: each makes one for each member of its group. A group counts with the members that it
+// has now.
+func (m *Manager) jobs(ctx context.Context, sizes groupSizes, group string, occurrences int) (int, error) {
+	if group == "" {
+		return occurrences, nil
+	}
+	n, known := sizes[group]
+	if !known {
+		var err error
+		if n, err = m.o.Jobs.Members(ctx, group); err != nil {
+			return 0, err
+		}
+		n = max(n, 1)
+		sizes[group] = n
+	}
+	return n * occurrences, nil
 }
 
 // admit refuses a definition with which schedules would register more jobs than Options.MaxRate allows: those of
@@ -31,7 +53,11 @@ func (m *Manager) admit(ctx context.Context, name string, def *Definition, table
 	if m.o.MaxRate == 0 {
 		return nil
 	}
-	own, before, total, ofTopic := table.Densest(time.Minute), 0, 0, 0
+	before, total, ofTopic, sizes := 0, 0, 0, groupSizes{}
+	own, err := m.jobs(ctx, sizes, def.group(), table.Densest(time.Minute))
+	if err != nil {
+		return err
+	}
 	r := &m.rates
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,19 +71,23 @@ func (m *Manager) admit(ctx context.Context, name string, def *Definition, table
 			one = rate{version: raw.Version}
 			if d := m.docs.Decode(raw); d.Err == nil && d.Value.exists() {
 				if t, err := schedule.New(d.Value.Def.Spec); err == nil {
-					one.topic, one.minute = d.Value.Def.Topic(), t.Densest(time.Minute)
+					one.topic, one.group, one.minute = d.Value.Def.Topic(), d.Value.Def.group(), t.Densest(time.Minute)
 				}
 			}
 		}
 		known[raw.Name] = one
+		made, err := m.jobs(ctx, sizes, one.group, one.minute)
+		if err != nil {
+			return err
+		}
 		if raw.Name == name {
 			if one.topic == def.Topic() {
-				before = one.minute
+				before = made
 			}
 			continue
 		}
-		if total += one.minute; one.topic == def.Topic() {
-			ofTopic += one.minute
+		if total += made; one.topic == def.Topic() {
+			ofTopic += made
 		}
 	}
 	r.all = known

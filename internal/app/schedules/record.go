@@ -132,17 +132,17 @@ const (
 	ReasonByHand        = "by_hand"
 )
 
-// turn is a schedule.Turn.
-type turn struct {
+// tick is a schedule.Tick.
+type tick struct {
 	At   job.Instant `json:"at"`
 	Time job.Instant `json:"time"`
 }
 
-func turnOf(t schedule.Turn) turn { return turn{job.InstantOf(t.At), job.InstantOf(t.Time)} }
+func tickOf(t schedule.Tick) tick { return tick{job.InstantOf(t.At), job.InstantOf(t.Time)} }
 
-func upTo(at job.Instant) turn { return turn{at, at} }
+func upTo(at job.Instant) tick { return tick{at, at} }
 
-func (t turn) turn() schedule.Turn { return schedule.Turn{At: t.At.Time(), Time: t.Time.Time()} }
+func (t tick) tick() schedule.Tick { return schedule.Tick{At: t.At.Time(), Time: t.Time.Time()} }
 
 // maxLeft bounds the topics that a schedule remembers; the latest stay.
 const maxLeft = 10
@@ -164,8 +164,8 @@ type record struct {
 	Def       Definition  `json:"definition"`
 	// Since: the schedule has the occurrences T > Since.
 	Since job.Instant `json:"since"`
-	// Done: the occurrences up to this turn are decided.
-	Done     turn `json:"done"`
+	// Done: the occurrences up to this tick are decided.
+	Done     tick `json:"done"`
 	Counters `json:"counters"`
 	// Open are jobs that may not have ended, maxOpen at most. Overlap Allow needs none.
 	Open []job.Key `json:"open,omitempty"`
@@ -247,5 +247,5 @@ func collection(s store.Documents, clock job.Clock) *documents.Collection[record
 
 // progress is the input of package schedule from a record.
 func (r *record) progress() schedule.Progress {
-	return schedule.Progress{Since: r.Since.Time(), Done: r.Done.turn(), Fired: r.Fired}
+	return schedule.Progress{Since: r.Since.Time(), Done: r.Done.tick(), Fired: r.Fired}
 }

@@ -22,42 +22,54 @@ const runMark = "@now-"
 
 // RunResult is what RunNow did.
 type RunResult struct {
-	Job     job.Job
-	Created bool // false: the call was made before
+	Job     job.Job // zero for a group
+	Created bool    // false: the call was made before
+	// FanOut has the jobs for the members of the schedule's group, and Members says what became of each. Without a group
+	// they are nil.
+	FanOut  *app.FanOut
+	Members []store.Registered
 }
 
-// RunNow registers one job of a schedule now. repeat names repeated calls, and may be
-// empty. Errors besides those of Set: store.ErrTopicFull, store.ErrTopicDraining and
-// store.ErrFull. A run that is refused is not counted.
+// RunNow registers the job of a schedule now, or one for each member of its group. repeat names repeated calls, and may be
+// empty. A repeated call for a group registers the jobs that are missing. Errors besides those of Set: store.ErrTopicFull,
+// store.ErrTopicDraining and store.ErrFull. A run that is refused is not counted.
 func (m *Manager) RunNow(ctx context.Context, name, repeat string) (RunResult, error) {
 	s, err := m.Get(ctx, name)
 	if err != nil {
 		return RunResult{}, err
 	}
-	if s.Def.Job.Group != nil {
-		return RunResult{}, job.Invalid("schedule", "has a job for a group, and is not run by hand: register a job with the group")
-	}
-	reg, err := m.runOf(ctx, &s, repeat)
+	key, regs, err := m.runOf(ctx, &s, repeat)
 	if err != nil {
 		return RunResult{}, err
 	}
-	got, err := m.o.Jobs.RegisterOwn(ctx, []store.Registration{reg})
+	got, err := m.o.Jobs.RegisterOwn(ctx, regs)
 	if err != nil {
 		return RunResult{}, fmt.Errorf("register a run of %s: %w", name, err)
 	}
-	if got[0].Outcome.Refused() {
-		return RunResult{}, got[0].Outcome.Err()
+	var run RunResult
+	for i := range got {
+		if repeat == "" && got[i].Outcome == store.Same && got[i].Job.UID == regs[i].UID {
+			got[i].Outcome = store.Created // the store lost its answer
+		}
+		run.Created = run.Created || got[i].Outcome == store.Created
 	}
-	// A store that lost its answer says Same of its own registration.
-	created := got[0].Outcome == store.Created || repeat == "" && got[0].Job.UID == reg.UID
-	if created {
-		m.countRun(ctx, &s, &reg)
+	uid := ""
+	if s.Def.Job.Group != nil {
+		run.FanOut, run.Members = app.FanOutOf(*s.Def.Job.Group, key, regs), got
+	} else {
+		if got[0].Outcome.Refused() {
+			return RunResult{}, got[0].Outcome.Err()
+		}
+		run.Job, uid = got[0].Job, regs[0].UID
 	}
-	return RunResult{Job: got[0].Job, Created: created}, nil
+	if run.Created {
+		m.countRun(ctx, &s, key, uid)
+	}
+	return run, nil
 }
 
-// runOf makes the registration of a run. Its uid follows from the name of repeated calls.
-func (m *Manager) runOf(ctx context.Context, s *Schedule, repeat string) (store.Registration, error) {
+// runOf makes the key of a run and its registrations. Their uids follow from the name of repeated calls.
+func (m *Manager) runOf(ctx context.Context, s *Schedule, repeat string) (job.Key, []store.Registration, error) {
 	run, at := ulid.Make().String(), s.Now
 	if repeat != "" {
 		sum := sha256.Sum256([]byte(repeat))
@@ -68,14 +80,14 @@ func (m *Manager) runOf(ctx context.Context, s *Schedule, repeat string) (store.
 		Key: key, UID: func(key job.Key) string { return uidOf(s.UID, at, key) }, Now: s.Now, Due: s.Now,
 		Of: job.Occurrence{Schedule: s.Name, Time: s.Now, Kind: job.ByHand},
 	})
-	if err != nil {
-		return store.Registration{}, err
+	if errors.Is(err, app.ErrNoMembers) {
+		err = job.Invalid("schedule", "names a group that is missing, or that has no member for its job")
 	}
-	return regs[0], nil
+	return key, regs, err
 }
 
 // countRun notes a run. The counter lacks the run if this node dies before.
-func (m *Manager) countRun(ctx context.Context, s *Schedule, reg *store.Registration) {
+func (m *Manager) countRun(ctx context.Context, s *Schedule, key job.Key, uid string) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout/4)
 	defer cancel()
 	err := m.changeExisting(limited, s.Name, nil, func(a *alteration) error {
@@ -84,8 +96,8 @@ func (m *Manager) countRun(ctx context.Context, s *Schedule, reg *store.Registra
 			return documents.ErrKept
 		}
 		r.Manual++
-		r.Last = &Last{Time: s.Now, DueAt: s.Now, Outcome: schedule.Fired, Key: reg.Key, UID: reg.UID}
-		r.open(reg.Key)
+		r.Last = &Last{Time: s.Now, DueAt: s.Now, Outcome: schedule.Fired, Key: key, UID: uid}
+		r.open(r.opened(key))
 		return nil
 	})
 	if err != nil && !errors.Is(err, ErrNotFound) {

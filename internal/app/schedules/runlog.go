@@ -184,8 +184,8 @@ func (h *RunLog) write(ctx context.Context) {
 	}
 }
 
-// store adds runs to those of schedules, and returns the schedules of those that are not stored.
-// One that was deleted has no runs.
+// store adds runs to schedules, and returns the schedules whose runs it did not store.
+// A deleted one has no runs.
 func (h *RunLog) store(ctx context.Context, names []string, more map[string][]Run) (left []string, err error) {
 	var docs []*documents.Document[runs]
 	for _, name := range names {

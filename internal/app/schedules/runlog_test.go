@@ -34,12 +34,9 @@ func watchedRig(t *testing.T) (*rig, *RunLog, *Manager, store.Store) {
 // end claims the due jobs and ends them as a receiver with a status would.
 func (r *rig) end(s store.Store, status int) {
 	r.t.Helper()
-	_, err := r.store.Carry(r.ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Minute, HalfOpenLimit: 1})
+	taken, err := r.store.Take(r.ctx, 0, store.TakeOptions{Max: 1000, Lease: time.Minute, Limits: store.FlightLimits{HalfOpenLimit: 1}})
 	r.ok(err)
-	hints, err := r.store.Pop(r.ctx, 0, 1000, 0)
-	r.ok(err)
-	claimed, err := r.store.Claim(r.ctx, 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(time.Now()), Lease: time.Minute})
-	r.ok(err)
+	claimed := taken.Claims
 	for i := range claimed {
 		o := job.Outcome{Kind: job.OutcomeDelivered, Attempt: &job.Attempt{StartedAt: job.InstantOf(time.Now()), Duration: 40 * time.Millisecond, Status: status}}
 		if status >= 300 {

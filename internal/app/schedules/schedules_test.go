@@ -102,17 +102,12 @@ func (r *rig) set(m *Manager, name string, d *Draft) Schedule {
 	return s
 }
 
-// deliver carries, claims and settles whatever is due.
+// deliver takes and settles whatever is due.
 func (r *rig) deliver() (ids []string) {
 	r.t.Helper()
-	_, err := r.store.Carry(r.ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Minute, HalfOpenLimit: 1})
+	taken, err := r.store.Take(r.ctx, 0, store.TakeOptions{Max: 1000, Lease: time.Minute, Limits: store.FlightLimits{HalfOpenLimit: 1}})
 	r.ok(err)
-	hints, err := r.store.Pop(r.ctx, 0, 1000, 0)
-	if err != nil || len(hints) == 0 {
-		return nil
-	}
-	claimed, err := r.store.Claim(r.ctx, 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(rand.Int64()), Lease: time.Minute})
-	r.ok(err)
+	claimed := taken.Claims
 	for i := range claimed {
 		j := &claimed[i].Job
 		ids = append(ids, j.ID)

@@ -110,9 +110,7 @@ type Settings struct {
 
 // Empty reports whether nothing is set.
 func (s *Settings) Empty() bool {
-	d := &s.Defaults
-	return s.Limits == Limits{} && s.OnDead == "" &&
-		d.Destination == "" && d.Retry == nil && d.Timeout == 0 && d.TTL == 0 && len(d.Headers) == 0 && d.Priority == 0 && d.Spread == 0 && d.Callbacks == nil
+	return s.Limits == Limits{} && s.OnDead == "" && s.Defaults.Empty()
 }
 
 // Shown is what a caller may see of the settings.

@@ -126,7 +126,8 @@ func (k *Keyring[T, V]) changed(ctx context.Context, change func(context.Context
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	d, err := change(ctx)
-	// What another call has written meanwhile counts. After an error, Run reads it.
+	// Read again: another call may have written a later version, and kept it, in the meantime. After an error, Run
+	// reads the document.
 	if err == nil && k.known.Read(ctx, d.Name) != nil {
 		k.known.Keep(&d)
 	}

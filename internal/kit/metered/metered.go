@@ -16,12 +16,13 @@ import (
 // Store measures every call of s: duehook_store_seconds is the duration of calls, by
 // operation, and duehook_store_errors_total counts the calls that the store failed. An
 // answer that the caller asked for, such as store.ErrNotFound or the error of Update's
-// change, is no failure of the store, nor is a cancelled call. Pop and Listen
-// wait by design, so their duration is not measured. The metrics are registered with r;
-// if r is nil, s itself is returned.
-func Store(s store.Store, r prometheus.Registerer) (store.Store, error) {
+// change, is no failure of the store, nor is a cancelled call. Take and Listen
+// wait by design, so their duration is not measured. duehook_leases_expired_total counts the jobs that Take returned after an earlier
+// lease had expired. Lists are the ready lists of s, or nil. The metrics are registered with r;
+// if r is nil, s and lists themselves are returned.
+func Store(s store.Store, lists store.ReadyList, r prometheus.Registerer) (store.Store, store.ReadyList, error) {
 	if r == nil {
-		return s, nil
+		return s, lists, nil
 	}
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "duehook_store_seconds",
@@ -32,25 +33,36 @@ func Store(s store.Store, r prometheus.Registerer) (store.Store, error) {
 		Name: "duehook_store_errors_total",
 		Help: "Failed calls of the store, by operation.",
 	}, []string{"op"})
-	if err := Register(r, "the store", seconds, failures); err != nil {
-		return nil, err
+	expired := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "duehook_leases_expired_total",
+		Help: "Jobs claimed again because the lease of an earlier claim had expired.",
+	})
+	if err := Register(r, "the store", seconds, failures, expired); err != nil {
+		return nil, nil, err
 	}
-	o := &observed{inner: s, ops: map[string]operation{}}
-	for _, name := range strings.Fields(measuredOps) {
+	o := &observed{inner: s, ops: map[string]operation{}, expired: expired}
+	measuredOps := strings.Fields(storeOps)
+	if lists != nil {
+		measuredOps = append(measuredOps, strings.Fields(listOps)...)
+	}
+	for _, name := range measuredOps {
 		o.ops[name] = operation{seconds.WithLabelValues(name), failures.WithLabelValues(name)}
 	}
 	for _, name := range strings.Fields(waitingOps) {
 		o.ops[name] = operation{errors: failures.WithLabelValues(name)}
 	}
-	return o, nil
+	if lists == nil {
+		return o, nil, nil
+	}
+	return o, &observedLists{o, lists}, nil
 }
 
 // The operations. The waiting ones wait by design.
 const (
-	measuredOps = `register update count get outlook names entries read figures
-		carry lock extend unlock claim settle set_circuit purge ping
-		list_documents put_documents publish set_limits`
-	waitingOps = "pop listen"
+	storeOps = `register update count get outlook names entries read figures
+		settle set_circuit purge ping list_documents put_documents publish set_limits`
+	listOps    = "carry lock extend unlock"
+	waitingOps = "take listen"
 )
 
 // operation is the metrics of one operation.
@@ -61,8 +73,9 @@ type operation struct {
 
 // observed does not embed the store that it wraps, so that no method can be forgotten.
 type observed struct {
-	inner store.Store
-	ops   map[string]operation
+	inner   store.Store
+	ops     map[string]operation
+	expired prometheus.Counter
 }
 
 // measured makes a call. The closure does not escape: measuring allocates nothing.
@@ -162,10 +175,6 @@ func (s *observed) Figures(ctx context.Context, q store.FigureQuery) (store.Figu
 
 func (s *observed) Shards() int { return s.inner.Shards() }
 
-func (s *observed) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
-	return measured(s, "carry", func() (store.CarryResult, error) { return s.inner.Carry(ctx, shard, o) })
-}
-
 func (s *observed) Publish(ctx context.Context, channel string, message []byte) error {
 	return measuredError(s, "publish", func() error { return s.inner.Publish(ctx, channel, message) })
 }
@@ -174,16 +183,14 @@ func (s *observed) Listen(ctx context.Context, channel string, receive func(mess
 	return measuredError(s, "listen", func() error { return s.inner.Listen(ctx, channel, receive) })
 }
 
-func (s *observed) Locker(shard int) store.Locker {
-	return &observedLocker{store: s, inner: s.inner.Locker(shard)}
-}
-
-func (s *observed) Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error) {
-	return measured(s, "pop", func() ([]store.Hint, error) { return s.inner.Pop(ctx, shard, limit, wait) })
-}
-
-func (s *observed) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	return measured(s, "claim", func() ([]store.Claimed, error) { return s.inner.Claim(ctx, shard, hints, o) })
+func (s *observed) Take(ctx context.Context, shard int, o store.TakeOptions) (store.Taken, error) {
+	taken, err := measured(s, "take", func() (store.Taken, error) { return s.inner.Take(ctx, shard, o) })
+	for i := range taken.Claims {
+		if taken.Claims[i].From == job.Running {
+			s.expired.Inc()
+		}
+	}
+	return taken, err
 }
 
 func (s *observed) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {
@@ -203,6 +210,22 @@ func (s *observed) Ping(ctx context.Context) error {
 }
 
 func (s *observed) Close() error { return s.inner.Close() }
+
+// observedLists measures the ready lists of a store.
+type observedLists struct {
+	store *observed
+	inner store.ReadyList
+}
+
+func (l *observedLists) Shards() int { return l.inner.Shards() }
+
+func (l *observedLists) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
+	return measured(l.store, "carry", func() (store.CarryResult, error) { return l.inner.Carry(ctx, shard, o) })
+}
+
+func (l *observedLists) Locker(shard int) store.Locker {
+	return &observedLocker{store: l.store, inner: l.inner.Locker(shard)}
+}
 
 // observedLocker measures a store's lock.
 type observedLocker struct {

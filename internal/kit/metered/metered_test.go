@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/metered"
+	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/store"
 )
 
@@ -30,9 +33,7 @@ type stub struct {
 var (
 	key     = job.Key{Topic: "t", ID: "1"}
 	regs    = []store.Registration{{Key: key}}
-	hints   = []store.Hint{{ID: "1"}}
 	carry   = store.CarryOptions{Cap: 3}
-	claim   = store.ClaimOptions{Nonce: "n"}
 	settles = []job.Settlement{{Key: key}}
 )
 
@@ -91,12 +92,8 @@ func (s *stub) SetLimits(context.Context, string, store.Limits) error { return s
 
 func (s *stub) Locker(shard int) store.Locker { return stubLocker{s, shard} }
 
-func (s *stub) Pop(_ context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error) {
-	return []store.Hint{{ID: fmt.Sprint(shard, limit, wait)}}, s.err
-}
-
-func (s *stub) Claim(_ context.Context, shard int, h []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	return []store.Claimed{{Job: job.Job{UID: fmt.Sprint(shard, h[0].ID, o.Nonce)}}}, s.err
+func (s *stub) Take(_ context.Context, shard int, o store.TakeOptions) (store.Taken, error) {
+	return store.Taken{Wait: time.Duration(shard + o.Max)}, s.err
 }
 
 func (s *stub) Settle(_ context.Context, set []job.Settlement) ([]store.Settled, error) {
@@ -161,7 +158,6 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 	"figures": func(ctx context.Context, s store.Store) (any, error) {
 		return s.Figures(ctx, store.FigureQuery{Shard: 3})
 	},
-	"carry": func(ctx context.Context, s store.Store) (any, error) { return s.Carry(ctx, 1, carry) },
 	"set_limits": func(ctx context.Context, s store.Store) (any, error) {
 		return nil, s.SetLimits(ctx, "t", store.Limits{Paused: true})
 	},
@@ -171,11 +167,9 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 		err := s.Listen(ctx, "c", func(m []byte) { received = append(received, string(m)) })
 		return received, err
 	},
-	"lock":   func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).TryLock(ctx, time.Second) },
-	"extend": func(ctx context.Context, s store.Store) (any, error) { return s.Locker(2).Extend(ctx) },
-	"unlock": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Locker(2).Unlock(ctx) },
-	"pop":    func(ctx context.Context, s store.Store) (any, error) { return s.Pop(ctx, 1, 9, time.Second) },
-	"claim":  func(ctx context.Context, s store.Store) (any, error) { return s.Claim(ctx, 1, hints, claim) },
+	"take": func(ctx context.Context, s store.Store) (any, error) {
+		return s.Take(ctx, 1, store.TakeOptions{Max: 3})
+	},
 	"settle": func(ctx context.Context, s store.Store) (any, error) { return s.Settle(ctx, settles) },
 	"set_circuit": func(ctx context.Context, s store.Store) (any, error) {
 		return nil, s.SetCircuit(ctx, "e", store.CircuitOpen, time.Second)
@@ -188,6 +182,16 @@ var calls = map[string]func(ctx context.Context, s store.Store) (any, error){
 		return s.PutDocuments(ctx, []store.Document{{Kind: "k", Name: "n"}})
 	},
 	"ping": func(ctx context.Context, s store.Store) (any, error) { return nil, s.Ping(ctx) },
+}
+
+// listCalls are those of ready lists.
+var listCalls = map[string]func(ctx context.Context, l store.ReadyList) (any, error){
+	"carry": func(ctx context.Context, l store.ReadyList) (any, error) { return l.Carry(ctx, 1, carry) },
+	"lock": func(ctx context.Context, l store.ReadyList) (any, error) {
+		return l.Locker(2).TryLock(ctx, time.Second)
+	},
+	"extend": func(ctx context.Context, l store.ReadyList) (any, error) { return l.Locker(2).Extend(ctx) },
+	"unlock": func(ctx context.Context, l store.ReadyList) (any, error) { return nil, l.Locker(2).Unlock(ctx) },
 }
 
 func TestObserve(t *testing.T) {
@@ -206,17 +210,26 @@ func TestObserve(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			plain := &stub{err: tc.err}
-			observed, registry := observe(t, plain)
+			observed, lists, registry := observe(t, plain)
 			want := make(map[string]counts)
-			for op, call := range calls {
-				wantAnswer, _ := call(t.Context(), plain)
-				answer, err := call(t.Context(), observed)
+			check := func(op string, wantAnswer, answer any, err error) {
+				t.Helper()
 				if diff := cmp.Diff(wantAnswer, answer); diff != "" || !errors.Is(err, tc.err) {
 					t.Errorf("%s was changed: error %v, answer (-want +got):\n%s", op, err, diff)
 				}
 				want[op] = counts{Measured: 1, Failed: tc.failed}
 			}
-			for _, op := range []string{"pop", "listen"} { // they wait by design
+			for op, call := range calls {
+				wantAnswer, _ := call(t.Context(), plain)
+				answer, err := call(t.Context(), observed)
+				check(op, wantAnswer, answer, err)
+			}
+			for op, call := range listCalls {
+				wantAnswer, _ := call(t.Context(), plain)
+				answer, err := call(t.Context(), lists)
+				check(op, wantAnswer, answer, err)
+			}
+			for _, op := range []string{"take", "listen"} { // they wait by design
 				want[op] = counts{Failed: tc.failed}
 			}
 			if diff := cmp.Diff(want, gather(t, registry)); diff != "" {
@@ -227,17 +240,32 @@ func TestObserve(t *testing.T) {
 }
 
 func TestObserveCoversTheInterface(t *testing.T) {
-	// Of a lock's three calls, one comes for the method that gives it; Shards
-	// and Close are not measured.
-	methods := reflect.TypeFor[store.Store]().NumMethod() - len([]string{"Shards", "Close"})
-	methods += reflect.TypeFor[store.Locker]().NumMethod() - len([]string{"Locker"})
-	if methods != len(calls) {
-		t.Errorf("%d methods, but the test knows %d operations", methods, len(calls))
+	// Shards and Close are not measured.
+	if n := reflect.TypeFor[store.Store]().NumMethod() - len([]string{"Shards", "Close"}); n != len(calls) {
+		t.Errorf("%d methods, but the test knows %d operations", n, len(calls))
+	}
+	// Of a lock's three calls, one comes for the method that gives it.
+	lists := reflect.TypeFor[store.ReadyList]().NumMethod() - len([]string{"Shards"})
+	if lists += reflect.TypeFor[store.Locker]().NumMethod() - len([]string{"Locker"}); lists != len(listCalls) {
+		t.Errorf("%d methods of ready lists, but the test knows %d operations", lists, len(listCalls))
+	}
+}
+
+func TestObserveWithoutReadyLists(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	if _, lists, err := metered.Store(&stub{}, nil, registry); err != nil || lists != nil {
+		t.Errorf("ready lists %v, error %v", lists, err)
+	}
+	got := gather(t, registry)
+	for op := range listCalls {
+		if _, known := got[op]; known {
+			t.Errorf("there are metrics about %s", op)
+		}
 	}
 }
 
 func TestObserveRefusedChange(t *testing.T) {
-	observed, registry := observe(t, &stub{})
+	observed, _, registry := observe(t, &stub{})
 	refused := errors.New("the job has ended")
 	_, err := observed.Update(t.Context(), key, func(*job.Job, job.Instant) error { return refused })
 	if !errors.Is(err, refused) {
@@ -250,9 +278,9 @@ func TestObserveRefusedChange(t *testing.T) {
 
 func TestObservePassesTheRest(t *testing.T) {
 	s := &stub{err: errBroken}
-	observed, _ := observe(t, s)
-	if n := observed.Shards(); n != 7 {
-		t.Errorf("%d shards, want 7", n)
+	observed, lists, _ := observe(t, s)
+	if n, of := observed.Shards(), lists.Shards(); n != 7 || of != 7 {
+		t.Errorf("%d and %d shards, want 7", n, of)
 	}
 	if err := observed.Close(); !errors.Is(err, errBroken) || !s.closed {
 		t.Errorf("Close: %v, closed: %v", err, s.closed)
@@ -261,17 +289,17 @@ func TestObservePassesTheRest(t *testing.T) {
 
 func TestObserveRegistration(t *testing.T) {
 	s := &stub{}
-	if observed, err := metered.Store(s, nil); err != nil || observed != store.Store(s) {
+	if observed, lists, err := metered.Store(s, s, nil); err != nil || observed != store.Store(s) || lists != store.ReadyList(s) {
 		t.Errorf("without a registerer: %v, %v; want the store itself", observed, err)
 	}
-	_, registry := observe(t, s)
-	if _, err := metered.Store(s, registry); err == nil {
+	_, _, registry := observe(t, s)
+	if _, _, err := metered.Store(s, s, registry); err == nil {
 		t.Error("the same metrics were registered twice")
 	}
 }
 
 func BenchmarkObserve(b *testing.B) {
-	s, err := metered.Store(&stub{}, prometheus.NewRegistry())
+	s, _, err := metered.Store(&stub{}, nil, prometheus.NewRegistry())
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -283,14 +311,14 @@ func BenchmarkObserve(b *testing.B) {
 	}
 }
 
-func observe(t *testing.T, s store.Store) (store.Store, *prometheus.Registry) {
+func observe(t *testing.T, s *stub) (store.Store, store.ReadyList, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	observed, err := metered.Store(s, registry)
+	observed, lists, err := metered.Store(s, s, registry)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return observed, registry
+	return observed, lists, registry
 }
 
 type counts struct {
@@ -308,6 +336,9 @@ func gather(t *testing.T, registry *prometheus.Registry) map[string]counts {
 	names := []string{"duehook_store_errors_total", "duehook_store_seconds"}
 	got := make(map[string]counts)
 	for _, f := range families {
+		if f.GetName() == "duehook_leases_expired_total" { // see TestLeasesExpired
+			continue
+		}
 		if !slices.Contains(names, f.GetName()) {
 			t.Errorf("unknown metric %s", f.GetName())
 		}
@@ -320,4 +351,32 @@ func gather(t *testing.T, registry *prometheus.Registry) map[string]counts {
 		}
 	}
 	return got
+}
+
+// taker answers Take with claims from some states.
+type taker struct {
+	store.Store
+	from []job.State
+}
+
+func (t *taker) Take(context.Context, int, store.TakeOptions) (store.Taken, error) {
+	var taken store.Taken
+	for _, from := range t.from {
+		taken.Claims = append(taken.Claims, store.Claimed{From: from})
+	}
+	return taken, nil
+}
+
+// Claims of jobs whose leases expired are counted, whatever the store.
+func TestLeasesExpired(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	s, _, err := metered.Store(&taker{from: []job.State{job.Waiting, job.Running, job.Ready, job.Running}}, nil, registry)
+	must.OK(t, err)
+	_, err = s.Take(t.Context(), 0, store.TakeOptions{})
+	must.OK(t, err)
+	const want = `# HELP duehook_leases_expired_total Jobs claimed again because the lease of an earlier claim had expired.
+# TYPE duehook_leases_expired_total counter
+duehook_leases_expired_total 2
+`
+	must.OK(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "duehook_leases_expired_total"))
 }

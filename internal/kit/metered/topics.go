@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/busiest"
 	"github.com/duehook/duehook/store"
 )
 
@@ -28,7 +27,7 @@ type Topics struct {
 	lateness *prometheus.HistogramVec
 
 	mu      sync.Mutex
-	names   *busiest.Names
+	names   *Busiest
 	backlog []topicBacklog
 }
 
@@ -52,7 +51,7 @@ func NewTopics(r prometheus.Registerer, outcomes []string) (*Topics, error) {
 			Name: "duehook_topic_lateness_seconds", Buckets: []float64{.05, .25, 1, 5, 30, 300},
 			Help: "Time from the due time of an attempt to its start, in seconds by the store's clock, by topic.",
 		}, []string{"topic"}),
-		names: busiest.New(topicSeries, topicPeriod),
+		names: NewBusiest(topicSeries, topicPeriod),
 	}
 	for _, o := range outcomes {
 		t.attempts.WithLabelValues(otherTopics, o) // so that every outcome is shown from the start

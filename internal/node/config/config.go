@@ -33,7 +33,7 @@ type Config struct {
 	TLSCert, TLSKey string
 
 	DataDir   string        // of the embedded store
-	RedisURL  string        // empty: the embedded store
+	RedisURL  string        // empty: jobs are not in Redis
 	Namespace string        // separates several duehooks on one Redis
 	Shards    int           // on Redis
 	Retention time.Duration // how long an ended job can be looked up
@@ -41,6 +41,15 @@ type Config struct {
 	// does; RedisReplicaWait is how long a change waits for them.
 	RedisMinReplicas int
 	RedisReplicaWait time.Duration
+
+	PostgresURL         string // empty: jobs are not in PostgreSQL
+	PostgresDirectURL   string // of the same database, past a pooler; empty: PostgresURL is direct
+	PostgresSchema      string // separates several duehooks in one database
+	PostgresConnections int    // most connections of the node
+
+	Inboxes     []Named       // their names and URLs
+	InboxTopics []Named       // patterns of topics that an inbox may use; none of an inbox: all
+	InboxPoll   time.Duration // longest pause between looks at an idle inbox
 
 	Signing       string // on or off
 	SigningSecret string // of deliveries; empty: a node creates and stores one
@@ -54,6 +63,7 @@ type Config struct {
 	RetrySteps   []time.Duration
 	RetryJitter  float64       // random variation of a step, as a share from 0 to 1
 	Deliver      bool          // otherwise the node only answers calls
+	StartPaused  bool          // no node on the store delivers until an operator resumes
 	Workers      int           // concurrent attempts
 	Lease        time.Duration // of jobs without their own timeout
 	Visibility   time.Duration // until a carried, unclaimed job is due again
@@ -75,12 +85,33 @@ type Config struct {
 	origins map[string]string
 }
 
+// Named is a value with a name.
+type Named struct{ Name, Value string }
+
 // LeaseMargin is the rest of a lease after a request that took its whole timeout. It
 // covers storing the outcome, with retries.
 func (c *Config) LeaseMargin() time.Duration { return c.Lease - c.Timeout }
 
-// Embedded reports whether this process stores the jobs, without Redis.
-func (c *Config) Embedded() bool { return c.RedisURL == "" }
+// The stores.
+const (
+	StoreEmbedded = "embedded"
+	StoreRedis    = "redis"
+	StorePostgres = "postgres"
+)
+
+// Store returns which store keeps the jobs.
+func (c *Config) Store() string {
+	switch {
+	case c.RedisURL != "":
+		return StoreRedis
+	case c.PostgresURL != "":
+		return StorePostgres
+	}
+	return StoreEmbedded
+}
+
+// Embedded reports whether this process stores the jobs, without a server.
+func (c *Config) Embedded() bool { return c.Store() == StoreEmbedded }
 
 // Signed reports whether deliveries are signed.
 func (c *Config) Signed() bool { return c.Signing == signingOn }

@@ -48,6 +48,7 @@ func TestDefaults(t *testing.T) {
 		Addr: "127.0.0.1:7788", MaxBody: 256 << 10, MemoryBudget: 128 << 20, Grace: 15 * time.Second, Dashboard: true,
 		DataDir:   "./duehook-data",
 		Namespace: "default", Shards: 1, RedisReplicaWait: time.Second, Retention: time.Hour,
+		PostgresSchema: "duehook", PostgresConnections: 10, InboxPoll: time.Second,
 		Signing: "on", Timeout: 15 * time.Second, MaxTimeout: time.Minute,
 		RetrySteps: retrypolicy.Default().Steps, RetryJitter: retrypolicy.DefaultJitter, Deliver: true, Workers: 512, Lease: 25 * time.Second, Visibility: 15 * time.Second,
 		EndpointConcurrency: 256, CatchUpRate: 100, ConnectRetries: 2, CallbackResponse: 4 << 10, ScheduleRate: 1000, ReadyCap: 1000, BreakerFailures: 20, BreakerOpen: 10 * time.Second,
@@ -105,7 +106,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 	values := map[string]string{
 		"addr": "127.0.0.1:9", "debug-addr": ":6060", "api-keys": keyLine, "insecure-no-api-keys": "true", "api-rate": "100/1s", "dashboard": "false", "dialects": "qstash",
 		"tls-cert": "c.pem", "tls-key": "k.pem", "max-body": "8KiB", "memory-budget": "64MiB", "grace": "3s", "drain-delay": "4s", "data-dir": "/d", "redis-url": "redis://h:1",
-		"namespace": "ns", "shards": "3", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "deliver": "false", "allow-cidrs": "10.0.0.0/8,fd00::/8",
+		"namespace": "ns", "shards": "3", "postgres-url": "postgres://h:1/d", "postgres-direct-url": "postgres://h:2/d", "postgres-schema": "jobs", "postgres-connections": "20", "inbox-url": "orders=postgres://h:1/d", "inbox-topics": "orders=a*", "inbox-poll": "300ms", "redis-min-replicas": "2", "redis-replica-wait": "150ms", "retention": "2h", "deliver": "false", "start-paused": "true", "allow-cidrs": "10.0.0.0/8,fd00::/8",
 		"timeout": "7s", "max-timeout": "50s", "retry-steps": "1s,2m", "retry-jitter": "0.25", "workers": "9", "endpoint-concurrency": "8", "topic-concurrency": "a=1,b=20", "catch-up-rate": "5", "connect-retries": "1", "callback-response": "8KiB", "schedule-rate": "8", "tzdata": "/z.zip",
 		"ready-cap": "7", "lease": "1m", "visibility": "20s", "breaker-failures": "6", "breaker-open": "40s",
 		"log-level": "debug", "log-format": "json",
@@ -119,7 +120,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 			continue
 		}
 		needs := map[string][]string{
-			"shards": {"--redis-url=redis://h:1"}, "redis-min-replicas": {"--redis-url=redis://h:1"},
+			"shards": {"--redis-url=redis://h:1"}, "redis-min-replicas": {"--redis-url=redis://h:1"}, "postgres-direct-url": {"--postgres-url=postgres://h:1/d"}, "inbox-topics": {"--inbox-url=orders=mysql://h:1/d"},
 			"tls-cert": {"--tls-key=k"}, "tls-key": {"--tls-cert=c"},
 		}[s.name]
 		want := value
@@ -279,6 +280,20 @@ func TestRefused(t *testing.T) {
 		{name: "shards without Redis", args: []string{"--shards=2"}, want: "--shards is for Redis"},
 		{name: "namespace", args: []string{"--namespace={x}"}, want: "--namespace"},
 		{name: "data dir", args: []string{"--data-dir="}, want: "--data-dir is empty"},
+		{name: "two stores", args: []string{"--redis-url=redis://h", "--postgres-url=postgres://h/d"}, want: "--redis-url and --postgres-url exclude each other"},
+		{name: "postgres scheme", args: []string{"--postgres-url=mysql://h"}, want: "--postgres-url: write postgres://user:password@host:port/database"},
+		{name: "a password that would be shown", args: []string{"--postgres-url=postgres://h/d?password=x"}, want: "write it before the host"},
+		{name: "a pool in the URL", args: []string{"--postgres-url=postgres://h/d?pool_max_conns=9"}, want: "set --postgres-connections"},
+		{name: "shards on PostgreSQL", args: []string{"--shards=2", "--postgres-url=postgres://h/d"}, want: "--shards is for Redis"},
+		{name: "a direct URL alone", args: []string{"--postgres-direct-url=postgres://h/d"}, want: "--postgres-direct-url goes with --postgres-url"},
+		{name: "an inbox without a name", args: []string{"--inbox-url=postgres://h/d"}, want: "--inbox-url: write name=value"},
+		{name: "an inbox elsewhere", args: []string{"--inbox-url=a=redis://h"}, want: "--inbox-url a: write postgres://"},
+		{name: "a password of an inbox that would be shown", args: []string{"--inbox-url=a=mysql://h/d?password=x"}, want: "write it before the host"},
+		{name: "an inbox without a database", args: []string{"--inbox-url=a=mysql://h"}, want: "--inbox-url a: write mysql://user:password@host:port/database"},
+		{name: "an inbox twice", args: []string{"--inbox-url=a=mysql://h/d,a=mysql://i/d"}, want: "--inbox-url names a twice"},
+		{name: "topics of no inbox", args: []string{"--inbox-topics=a=t"}, want: "--inbox-topics names a"},
+		{name: "topics of an inbox", args: []string{"--inbox-url=a=mysql://h/d", "--inbox-topics=a=*"}, want: "--inbox-topics a=*: the topic must not be * alone"},
+		{name: "schema", args: []string{"--postgres-schema=Jobs"}, want: "--postgres-schema: the schema \"Jobs\" must begin with"},
 		{name: "redis scheme", args: []string{"--redis-url=http://h"}, want: "--redis-url"},
 		{name: "lease", args: []string{"--lease=12s"}, want: "--lease 12s is too short: it must outlast --timeout (15s) by 5s at least"},
 		{name: "lease zero", args: []string{"--lease=0"}, want: "--lease 0s is too short"},
@@ -338,33 +353,6 @@ func TestDerived(t *testing.T) {
 	if c.Lease != 30*time.Second || c.LeaseMargin() != 10*time.Second {
 		t.Errorf("lease %v, margin %v", c.Lease, c.LeaseMargin())
 	}
-}
-
-// A setting of the ledger, which is gone, is refused with a sentence that says so.
-func TestLedgerSettings(t *testing.T) {
-	const gone = "duehook no longer keeps a ledger beside Redis; leave the setting out"
-	for _, c := range []struct {
-		args, env []string
-		yaml      string
-		want      string
-	}{
-		{args: []string{"--ledger-url=postgres://u:hunter2@h/d"}, want: "unknown flag --ledger-url: " + gone},
-		{args: []string{"--ledger-retention", "3d"}, want: "unknown flag --ledger-retention: " + gone},
-		{env: []string{"DUEHOOK_LEDGER_URL=mysql://u:hunter2@h/d"}, want: "unknown setting DUEHOOK_LEDGER_URL in the environment: " + gone},
-		{env: []string{"DUEHOOK_LEDGER_URL_FILE=/run/secrets/url"}, want: "unknown setting DUEHOOK_LEDGER_URL_FILE in the environment: " + gone},
-		{env: []string{"DUEHOOK_LEDGER_RETENTION=3d"}, want: "unknown setting DUEHOOK_LEDGER_RETENTION in the environment: " + gone},
-		{yaml: "ledger_url: postgres://u:hunter2@h/d", want: "c.yaml:1: unknown setting ledger_url: " + gone},
-		{yaml: "workers: 3\nledger_retention: 3d", want: "c.yaml:2: unknown setting ledger_retention: " + gone},
-	} {
-		if c.yaml != "" {
-			c.args = append(c.args, "--config="+write(t, "c.yaml", c.yaml))
-		}
-		_, err := Load(c.args, c.env)
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q %q %q: %v", c.args, c.env, c.yaml, err)
-		}
-	}
-	load(t, nil, []string{"DUEHOOK_LEDGER_URL="}) // not set
 }
 
 func TestAPIKeys(t *testing.T) {

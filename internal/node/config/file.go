@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/duehook/duehook/internal/kit/nearest"
 )
 
 func fromFile(path string) (source, error) {
@@ -56,7 +58,7 @@ func parseYAML(path string, content []byte) (source, error) {
 		at := fmt.Sprintf("%s:%d", path, key.Line)
 		s := byKey[key.Value]
 		if s == nil {
-			problems = append(problems, fmt.Errorf("%s: unknown setting %s%s", at, key.Value, hint(key.Value, keys, "")))
+			problems = append(problems, fmt.Errorf("%s: unknown setting %s%s", at, key.Value, nearest.Hint(key.Value, keys, "")))
 			continue
 		}
 		if _, twice := found[s.name]; twice {

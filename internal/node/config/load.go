@@ -87,18 +87,9 @@ func FlagError(err error) error {
 	case errors.Is(err, pflag.ErrHelp):
 		return ErrHelp
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
-		return usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), hint(unknown.GetSpecifiedName(), flagNames(), "--"))
+		return usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), nearest.Hint(unknown.GetSpecifiedName(), flagNames(), "--"))
 	}
 	return usagef("%v", err)
-}
-
-// hint tells what to write instead of an unknown setting.
-func hint(name string, names []string, prefix string) string {
-	setting := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, envPrefix)), "_", "-")
-	if strings.HasPrefix(setting, "ledger-") {
-		return ": duehook no longer keeps a ledger beside Redis; leave the setting out, and protect the jobs with appendfsync always and --redis-min-replicas (docs/storage.md)"
-	}
-	return nearest.Hint(name, names, prefix)
 }
 
 // Unexpected is the error for an argument that is no flag.
@@ -235,7 +226,7 @@ func fromEnv(environ []string) (source, string, error) {
 			}
 			problems = append(problems, found.add(byEnv[base], given{strings.TrimSpace(string(content)), originEnv + name}))
 		default:
-			problems = append(problems, fmt.Errorf("unknown setting %s in the environment%s", name, hint(name, envNames(), "")))
+			problems = append(problems, fmt.Errorf("unknown setting %s in the environment%s", name, nearest.Hint(name, envNames(), "")))
 		}
 	}
 	return found, path, errors.Join(problems...)

@@ -8,9 +8,11 @@ import (
 	"strings"
 
 	"github.com/duehook/duehook/dispatcher"
+	"github.com/duehook/duehook/internal/inbox"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store/redisstore"
+	"github.com/duehook/duehook/store/sqlstore"
 )
 
 // setting is one row of the table.
@@ -47,7 +49,7 @@ func (s *setting) show(c *Config) string {
 	switch {
 	case s.hidden && text != "":
 		return "***"
-	case s.secret:
+	case s.secret && !s.list: // format masks the items of lists
 		return Redact(text)
 	}
 	return text
@@ -98,11 +100,12 @@ const (
 const (
 	groupAPI      = "API"
 	groupStorage  = "Storage"
+	groupInboxes  = "Inboxes"
 	groupDelivery = "Delivery"
 	groupLogging  = "Logging"
 )
 
-var groups = []string{groupAPI, groupStorage, groupDelivery, groupLogging}
+var groups = []string{groupAPI, groupStorage, groupInboxes, groupDelivery, groupLogging}
 
 // The choices of --signing.
 const (
@@ -210,14 +213,54 @@ var settings = []setting{
 		at:   func(c *Config) any { return &c.Shards },
 	},
 	{
+		name: "postgres-url", group: groupStorage, hint: "url", shown: "none: the embedded store", secret: true,
+		help: "keep jobs in PostgreSQL: postgres://user:password@host:port/database; sslmode and other parameters of libpq may follow",
+		at:   func(c *Config) any { return &c.PostgresURL },
+	},
+	{
+		name: "postgres-direct-url", group: groupStorage, hint: "url", shown: "--postgres-url", secret: true,
+		help: "the same database without the pooler that --postgres-url names, such as PgBouncer in transaction mode: one connection of the node waits there for notifications",
+		at:   func(c *Config) any { return &c.PostgresDirectURL },
+	},
+	{
+		name: "postgres-schema", group: groupStorage, hint: "name", def: "duehook",
+		help: "schema of the tables; a node makes and migrates it. It separates several duehooks in one database",
+		at:   func(c *Config) any { return &c.PostgresSchema },
+	},
+	{
+		name: "postgres-connections", group: groupStorage, hint: "n", def: strconv.Itoa(sqlstore.DefaultConnections), least: "4", most: "1000",
+		help: "most connections of this node to PostgreSQL, and one more for notifications",
+		at:   func(c *Config) any { return &c.PostgresConnections },
+	},
+	{
 		name: "retention", group: groupStorage, hint: "duration", def: "1h", least: "0", most: job.FormatDuration(job.MaxDelay),
 		help: "how long an ended job can be looked up; 0 deletes it at once; dead letters stay until replayed, discarded or replaced",
 		at:   func(c *Config) any { return &c.Retention },
 	},
 	{
+		name: "inbox-url", group: groupInboxes, hint: "name=url,…", shown: "none", secret: true, list: true,
+		help: "databases with a table of jobs to register: name=postgres://user:password@host:port/database or name=mysql://…; the same on every node. The name stays: uids of jobs are made of it",
+		at:   func(c *Config) any { return &c.Inboxes },
+	},
+	{
+		name: "inbox-topics", group: groupInboxes, hint: "name=topic,…", shown: "all", list: true,
+		help: "topics that an inbox may use, or their beginnings such as order-*; name=topic is repeated for each",
+		at:   func(c *Config) any { return &c.InboxTopics },
+	},
+	{
+		name: "inbox-poll", group: groupInboxes, hint: "duration", def: job.FormatDuration(inbox.DefaultPoll), least: "50ms", most: "1m",
+		help: "longest pause between two looks at an idle inbox; a notification of PostgreSQL ends it",
+		at:   func(c *Config) any { return &c.InboxPoll },
+	},
+	{
 		name: "deliver", group: groupDelivery, def: "true", yesNo: true,
-		help: "whether this node delivers jobs, fires schedules and alerts, and gives jobs to consumers; false to look at a restored copy first",
+		help: "whether this node delivers jobs, fires schedules and alerts, reads inboxes, and gives jobs to consumers; false to look at a restored copy first",
 		at:   func(c *Config) any { return &c.Deliver },
+	},
+	{
+		name: "start-paused", group: groupDelivery, def: "false", yesNo: true,
+		help: "hold the deliveries of all nodes on the store from the start, and leave rows in inboxes, until duehook resume; to look after a database was restored to an older point",
+		at:   func(c *Config) any { return &c.StartPaused },
 	},
 	{
 		name: "allow-cidrs", group: groupDelivery, hint: "cidr,…", shown: "none", list: true,
@@ -303,7 +346,7 @@ var settings = []setting{
 	},
 	{
 		name: "ready-cap", group: groupDelivery, hint: "n", def: "1000", least: "1", most: "1000000",
-		help: "most jobs of a topic on the ready list of a shard; with weights more or fewer, and all topics together twice as many at most",
+		help: "on Redis: most jobs of a topic on the ready list of a shard; with weights more or fewer, and all topics together twice as many at most",
 		at:   func(c *Config) any { return &c.ReadyCap },
 	},
 	{
@@ -313,7 +356,7 @@ var settings = []setting{
 	},
 	{
 		name: "visibility", group: groupDelivery, hint: "duration", def: "15s", least: "1s", most: "1h",
-		help: "how long a ready job may wait for a worker before it is put on the ready list again",
+		help: "on Redis: how long a ready job may wait for a worker before it is put on the ready list again",
 		at:   func(c *Config) any { return &c.Visibility },
 	},
 	{

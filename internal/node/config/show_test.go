@@ -18,7 +18,9 @@ import (
 )
 
 func TestPrintTellsValuesAndOriginsAndNoSecret(t *testing.T) {
-	c := load(t, []string{"--workers=9", "--api-keys=" + keyLine}, []string{"DUEHOOK_REDIS_URL=rediss://bob:hunter2@db:6379/1"})
+	c := load(t, []string{"--workers=9", "--api-keys=" + keyLine}, []string{
+		"DUEHOOK_REDIS_URL=rediss://bob:hunter2@db:6379/1", "DUEHOOK_INBOX_URL=a=postgres://bob:hunter2@a/b,b=mysql://bob:hunter2@db/shop",
+	})
 	var out bytes.Buffer
 	if err := c.Print(&out, false); err != nil {
 		t.Fatal(err)
@@ -29,6 +31,7 @@ func TestPrintTellsValuesAndOriginsAndNoSecret(t *testing.T) {
 	for _, want := range [][]string{
 		{"workers", "9", "flag", "--workers"},
 		{"redis-url", "rediss://bob:***@db:6379/1", "environment", "DUEHOOK_REDIS_URL"},
+		{"inbox-url", "a=postgres://bob:***@a/b,b=mysql://bob:***@db/shop", "environment"},
 		{"api-keys", "ci", "(" + keyID + ")", "flag", "--api-keys"},
 		{"addr", "127.0.0.1:7788", "default"},
 		{"lease", "25s", "default", "(timeout", "+", "10s)"},
@@ -50,10 +53,22 @@ func TestPrintTellsValuesAndOriginsAndNoSecret(t *testing.T) {
 
 // A refused URL must not bring its password into the logs.
 func TestErrorsHoldNoSecret(t *testing.T) {
-	for _, url := range []string{"redis://:hunter2@h:port", "http://:hunter2@h", "redis-cluster://u:hunter2@", "redis://u:hunter2@h/%zz"} {
-		_, err := Load([]string{"--redis-url", url}, nil)
-		if err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v", url, err)
+	urls := map[string][]string{"redis-url": {"redis://:hunter2@h:port", "http://:hunter2@h", "redis-cluster://u:hunter2@", "redis://u:hunter2@h/%zz"}}
+	for _, rest := range []string{
+		"h/d?password=hunter2", "h/d?sslmode=x&PassWord=hunter2", "h/d?pass%77ord=hunter2", "h/d?sslpassword=hunter2", "u:x@hunter2@h/d", "u:1/hunter2@h/d",
+		"u:1?hunter2@h/d", "u:1#hunter2@h/d", "u:%hunter2@h/d", "u:%25hunter2@h:port/d", "u:hunter2@h/d?sslmode=x", "u:hunter2@:x/",
+	} {
+		for flag, start := range map[string]string{"postgres-url": "postgres://", "postgres-direct-url": "postgresql://", "inbox-url": "shop=postgres://"} {
+			urls[flag] = append(urls[flag], start+rest)
+		}
+		urls["inbox-url"] = append(urls["inbox-url"], "shop=mysql://"+rest, "shop=redis://"+rest, "shop=mysql://x/d,shop=mysql://"+rest)
+	}
+	for flag, all := range urls {
+		for _, url := range all {
+			_, err := Load([]string{"--" + flag, url}, nil)
+			if err == nil || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s: %v", url, err)
+			}
 		}
 	}
 	if _, err := Load([]string{"--api-keys", "scope=read token=hunter2,hunter2"}, nil); err == nil || strings.Contains(err.Error(), "hunter2") {

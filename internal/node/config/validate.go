@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/dispatcher"
+	"github.com/duehook/duehook/internal/inbox"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/store/redisstore"
+	"github.com/duehook/duehook/store/sqlstore"
 )
 
 // problems collects all problems, for one report.
@@ -36,6 +38,7 @@ func (c *Config) validate() error {
 	}
 	c.validateAPI(&p)
 	c.validateStorage(&p)
+	c.validateInboxes(&p)
 	c.validateSigning(&p)
 	c.validateDelivery(&p)
 	return errors.Join(p...)
@@ -67,8 +70,38 @@ func (c *Config) validateStorage(p *problems) {
 		}
 	}
 	p.check(nameForm.MatchString(c.Namespace), "--namespace %q: use up to 64 letters, digits and . _ @ -", c.Namespace)
-	p.check(c.Shards == 1 || !c.Embedded(), "--shards is for Redis; leave it out, or set --redis-url")
-	p.check(c.RedisMinReplicas == 0 || !c.Embedded(), "--redis-min-replicas is for Redis; leave it out, or set --redis-url")
+	p.check(c.Shards == 1 || c.RedisURL != "", "--shards is for Redis; leave it out, or set --redis-url")
+	p.check(c.RedisMinReplicas == 0 || c.RedisURL != "", "--redis-min-replicas is for Redis; leave it out, or set --redis-url")
+	c.validatePostgres(p)
+}
+
+func (c *Config) validatePostgres(p *problems) {
+	p.check(c.RedisURL == "" || c.PostgresURL == "", "--redis-url and --postgres-url exclude each other: jobs are in one store; leave one out")
+	for _, u := range []struct{ flag, url string }{{"--postgres-url", c.PostgresURL}, {"--postgres-direct-url", c.PostgresDirectURL}} {
+		if u.url != "" {
+			err := sqlstore.CheckURL(u.url)
+			p.check(err == nil, "%s: %w", u.flag, err)
+		}
+	}
+	p.check(c.PostgresDirectURL == "" || c.PostgresURL != "", "--postgres-direct-url goes with --postgres-url; leave it out, or set both")
+	err := sqlstore.CheckSchema(c.PostgresSchema)
+	p.check(err == nil, "--postgres-schema: %w", err)
+}
+
+func (c *Config) validateInboxes(p *problems) {
+	p.check(len(c.Inboxes) <= inbox.MaxInboxes, "--inbox-url has %d databases; at most %d are possible", len(c.Inboxes), inbox.MaxInboxes)
+	names := map[string]bool{}
+	for _, in := range c.Inboxes {
+		p.check(!names[in.Name], "--inbox-url names %s twice; give each database a name of its own", in.Name)
+		names[in.Name] = true
+		err := inbox.CheckURL(in.Value)
+		p.check(err == nil, "--inbox-url %s: %w", in.Name, err)
+	}
+	for _, t := range c.InboxTopics {
+		p.check(names[t.Name], "--inbox-topics names %s, and --inbox-url does not; correct one of them", t.Name)
+		err := job.CheckTopicPattern(t.Value)
+		p.check(err == nil, "--inbox-topics %s=%s: the topic %w", t.Name, t.Value, err)
+	}
 }
 
 func (c *Config) validateSigning(p *problems) {

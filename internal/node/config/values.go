@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/netip"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,6 +63,8 @@ func parse(into any, text string) (err error) {
 		*v = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 	case *map[string]int:
 		*v, err = parseLimits(text)
+	case *[]Named:
+		*v, err = parseNamed(text)
 	case *[]netip.Prefix:
 		*v, err = parseRanges(text)
 	case *access.Rate:
@@ -95,6 +98,8 @@ func format(of any) string {
 		return strings.ReplaceAll(job.FormatLadder(*v), " ", ",")
 	case *map[string]int:
 		return list(slices.Sorted(maps.Keys(*v)), func(topic string) string { return topic + "=" + strconv.Itoa((*v)[topic]) })
+	case *[]Named:
+		return list(*v, func(n Named) string { return n.Name + "=" + Redact(n.Value) })
 	case *[]netip.Prefix:
 		return list(*v, netip.Prefix.String)
 	case *[]string:
@@ -139,6 +144,24 @@ func parseLimits(text string) (map[string]int, error) {
 		limits[topic] = n
 	}
 	return limits, nil
+}
+
+// namedForm is a name with its value.
+var namedForm = regexp.MustCompile(`^([a-z][a-z0-9-]{0,31})=(.+)$`)
+
+// parseNamed reads "name=value,…". A value may have commas: what has no name continues the one before.
+func parseNamed(text string) (all []Named, err error) {
+	for _, item := range splitList(text) {
+		switch found := namedForm.FindStringSubmatch(item); {
+		case found != nil:
+			all = append(all, Named{found[1], found[2]})
+		case len(all) > 0:
+			all[len(all)-1].Value += "," + item
+		default:
+			return nil, errors.New("write name=value; a name has up to 32 lowercase letters, digits and -")
+		}
+	}
+	return all, nil
 }
 
 // parseRanges reads address ranges.

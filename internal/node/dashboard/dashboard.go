@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/duehook/duehook/internal/kit/packed"
+	"github.com/duehook/duehook/httpapi"
 )
 
 // built are the files in gzip: web/vite.config.js packs them.
@@ -32,7 +32,7 @@ const (
 
 // pages are the paths that the script in the index turns into pages. A final *
 // stands for anything.
-var pages = []string{"/", "/jobs", "/jobs/*", "/schedules", "/schedules/*", "/groups", "/groups/*", "/topics", "/topics/*", "/endpoints", "/dead", "/alerts", "/alerts/*", "/operations", "/nodes", "/keys", "/register", "/sinks", "/sinks/*"}
+var pages = []string{"/", "/jobs", "/jobs/*", "/schedules", "/schedules/*", "/groups", "/groups/*", "/topics", "/topics/*", "/endpoints", "/dead", "/alerts", "/alerts/*", "/operations", "/inboxes", "/inboxes/*", "/nodes", "/keys", "/register", "/sinks", "/sinks/*"}
 
 // security are the headers of every answer. The pages run no code and take no
 // style but their own files', talk to this server only, cannot be framed, and
@@ -100,14 +100,14 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // file is a file as it is served.
 type file struct {
 	mediaType string
-	content   packed.Text
+	content   httpapi.Packed
 	tag       string // of the content, without the quotes of an ETag
 	caching   string
 }
 
 func newFile(name string, content []byte) (file, error) {
 	sum := sha256.Sum256(content)
-	f := file{mediaType: types[path.Ext(name)], content: packed.New(content), tag: hex.EncodeToString(sum[:8]), caching: "no-cache"}
+	f := file{mediaType: types[path.Ext(name)], content: httpapi.NewPacked(content), tag: hex.EncodeToString(sum[:8]), caching: "no-cache"}
 	if f.mediaType == "" {
 		return f, fmt.Errorf("%s: files of its type are not served", name)
 	}

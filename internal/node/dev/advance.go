@@ -22,7 +22,7 @@ type Progress struct {
 	Attempts int       // that began
 }
 
-// Advance moves the clock to a time. Everything due until then happens in order, each at its own
+// Advance moves the clock to a time. Rows of inboxes that are committed become jobs before. Everything due until then happens in order, each at its own
 // time. The time may be reached before: the clock does not go back.
 func (d *Dev) Advance(ctx context.Context, to time.Time) (Progress, error) {
 	select {
@@ -37,7 +37,10 @@ func (d *Dev) Advance(ctx context.Context, to time.Time) (Progress, error) {
 	before := d.attempts.Load()
 	limited, cancel := context.WithTimeout(ctx, MostWork)
 	defer cancel()
-	err := d.advance(limited, job.InstantOf(to))
+	err := d.parts.Inboxes.Drain(limited)
+	if err == nil {
+		err = d.advance(limited, job.InstantOf(to))
+	}
 	if err != nil && ctx.Err() == nil && limited.Err() != nil {
 		err = ErrUnfinished
 	}
@@ -72,6 +75,10 @@ func (d *Dev) advance(ctx context.Context, to job.Instant) error {
 	}
 }
 
+// takeWithin is how long the dispatcher may need to take a due job, in the machine's time. It takes none while
+// its workers wait for the clock.
+const takeWithin = 20 * time.Millisecond
+
 // settle waits until everything due by now has happened, and returns when something is due next;
 // zero: never.
 func (d *Dev) settle(ctx context.Context) (next job.Instant, err error) {
@@ -79,13 +86,16 @@ func (d *Dev) settle(ctx context.Context) (next job.Instant, err error) {
 		if next, err = d.parts.Schedules.Settle(ctx); err != nil {
 			return 0, fmt.Errorf("register occurrences: %w", err)
 		}
-		// Any number of carriers is safe. This one knows when it is done.
-		carried, err := d.parts.Store.Carry(ctx, 0, d.parts.Carrying)
+		depth, err := listing.Depth(ctx, d.parts.Store)
 		if err != nil {
-			return 0, fmt.Errorf("carry: %w", err)
+			return 0, fmt.Errorf("look at the store: %w", err)
 		}
 		asleep, woken := d.Clock.asleep()
-		quiet := len(carried.Carried) == 0 && d.parts.InFlight() <= asleep
+		quiet := d.parts.InFlight() <= asleep
+		due := depth.OldestDue != 0 && depth.OldestDue <= job.InstantOf(d.Clock.Now())
+		if quiet && due {
+			quiet = !d.taken(ctx)
+		}
 		if err := d.drain(ctx); err != nil {
 			return 0, err
 		}
@@ -95,12 +105,24 @@ func (d *Dev) settle(ctx context.Context) (next job.Instant, err error) {
 		if !quiet {
 			continue
 		}
-		next = earlier(next, woken)
-		if carried.Wait >= 0 {
-			next = earlier(next, job.InstantOf(d.Clock.Now().Add(carried.Wait)))
+		if !due || asleep == 0 {
+			next = earlier(next, depth.OldestDue)
 		}
-		return next, nil
+		return earlier(next, woken), nil
 	}
+}
+
+// taken waits until something changes, and returns false if nothing does in time.
+func (d *Dev) taken(ctx context.Context) bool {
+	timer := job.SystemClock().NewTimer(takeWithin)
+	defer timer.Stop()
+	select {
+	case <-d.changed:
+		return true
+	case <-timer.C():
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // drain waits until all jobs in flight are settled, or wait for a time of the clock.

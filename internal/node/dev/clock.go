@@ -85,18 +85,41 @@ func (c *Clock) change(how func()) {
 	c.wake()
 }
 
-// set moves a held clock on.
+// set moves a held clock on. It fires the timers of Exact.
 func (c *Clock) set(at job.Instant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = at.Time()
+	for t := range c.timers {
+		if !t.until.IsZero() && !t.until.After(c.at) {
+			t.fire()
+		}
+	}
 	c.wake()
+}
+
+// Exact is the clock with timers that also fire when Advance reaches their times.
+func (c *Clock) Exact() job.Clock { return exact{c} }
+
+type exact struct{ *Clock }
+
+func (c exact) NewTimer(d time.Duration) job.Timer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.newTimer(d)
+	t.until = c.now().Add(d)
+	return t
 }
 
 // NewTimer is the timer of a loop: see Clock.
 func (c *Clock) NewTimer(d time.Duration) job.Timer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.newTimer(d)
+}
+
+// newTimer makes a timer. The lock is held.
+func (c *Clock) newTimer(d time.Duration) *timer {
 	if !c.frozen && !c.held && c.speed > 1 {
 		d = time.Duration(float64(d) / c.speed)
 	}
@@ -110,6 +133,7 @@ type timer struct {
 	clock   *Clock
 	machine *time.Timer
 	fired   chan time.Time
+	until   time.Time // of the clock; zero: the machine's timer decides
 }
 
 func (t *timer) C() <-chan time.Time { return t.fired }

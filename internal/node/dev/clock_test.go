@@ -18,6 +18,34 @@ func pass(t *testing.T, d time.Duration) {
 	}
 }
 
+// Timers of the exact clock fire when Advance reaches their times, and the others do not.
+func TestExactTimers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClock(time.Now(), true)
+		c.hold()
+		loop, soon, late := c.NewTimer(time.Hour), c.Exact().NewTimer(time.Hour), c.Exact().NewTimer(time.Hour+time.Minute)
+		c.set(job.InstantOf(c.Now().Add(time.Hour)))
+		select {
+		case at := <-soon.C():
+			if !at.Equal(c.Now()) {
+				t.Errorf("it fired at %v, want %v", at, c.Now())
+			}
+		default:
+			t.Error("the timer of an hour has not fired")
+		}
+		select {
+		case <-loop.C():
+			t.Error("the timer of a loop has fired")
+		case <-late.C():
+			t.Error("a later timer has fired")
+		default:
+		}
+		if !loop.Stop() || !late.Stop() || soon.Stop() {
+			t.Error("stopped timers that have fired, or did not stop one that waits")
+		}
+	})
+}
+
 func TestClockRunsAtItsSpeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -30,17 +30,10 @@ type Dev struct {
 	hung     map[string]bool       // endpoints that did not answer in time since Advance began
 }
 
-// Store is the part of a store that the clock needs.
-type Store interface {
-	store.Carrying
-	Figures(ctx context.Context, q store.FigureQuery) (store.Figures, error)
-}
-
 // Parts are the parts of the node that act on time.
 type Parts struct {
-	Store    Store
-	Carrying store.CarryOptions
-	// InFlight counts the jobs that are carried and not settled.
+	Store store.Figuring
+	// InFlight counts the jobs that are claimed and not settled.
 	InFlight func() int
 	// Schedules registers what is due, and returns the time of the next occurrence.
 	Schedules interface {
@@ -49,6 +42,10 @@ type Parts struct {
 	// Deliveries has circuits and retries follow the outcomes.
 	Deliveries interface {
 		Settled(ctx context.Context) error
+	}
+	// Inboxes waits until the committed rows of inboxes are jobs.
+	Inboxes interface {
+		Drain(ctx context.Context) error
 	}
 	Signer dispatcher.Signer
 }
@@ -75,7 +72,7 @@ func (d *Dev) Attach(p Parts) {
 // Close ends the requests that wait for a time of the clock, so that the node can stop.
 func (d *Dev) Close() { close(d.Clock.closed) }
 
-// Watch returns s with a signal of each change after which fewer jobs may be in flight.
+// Watch returns s with a signal of each change after which other jobs are in flight.
 func (d *Dev) Watch(s store.Store) store.Store { return &watched{s, d.changed} }
 
 type watched struct {
@@ -83,9 +80,12 @@ type watched struct {
 	changed signal.Signal
 }
 
-func (w *watched) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	defer w.changed.Set()
-	return w.Store.Claim(ctx, shard, hints, o)
+func (w *watched) Take(ctx context.Context, shard int, o store.TakeOptions) (store.Taken, error) {
+	taken, err := w.Store.Take(ctx, shard, o)
+	if len(taken.Claims) > 0 {
+		w.changed.Set()
+	}
+	return taken, err
 }
 
 func (w *watched) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {

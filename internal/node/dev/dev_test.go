@@ -190,7 +190,8 @@ func TestHangingReceiver(t *testing.T) {
 	}
 	s.want("b", "b 2m0s")
 	for a, err := range s.Client.Attempts(t.Context(), "default", "a") {
-		if err != nil || a.Error != "response_timeout" {
+		// On a busy machine, the time may pass before there is a connection.
+		if err != nil || a.Error != "response_timeout" && a.Error != "connect_timeout" {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}

@@ -42,6 +42,9 @@ func Complete(c *config.Config) error {
 	if !c.Embedded() || !c.Open() || c.DataDir != config.Default().DataDir {
 		return &config.UsageError{Message: "duehook dev keeps everything in memory and needs no keys: leave out --redis-url, --data-dir and --api-keys"}
 	}
+	if c.StartPaused {
+		return &config.UsageError{Message: "--start-paused is for restored databases: use duehook dev --frozen to look first"}
+	}
 	if c.Signed() {
 		c.SigningSecret = cmp.Or(c.SigningSecret, Secret)
 		c.MasterKey = cmp.Or(c.MasterKey, strings.TrimPrefix(Secret, "whsec_"))

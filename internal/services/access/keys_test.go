@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -369,4 +370,62 @@ func TestKeysExpireByTheStoresTime(t *testing.T) {
 			t.Error("a key was made that has expired")
 		}
 	}
+}
+
+// While keys come and go and the stored ones are read again, a key that stays is accepted, and answers for the
+// others are right as soon as a call has returned.
+func TestCallersAuthenticateWhileKeysChange(t *testing.T) {
+	k := newKeys(t, Options{Clock: newTestClock()})
+	create := func() (string, string) {
+		token, key, err := k.Create(t.Context(), Draft{Name: "ci", Scope: "write"})
+		if err != nil {
+			t.Errorf("Create: %v", err)
+		}
+		return token.Reveal(), key.ID
+	}
+	stays, id := create()
+	const changes = 50
+	var changing, calling sync.WaitGroup
+	over := make(chan struct{})
+	for range 2 {
+		changing.Go(func() {
+			for range changes {
+				token, made := create()
+				if p, err := k.Authenticate(bearer(token)); err != nil || p.KeyID != made {
+					t.Errorf("a new key: %v, %v", p, err)
+				}
+				if err := k.Revoke(t.Context(), made); err != nil {
+					t.Errorf("Revoke: %v", err)
+				}
+				if _, err := k.Authenticate(bearer(token)); err == nil {
+					t.Error("a revoked key was accepted")
+				}
+			}
+		})
+		calling.Go(func() {
+			for {
+				p, err := k.Authenticate(bearer(stays))
+				if err != nil || p.KeyID != id {
+					t.Errorf("the key that stays: %v, %v", p, err)
+					return
+				}
+				k.Take(p)
+				select {
+				case <-over:
+					return
+				default:
+				}
+			}
+		})
+	}
+	changing.Go(func() {
+		for range changes {
+			if err := k.Load(t.Context()); err != nil {
+				t.Errorf("Load: %v", err)
+			}
+		}
+	})
+	changing.Wait()
+	close(over)
+	calling.Wait()
 }

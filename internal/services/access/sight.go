@@ -143,7 +143,13 @@ func (s Sight) Attempt(a *job.Attempt) {
 	}
 	a.ResponseBody, a.ResponseHeaders = Redact(a.ResponseBody), slices.Clone(a.ResponseHeaders)
 	for i := range a.ResponseHeaders {
-		a.ResponseHeaders[i].Value = Redact(a.ResponseHeaders[i].Value)
+		h := &a.ResponseHeaders[i]
+		switch h.Value = Redact(h.Value); strings.ToLower(h.Name) {
+		case "location", "content-location", "refresh", "link": // a URL may be relative
+			if end := strings.IndexAny(h.Value, "?#"); end >= 0 {
+				h.Value = h.Value[:end+1] + hidden
+			}
+		}
 	}
 }
 

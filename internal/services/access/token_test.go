@@ -40,7 +40,7 @@ func TestTokensHaveTheDocumentedForm(t *testing.T) {
 
 // 160 bits of the secret and 40 of the id have to vary, each.
 func TestEveryLetterOfATokenIsRandom(t *testing.T) {
-	const drawn = 400
+	const drawn = 2000
 	letters := make([]map[byte]bool, tokenLength)
 	for range drawn {
 		text := newToken().Reveal()

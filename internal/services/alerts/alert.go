@@ -22,10 +22,11 @@ type Subject struct {
 	Topic    string `json:"topic,omitempty"`
 	Endpoint string `json:"endpoint,omitempty"`
 	Node     string `json:"node,omitempty"`
+	Trouble  string `json:"trouble,omitempty"` // of the store's server or an inbox, and what causes it
 }
 
 func (s Subject) compare(t Subject) int {
-	return cmp.Or(cmp.Compare(s.Topic, t.Topic), cmp.Compare(s.Endpoint, t.Endpoint), cmp.Compare(s.Node, t.Node))
+	return cmp.Or(cmp.Compare(s.Topic, t.Topic), cmp.Compare(s.Endpoint, t.Endpoint), cmp.Compare(s.Node, t.Node), cmp.Compare(s.Trouble, t.Trouble))
 }
 
 // Alert is about one subject whose value is above the threshold, or was a moment ago. Its JSON is part of a
@@ -71,7 +72,7 @@ func (r *Rule) step(v values, complete bool, now job.Instant) (changed bool) {
 	maps.DeleteFunc(v, func(_ Subject, value float64) bool { return value <= r.Above })
 	highest := slices.SortedFunc(maps.Keys(v), func(s, t Subject) int { return cmp.Or(cmp.Compare(v[t], v[s]), s.compare(t)) })
 	for _, s := range highest[:min(len(highest), max(MaxSubjects-len(r.Alerts), 0))] {
-		id := identifier(now, r.Name, s.Topic, s.Endpoint, s.Node)
+		id := identifier(now, r.Name, s.Topic, s.Endpoint, s.Node, s.Trouble)
 		r.Alerts = append(r.Alerts, Alert{Subject: s, ID: id, Metric: r.Metric, Above: r.Above, Value: v[s], FiredAt: now})
 		changed = true
 	}

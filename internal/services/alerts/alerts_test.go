@@ -301,6 +301,30 @@ func TestSilentNodes(t *testing.T) {
 	})
 }
 
+// A trouble of the server or of an inbox is an alert with its cause until it is known to be over.
+func TestTrouble(t *testing.T) {
+	for _, metric := range []string{ServerTrouble, InboxTrouble} {
+		t.Run(metric, func(t *testing.T) { testTrouble(t, metric) })
+	}
+}
+
+func testTrouble(t *testing.T, metric string) {
+	inBubble(t, func(r *rig) {
+		a := r.node("a")
+		a.rule("db", Draft{Metric: metric})
+		r.harm(false, "vacuum_held: a transaction of report (pid 7, psql)")
+		pass(round)
+		r.harm(true)
+		pass(quietFor + 2*round)
+		same(t, "webhooks", r.told(), []string{"db firing vacuum_held: a transaction of report (pid 7, psql)"})
+		r.harm(false)
+		pass(quietFor + 2*round)
+		same(t, "webhooks", r.told(), []string{
+			"db firing vacuum_held: a transaction of report (pid 7, psql)", "db resolved vacuum_held: a transaction of report (pid 7, psql)",
+		})
+	})
+}
+
 // An endpoint that alerts go to is not watched: alerts about alerts would make
 // more of them.
 func TestAlertsDoNotLoop(t *testing.T) {

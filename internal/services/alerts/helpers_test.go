@@ -40,6 +40,9 @@ type rig struct {
 	fail func(call string) error
 	next int
 	gone []string // silent nodes
+
+	trouble []string // of the server
+	blind   bool     // whether there is any is unknown
 }
 
 func inBubble(t *testing.T, body func(r *rig)) {
@@ -74,6 +77,19 @@ func (l *link) silent(context.Context) ([]string, error) {
 	l.rig.mu.Lock()
 	defer l.rig.mu.Unlock()
 	return l.gone, nil
+}
+
+func (r *rig) troubles() (all []string, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.trouble, !r.blind
+}
+
+// harm gives the server troubles, and only them.
+func (r *rig) harm(blind bool, all ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trouble, r.blind = all, blind
 }
 
 // link is a node's way to the store.
@@ -144,7 +160,7 @@ type node struct {
 func (r *rig) node(id string) *node {
 	r.Helper()
 	l := &link{rig: r}
-	return r.start(l, id, Options{Store: l, Jobs: own{l}, Silent: l.silent})
+	return r.start(l, id, Options{Store: l, Jobs: own{l}, Silent: l.silent, Troubles: map[string]Troubles{ServerTrouble: r.troubles, InboxTrouble: r.troubles}})
 }
 
 func (r *rig) start(l *link, id string, o Options) *node {
@@ -206,7 +222,7 @@ func (r *rig) told() []string {
 	for _, j := range r.webhooks() {
 		p := r.payload(&j)
 		short := []string{p.Rule, p.Status}
-		for _, part := range []*string{p.Topic, p.Endpoint, p.Node} {
+		for _, part := range []*string{p.Topic, p.Endpoint, p.Node, p.Trouble} {
 			if part != nil {
 				short = append(short, *part)
 			}
@@ -219,7 +235,7 @@ func (r *rig) told() []string {
 // payload is the body of a webhook.
 type payload struct {
 	Version, Alert, Status, Rule, Metric, Text string
-	Topic, Endpoint, Node                      *string
+	Topic, Endpoint, Node, Trouble             *string
 	Value, Threshold                           float64
 	FiredAt                                    string  `json:"fired_at"`
 	ResolvedAt                                 *string `json:"resolved_at"`
@@ -254,17 +270,11 @@ func (r *rig) work(n *node, kind job.OutcomeKind) {
 	r.Helper()
 	ctx := context.Background()
 	s := feed.Observe(r.Store, n.o.Counts.Subscriber())
-	if _, err := s.Carry(ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Hour, HalfOpenLimit: 1000}); err != nil {
-		r.Fatal(err)
-	}
-	hints, err := s.Pop(ctx, 0, 1000, 0)
+	taken, err := s.Take(ctx, 0, store.TakeOptions{Max: 1000, Lease: time.Hour, LeaseMargin: time.Hour, Limits: store.FlightLimits{HalfOpenLimit: 1000}})
 	if err != nil {
 		r.Fatal(err)
 	}
-	claimed, err := s.Claim(ctx, 0, hints, store.ClaimOptions{Nonce: fmt.Sprint(r.next, time.Now().UnixNano()), Lease: time.Hour, LeaseMargin: time.Hour})
-	if err != nil {
-		r.Fatal(err)
-	}
+	claimed := taken.Claims
 	settlements := make([]job.Settlement, len(claimed))
 	for i := range claimed {
 		attempt := &job.Attempt{Number: 1, StartedAt: claimed[i].Now, Duration: time.Millisecond}

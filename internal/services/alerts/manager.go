@@ -33,6 +33,9 @@ type Jobs interface {
 	CheckDestination(field job.Field, d job.Destination) error
 }
 
+// Troubles returns what is wrong with something, each with its cause, and whether all of it is known.
+type Troubles func() (all []string, known bool)
+
 // Options are the settings of a Manager. Store, Jobs, Counts and Silent are required.
 type Options struct {
 	Store  Store
@@ -40,6 +43,8 @@ type Options struct {
 	Counts *Counts
 	// Silent returns the names of nodes without heartbeats.
 	Silent func(ctx context.Context) ([]string, error)
+	// Troubles are those of the metrics ServerTrouble and InboxTrouble; nil: there are none.
+	Troubles map[string]Troubles
 	// Leader elects the node that evaluates; nil: no other node shares the store.
 	Leader *leader.Leader
 	// Clock paces evaluation; nil: the machine's. Alerts use the store's time.

@@ -48,7 +48,7 @@ func (r *Rule) body(a *Alert, status string) []byte {
 		content = object{
 			"version": "1", // changes with incompatible changes
 			"alert":   a.ID, "status": status, "rule": r.Name, "metric": a.Metric, "value": a.Value, "threshold": a.Above, "text": line,
-			"topic": orNull(a.Topic), "endpoint": orNull(a.Endpoint), "node": orNull(a.Node),
+			"topic": orNull(a.Topic), "endpoint": orNull(a.Endpoint), "node": orNull(a.Node), "trouble": orNull(a.Trouble),
 			"fired_at": a.FiredAt.RFC3339(), "resolved_at": nil,
 		}
 		if status == resolved {
@@ -67,6 +67,9 @@ func (r *Rule) text(a *Alert, status string) string {
 		if of.name != "" {
 			line += " of " + of.what + " " + of.name
 		}
+	}
+	if a.Trouble != "" {
+		line += ": " + a.Trouble
 	}
 	if k.above {
 		line += ": " + number(a.Value) + ", above " + number(a.Above)

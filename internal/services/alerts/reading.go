@@ -21,6 +21,7 @@ type reading struct {
 	backlogs func() (store.Backlogs, error)
 	open     func() (store.EndpointPage, error)
 	silent   func() ([]string, error)
+	troubles map[string]Troubles
 	// targets are the endpoints of webhooks. Rules ignore their circuits: an alert that cannot be
 	// delivered would cause the next one.
 	targets map[string]bool
@@ -33,7 +34,8 @@ func (m *Manager) reading(ctx context.Context, docs []stored) *reading {
 		open: sync.OnceValues(func() (store.EndpointPage, error) {
 			return listing.Endpoints(ctx, m.o.Store, store.EndpointQuery{States: []store.CircuitState{store.CircuitOpen, store.CircuitHalfOpen}, Limit: maxOpen})
 		}),
-		silent: sync.OnceValues(func() ([]string, error) { return m.o.Silent(ctx) }),
+		silent:   sync.OnceValues(func() ([]string, error) { return m.o.Silent(ctx) }),
+		troubles: m.o.Troubles,
 	}
 	for i := range docs {
 		if endpoint, err := job.Destination(docs[i].Value.URL).Endpoint(); err == nil {
@@ -75,6 +77,14 @@ func (r *reading) of(rule *Rule) (v values, complete bool, err error) {
 		names, err = r.silent()
 		for _, name := range names {
 			v.add(rule, Subject{Node: name}, 1)
+		}
+	case ServerTrouble, InboxTrouble:
+		if troubles := r.troubles[rule.Metric]; troubles != nil {
+			var all []string
+			all, complete = troubles()
+			for _, trouble := range all {
+				v.add(rule, Subject{Trouble: trouble}, 1)
+			}
 		}
 	}
 	return v, complete, err

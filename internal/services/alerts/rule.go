@@ -26,7 +26,7 @@ var (
 
 // Metrics are what rules watch, and Formats are those of webhooks; the first is the default.
 var (
-	Metrics = []string{Failures, DeadLetters, Backlog, OldestDue, OpenCircuits, SilentNodes}
+	Metrics = []string{Failures, DeadLetters, Backlog, OldestDue, OpenCircuits, SilentNodes, ServerTrouble, InboxTrouble}
 	Formats = []string{JSON, Slack, Teams}
 )
 
@@ -38,6 +38,9 @@ const (
 	OldestDue    = "oldest_due"    // seconds since the oldest of them has been due
 	OpenCircuits = "open_circuits" // 1 for each endpoint whose circuit is open or half-open
 	SilentNodes  = "silent_nodes"  // 1 for each node without heartbeats
+
+	ServerTrouble = "server_trouble" // 1 for each trouble of the store's server
+	InboxTrouble  = "inbox_trouble"  // 1 for each trouble of an inbox
 
 	JSON  = "json"
 	Slack = "slack"
@@ -57,6 +60,9 @@ var kinds = map[string]kind{
 	OldestDue:    {topic: true, above: true, words: "seconds of delay"},
 	OpenCircuits: {endpoint: true, words: "open circuit"},
 	SilentNodes:  {words: "no heartbeat"},
+
+	ServerTrouble: {words: "trouble of the server"},
+	InboxTrouble:  {words: "trouble of an inbox"},
 }
 
 // Limits and defaults of rules.

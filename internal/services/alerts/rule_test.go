@@ -53,6 +53,8 @@ func TestBadRules(t *testing.T) {
 		{Draft{Metric: Backlog, Above: one, Endpoint: shop, Window: ptr(time.Minute)}, "endpoint window"},
 		{Draft{Metric: OpenCircuits, Topic: "t", Above: one}, "topic above"},
 		{Draft{Metric: SilentNodes, Topic: "t", Endpoint: shop}, "topic endpoint"},
+		{Draft{Metric: ServerTrouble, Above: one, Endpoint: shop}, "endpoint above"},
+		{Draft{Metric: InboxTrouble, Topic: "t"}, "topic"},
 	} {
 		err := c.draft.Check("down")
 		var wrong *job.ValidationError

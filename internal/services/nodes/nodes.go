@@ -13,9 +13,12 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/exchange"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/store"
 )
+
+// Kind is the kind of the documents of nodes.
+const Kind = "node"
 
 const (
 	beatEvery = 30 * time.Second
@@ -35,7 +38,7 @@ type Facts struct {
 	ID      string `json:"id"`
 	Host    string `json:"host"`
 	Version string `json:"version"`
-	Store   string `json:"store"` // embedded or redis
+	Store   string `json:"store"` // embedded, redis or postgres
 }
 
 // Node is a node, by its last heartbeat.
@@ -65,21 +68,21 @@ type Options struct {
 // Registry lists nodes. Its methods are safe for concurrent use.
 type Registry struct {
 	o       Options
-	docs    *exchange.Exchange[Node]
+	docs    *documents.Exchange[Node]
 	started time.Time
 }
 
 // New returns a Registry, which announces this node while Run does.
 func New(o Options) *Registry {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
-	e := exchange.Options[Node]{
-		Documents: o.Store, Kind: "node", Name: o.ID, Latest: func(n *Node) job.Instant { return n.Seen },
+	e := documents.ExchangeOptions[Node]{
+		Documents: o.Store, Kind: Kind, Name: o.ID, Latest: func(n *Node) job.Instant { return n.Seen },
 		Kept: keptFor, Max: maxNodes, Logger: o.Logger,
 	}
 	if o.Alone {
 		e.Documents = nil
 	}
-	return &Registry{o: o, docs: exchange.New(e), started: o.Clock.Now()}
+	return &Registry{o: o, docs: documents.NewExchange(e), started: o.Clock.Now()}
 }
 
 // own describes this node now.
@@ -123,6 +126,17 @@ func (r *Registry) Silent(ctx context.Context) (names []string, err error) {
 	all, err := r.List(ctx)
 	for i := range all {
 		if n := &all[i]; n.Silent {
+			names = append(names, n.Host+" "+n.ID)
+		}
+	}
+	return names, err
+}
+
+// Running returns the hosts and ids of the nodes on a store that are not silent. The embedded store has none.
+func Running(ctx context.Context, o Options) (names []string, err error) {
+	all, err := New(o).List(ctx)
+	for i := range all {
+		if n := &all[i]; n.ID != o.ID && !n.Silent {
 			names = append(names, n.Host+" "+n.ID)
 		}
 	}

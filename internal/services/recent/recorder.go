@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/exchange"
+	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/store"
 )
@@ -46,8 +46,8 @@ type Options struct {
 // Recorder counts attempts. It is safe for concurrent use.
 type Recorder struct {
 	o      Options
-	hours  *exchange.Exchange[shared]
-	charts *exchange.Exchange[charted]
+	hours  *documents.Exchange[shared]
+	charts *documents.Exchange[charted]
 
 	mu        sync.Mutex
 	endpoints endpoints
@@ -69,11 +69,11 @@ func New(o Options) *Recorder {
 	name := strings.ToLower(rand.Text())
 	return &Recorder{
 		o: o,
-		hours: exchange.New(exchange.Options[shared]{
+		hours: documents.NewExchange(documents.ExchangeOptions[shared]{
 			Documents: o.Documents, Kind: hourKind, Name: name, Latest: func(s *shared) job.Instant { return s.Latest },
 			Kept: hourKept, Max: maxNodes, Logger: o.Logger,
 		}),
-		charts: exchange.New(exchange.Options[charted]{
+		charts: documents.NewExchange(documents.ExchangeOptions[charted]{
 			Documents: o.Documents, Kind: chartKind, Name: name, Latest: func(c *charted) job.Instant { return c.Latest },
 			Kept: chartKept, Max: maxNodes, Logger: o.Logger,
 		}),

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/busiest"
+	"github.com/duehook/duehook/internal/kit/metered"
 )
 
 const (
@@ -160,13 +160,15 @@ func (all *series) sheets() (s sheets) {
 
 // named are the series of the busiest names.
 type named struct {
-	names *busiest.Names
+	names *metered.Busiest
 	of    map[string]*series
 	// more: some names have no series.
 	more bool
 }
 
-func newNamed() named { return named{names: busiest.New(Own, ownPeriod), of: map[string]*series{}} }
+func newNamed() named {
+	return named{names: metered.NewBusiest(Own, ownPeriod), of: map[string]*series{}}
+}
 
 func (n *named) add(name string, at job.Instant, as []int) {
 	has, lost := n.names.Use(name, at)

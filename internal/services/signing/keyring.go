@@ -12,11 +12,11 @@ import (
 	"github.com/duehook/duehook/store"
 )
 
+// Kind is the kind of the documents with secrets.
+const Kind = "signing-secret"
+
 // The documents have the names of topics, or that of the default. No topic can have the default's.
-const (
-	documentKind = "signing-secret"
-	defaultName  = "*"
-)
+const defaultName = "*"
 
 // MaxTopics bounds the topics with secrets of their own.
 const MaxTopics = 10_000
@@ -74,7 +74,7 @@ func New(o Options) (*Secrets, error) {
 	}
 	s.ring = documents.NewKeyring(documents.KeyringOptions[stored, ring]{
 		Options: documents.Options[stored]{
-			Store: o.Documents, Kind: documentKind, Seal: o.Seal, Clock: o.Clock,
+			Store: o.Documents, Kind: Kind, Seal: o.Seal, Clock: o.Clock,
 			Max: MaxTopics + 1, Full: ErrTooManyTopics, Missing: ErrNoSecret, // the default is one of them
 			Stamp: func(v *stored) *documents.Stamp { return &v.Stamp },
 			Check: func(v *stored) error { return v.Secrets.check() },

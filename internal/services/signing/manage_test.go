@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -303,4 +305,42 @@ func TestOverlapsEndByTheStoresTime(t *testing.T) {
 			t.Errorf("after the end: %d secrets, %v", len(i.Secrets), err)
 		}
 	}
+}
+
+// While secrets of a topic change and are read again, deliveries of all topics are signed, and with the new secret
+// as soon as it is set.
+func TestDeliveriesAreSignedWhileSecretsChange(t *testing.T) {
+	nodes, _, c := cluster(t, 2)
+	at, over := c.Now(), make(chan struct{})
+	var signing sync.WaitGroup
+	for _, n := range nodes {
+		signing.Go(func() {
+			for {
+				other, err := n.Sign(t.Context(), "u", deliveryID, at, []byte(body))
+				h := http.Header{"Webhook-Id": {deliveryID}, "Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)}, "Webhook-Signature": {other}}
+				if err != nil || verify(t, n.made, h, body) != nil {
+					t.Errorf("a topic without a secret of its own: %q, %v", other, err)
+					return
+				}
+				if own, err := n.Sign(t.Context(), "t", deliveryID, at, []byte(body)); err != nil || strings.Count(own, "v1,") != 1 {
+					t.Errorf("the topic: %q, %v", own, err)
+					return
+				}
+				if err := n.Load(t.Context()); err != nil {
+					t.Errorf("Load: %v", err)
+				}
+				select {
+				case <-over:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for i := range 50 {
+		n := nodes[i%len(nodes)]
+		n.wantSigned("t", at, n.rotate("t", 0))
+	}
+	close(over)
+	signing.Wait()
 }

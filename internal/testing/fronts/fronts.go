@@ -28,7 +28,7 @@ type Server struct {
 	Token string
 	// Reader may read, Consumer may consume; Restricted may write, in some topics.
 	Reader, Consumer, Restricted string
-	// Receiver answers /fails with 500, and /hold when the test ends.
+	// Receiver answers /fails with 500, /moved with 500, the whole URL as Location and the path as Content-Location, and /hold when the test ends.
 	Receiver *httptest.Server
 
 	Deliveries chan Delivery
@@ -59,6 +59,10 @@ func StartLogging(t *testing.T, log io.Writer, dialect, topics string, flags ...
 		switch r.URL.Path {
 		case "/hold":
 			<-end
+		case "/moved":
+			w.Header().Set("Location", "http://"+r.Host+r.URL.String())
+			w.Header().Set("Content-Location", r.URL.String())
+			w.WriteHeader(http.StatusInternalServerError)
 		case "/fails":
 			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = io.WriteString(w, "no")

@@ -272,6 +272,9 @@ func (a *auditor) checkAttempts(m *model) {
 				a.h.counts["deliveries repeated"]++
 			}
 		}
+		if c.settled == nil && c.lost {
+			continue
+		}
 		if c.settled == nil {
 			// It was in flight when something went wrong with its process.
 			till := c.at + c.lease.Sub(c.Now) + time.Second

@@ -26,6 +26,7 @@ type history struct {
 	lines    []line
 	counts   map[string]int
 	limits   map[string][]limit // of topics, in the order in which they were set
+	takes    int                // calls of Take
 	carries  []carried
 	uids     map[string]string // uid to a name that is the same in each run
 	clients  []*client
@@ -65,6 +66,7 @@ type claim struct {
 	request *request
 	refused int // connections of the attempt that were refused
 	settled *settlement
+	lost    bool // the answer with it did not arrive
 }
 
 // settlement is one that the store applied.
@@ -136,6 +138,7 @@ func (h *history) trace(about string) string {
 type recorder struct {
 	store.Store
 	life *life
+	took []*claim
 }
 
 func (r *recorder) history() *history { return r.life.n.w.history }
@@ -190,8 +193,36 @@ func (r *recorder) Count(ctx context.Context, c store.Count) (store.Counted, err
 	return done, nil
 }
 
+// Take is that of a store without a ready list: what it takes counts as carried, too.
+func (r *recorder) Take(ctx context.Context, shard int, o store.TakeOptions) (store.Taken, error) {
+	done, err := r.Store.Take(ctx, shard, o)
+	r.life.n.w.sleep(time.Nanosecond) // the call that freed a place may not have been written down yet
+	c := carried{at: r.life.n.w.now()}
+	for i := range done.Claims {
+		taken := &done.Claims[i]
+		c.jobs = append(c.jobs, store.Carried{Hint: store.Hint{Lane: taken.Job.Lane(), ID: taken.Job.ID}, From: taken.From})
+	}
+	h := r.history()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.carries = append(h.carries, c)
+	h.takes++
+	r.claimed(done.Claims, o.Lease, o.LeaseMargin, fmt.Sprint(h.takes))
+	return done, err
+}
+
+// readyList is a store with a ready list.
+type readyList interface {
+	store.ReadyList
+	Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error)
+	Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error)
+	Return(ctx context.Context, shard int, hints []store.Hint) error
+}
+
+func (r *recorder) list() readyList { return r.Store.(readyList) }
+
 func (r *recorder) Carry(ctx context.Context, shard int, o store.CarryOptions) (store.CarryResult, error) {
-	done, err := r.Store.Carry(ctx, shard, o)
+	done, err := r.list().Carry(ctx, shard, o)
 	h := r.history()
 	for i := range done.Carried {
 		c := &done.Carried[i]
@@ -204,26 +235,33 @@ func (r *recorder) Carry(ctx context.Context, shard int, o store.CarryOptions) (
 }
 
 func (r *recorder) Claim(ctx context.Context, shard int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
-	done, err := r.Store.Claim(ctx, shard, hints, o)
+	done, err := r.list().Claim(ctx, shard, hints, o)
 	h := r.history()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := range done {
-		j := &done[i].Job
+	r.claimed(done, o.Lease, o.LeaseMargin, o.Nonce)
+	return done, err
+}
+
+// claimed notes claims. h.mu is held.
+func (r *recorder) claimed(claims []store.Claimed, lease, margin time.Duration, nonce string) {
+	h := r.history()
+	for i := range claims {
+		j := &claims[i].Job
 		id := claimID{j.Key, j.Token}
 		if _, again := h.claims[id]; again {
 			continue
 		}
-		lease := o.Lease
+		lasts := lease
 		if j.Spec.Timeout > 0 {
-			lease = j.Spec.Timeout + o.LeaseMargin
+			lasts = j.Spec.Timeout + margin
 		}
-		c := &claim{Claimed: done[i], life: r.life, lease: done[i].Now.Add(lease), nonce: o.Nonce, at: clock.Now().Sub(h.start)}
+		c := &claim{Claimed: claims[i], life: r.life, lease: claims[i].Now.Add(lasts), nonce: nonce, at: clock.Now().Sub(h.start)}
 		h.claims[id] = c
+		r.took = append(r.took, c)
 		h.changes = append(h.changes, change{life: r.life, at: r.life.n.w.now(), key: j.Key, uid: j.UID, claim: c})
 		h.line(fmt.Sprintf("%s claimed %s from %v attempts %d", r.life.name, j.Key, c.From, j.Attempts))
 	}
-	return done, err
 }
 
 func (r *recorder) Settle(ctx context.Context, settlements []job.Settlement) ([]store.Settled, error) {

@@ -263,7 +263,7 @@ func (l *life) listen(ctx context.Context, purpose string, receive func(ctx cont
 }
 
 func (k *link) Locker(shard int) store.Locker {
-	return &lockLink{k, k.life().store.Locker(shard), "Lock " + strconv.Itoa(shard)}
+	return &lockLink{k, k.life().store.(readyList).Locker(shard), "Lock " + strconv.Itoa(shard)}
 }
 
 // lockLink is a lock at the other end of a link.
@@ -286,6 +286,36 @@ func (k *lockLink) Unlock(ctx context.Context) error {
 	return err
 }
 
+// Take waits in the store itself, so it ends there when the process does. With a ready list, each of
+// the calls that it makes goes over the link.
+func (k *link) Take(ctx context.Context, shard int, o store.TakeOptions) (store.Taken, error) {
+	l := k.life()
+	if l.takers != nil {
+		return l.takers[shard].Take(ctx, o)
+	}
+	var at *recorder
+	taken, err := call(ctx, k, "Take "+strconv.Itoa(shard), func(_ context.Context, s *recorder) (store.Taken, error) {
+		at = s
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(l.alive, cancel)()
+		return s.Take(ctx, shard, o)
+	})
+	if err != nil && at != nil {
+		for _, c := range at.took {
+			c.lost = true
+		}
+	}
+	return taken, err
+}
+
+func (k *link) Return(ctx context.Context, shard int, hints []store.Hint) error {
+	_, err := call(ctx, k, "Return "+strconv.Itoa(shard), func(ctx context.Context, s *recorder) (bool, error) {
+		return true, s.list().Return(ctx, shard, hints)
+	})
+	return err
+}
+
 // Pop blocks in the store itself, so it ends there when the process does.
 func (k *link) Pop(ctx context.Context, shard, limit int, wait time.Duration) ([]store.Hint, error) {
 	l := k.life()
@@ -293,7 +323,7 @@ func (k *link) Pop(ctx context.Context, shard, limit int, wait time.Duration) ([
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(l.alive, cancel)()
-		return s.Pop(ctx, shard, limit, wait)
+		return s.list().Pop(ctx, shard, limit, wait)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/readylist"
 )
 
 // node is a place for processes, one at a time.
@@ -45,9 +47,10 @@ type trouble struct {
 
 // life is one process: from its start to its crash or stop.
 type life struct {
-	n     *node
-	name  string
-	store store.Store
+	n      *node
+	name   string
+	store  store.Store
+	takers []*readylist.Taker // of the shards; none: the store takes at once
 	// alive ends with a crash: from then on nothing that the process does has
 	// an effect, while its goroutines come to their end.
 	alive    context.Context
@@ -80,6 +83,11 @@ func (n *node) start() {
 		n: n, name: fmt.Sprintf("%s.%d", n.name, n.lives), store: n.w.backend.connect(), counts: map[string]int{},
 		carried: make(chan struct{}), ended: make(chan struct{}),
 	}
+	if _, lists := l.store.(readyList); lists {
+		for shard := range l.store.Shards() {
+			l.takers = append(l.takers, readylist.New(&link{life: func() *life { return l }}, shard, clock, slog.New(slog.DiscardHandler)))
+		}
+	}
 	l.alive, l.die = context.WithCancel(context.Background())
 	n.w.note("%s starts", l.name)
 	n.life = l
@@ -100,6 +108,9 @@ func (l *life) run() {
 	w, s := l.n.w, &link{life: func() *life { return l }}
 	co := w.carrier
 	co.Store, co.Random = s, l.random("carrier")
+	if l.takers != nil {
+		co.Lists = s
+	}
 	if w.plan.schedules > 0 {
 		l.schedules = l.newSchedules(s)
 		co.MayPurge = l.schedules.MayPurge

@@ -4,7 +4,7 @@ package simulation
 
 import "testing"
 
-// These are for `make simulate`, which runs without the race detector: it makes
+// These are for `make soak PART=simulation`, which runs without the race detector: it makes
 // the scheduler choose at random, and miniredis slow.
 
 // TestSoakReplay runs seeds twice and compares what happened, and when. A little is

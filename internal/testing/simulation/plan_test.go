@@ -103,7 +103,7 @@ func newPlan(seed uint64, shards int) *plan {
 	p.carrier = carrier.Options{
 		CarryOptions: store.CarryOptions{
 			Cap: oneOf(r, 1, 3, 20, 1000), Visibility: oneOf(r, 2*time.Second, 15*time.Second),
-			EndpointLimit: oneOf(r, 1, 3, 256), HalfOpenLimit: 1 + r.IntN(3),
+			FlightLimits: store.FlightLimits{EndpointLimit: oneOf(r, 1, 3, 256), HalfOpenLimit: 1 + r.IntN(3)},
 		},
 		Poll: oneOf(r, time.Second, 5*time.Second), Housekeeping: time.Minute,
 	}

@@ -39,7 +39,7 @@ type memory struct {
 
 func inMemory(t *testing.T, p *plan) backend {
 	ahead := &atomic.Int64{}
-	return memory{testenv.Store(t, diskstore.Options{Retention: p.retention, Clock: stepped{clock, ahead}}), ahead}
+	return memory{testenv.Store(t, diskstore.Options{Retention: p.retention, Clock: stepped{clock, ahead, &atomic.Int64{}}}), ahead}
 }
 
 func (m memory) step(d time.Duration) { m.ahead.Add(int64(d)) }
@@ -51,10 +51,16 @@ func (m memory) close() { _ = m.Store.Close() }
 // stepped is a clock that is ahead of another one.
 type stepped struct {
 	job.Clock
-	ahead *atomic.Int64
+	ahead, timers *atomic.Int64
 }
 
 func (c stepped) Now() time.Time { return c.Clock.Now().Add(time.Duration(c.ahead.Load())) }
+
+// NewTimer makes no two timers fire at one instant: the order of the calls of Take that wait for one job would
+// be random.
+func (c stepped) NewTimer(d time.Duration) job.Timer {
+	return c.Clock.NewTimer(d + time.Duration(c.timers.Add(1)%1000))
+}
 
 // shared is a store that outlives those who close it.
 type shared struct{ store.Store }

@@ -8,18 +8,46 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"testing"
 )
 
-// StartPostgres starts a PostgreSQL server with an empty database, postgres.
-// Unless durable is set it does not wait for the disk. The caller closes it;
-// tests share one, for it takes a second to start. options go onto its command
-// line.
-func StartPostgres(durable bool, options ...string) (*SQLServer, error) {
+// PostgresOptions are how a PostgreSQL server is started.
+type PostgresOptions struct {
+	Durable bool     // it waits for the disk
+	Args    []string // more of the command line
+	Env     []string // more of the environment
+	// ReplicaOf, unless nil, is the running server of which this one is a replica by streaming.
+	ReplicaOf *SQLServer
+}
+
+// StartPostgres is StartPostgresWith for a server with an empty database.
+func StartPostgres(durable bool, args ...string) (*SQLServer, error) {
+	return StartPostgresWith(PostgresOptions{Durable: durable, Args: args})
+}
+
+// Postgres is StartPostgres for one test, which ends the server.
+func Postgres(t testing.TB, durable bool) *SQLServer {
+	t.Helper()
+	s, err := StartPostgres(durable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// StartPostgresWith starts a PostgreSQL server with the database postgres. The caller closes it;
+// tests share one, for it takes a second to start.
+func StartPostgresWith(o PostgresOptions) (*SQLServer, error) {
 	bin, err := postgresPrograms()
 	if err != nil {
 		return nil, err
 	}
-	s := &SQLServer{name: "postgres"}
+	s := &SQLServer{name: "postgres", env: o.Env}
 	if s.credential, err = unprivileged("postgres", "nobody"); err != nil {
 		return nil, err
 	}
@@ -29,16 +57,21 @@ func StartPostgres(durable bool, options ...string) (*SQLServer, error) {
 			"-D", data(), "-p", strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1",
 			"-c", "unix_socket_directories=", "-c", "max_connections=400", "-c", "shared_buffers=64MB",
 		}
-		if !durable {
+		if !o.Durable {
 			args = append(args, "-F", "-c", "full_page_writes=off")
 		}
-		return filepath.Join(bin, "postgres"), append(args, options...)
+		return filepath.Join(bin, "postgres"), append(args, o.Args...)
 	}
 	s.ready = func(ctx context.Context) error {
 		return exec.CommandContext(ctx, filepath.Join(bin, "pg_isready"), "-q", "-h", "127.0.0.1", "-p", strconv.Itoa(s.port)).Run()
 	}
 	s.url = func(database string) string {
 		return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", s.Addr(), database)
+	}
+	if of := o.ReplicaOf; of != nil {
+		return s.startNew(func() error {
+			return s.run(filepath.Join(bin, "pg_basebackup"), "-D", data(), "-h", "127.0.0.1", "-p", strconv.Itoa(of.port), "-U", "postgres", "-R", "-c", "fast", "-X", "stream", "--no-sync")
+		})
 	}
 	return s.startNew(func() error {
 		return s.run(filepath.Join(bin, "initdb"), "-D", data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -57,8 +58,9 @@ type Redis struct {
 	args []string
 	env  []string
 	// sentinel, if set, is the configuration of a sentinel, which it is then.
-	sentinel string
-	bus      string // port of the bus of a node of a Cluster
+	sentinel  string
+	clustered bool // a node of a Cluster
+	bus       int  // its port for other nodes
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has been waited for
@@ -78,6 +80,11 @@ func StartRedis(t testing.TB, opts ...RedisOption) *Redis {
 	for range portTries {
 		if r.port, err = freePort(); err != nil {
 			break
+		}
+		if r.clustered {
+			if r.bus, err = freePort(); err != nil {
+				break
+			}
 		}
 		if err = r.launch(); err == nil {
 			return r
@@ -212,10 +219,14 @@ func (r *Redis) launch() error {
 // it can write to.
 func (r *Redis) commandLine() ([]string, error) {
 	if r.sentinel == "" {
-		return append([]string{
+		args := []string{
 			"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", r.dir, "--save", "",
 			"--repl-diskless-sync-delay", "0", // no other replica is to be waited for
-		}, r.args...), nil
+		}
+		if r.clustered {
+			args = append(args, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-port", strconv.Itoa(r.bus))
+		}
+		return append(args, r.args...), nil
 	}
 	path := filepath.Join(r.dir, "sentinel.conf")
 	text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\n%s", r.port, r.dir, r.sentinel)
@@ -277,11 +288,17 @@ func ping(ctx context.Context, addr string) error {
 	return nil
 }
 
+// freePort returns a port that nothing listens on. It is below the range from which systems choose ports of clients and of
+// servers that ask for any: there, anybody may take it before the server starts, or while it is stopped.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	const first, last, tries = 10_000, 32_767, 100
+	var err error
+	for range tries {
+		port := first + rand.IntN(last-first+1)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
+	return 0, err
 }

@@ -79,7 +79,7 @@ func prepareGo(t testing.TB, root, dir string) {
 func prepareNode(t testing.TB, _, dir string) {
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Fatalf("%v: this test runs the real npm library; `make deps` installs nodejs and npm", err)
+			t.Fatalf("%v: this test runs the real npm library; internal/testing/deps installs nodejs and npm", err)
 		}
 	}
 	runTool(t, dir, "npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund")

@@ -48,18 +48,13 @@ func AddClusterReplicas(t testing.TB, masters []*Redis, opts ...RedisOption) []*
 
 func startClusterNode(t testing.TB, opts []RedisOption) *Redis {
 	t.Helper()
-	bus, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return StartRedis(t, append(append([]RedisOption{}, opts...), func(r *Redis) { r.bus = strconv.Itoa(bus) },
-		WithArgs("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-port", strconv.Itoa(bus)))...)
+	return StartRedis(t, append(append([]RedisOption{}, opts...), func(r *Redis) { r.clustered = true })...)
 }
 
 // meet makes r a node of other's cluster.
 func (r *Redis) meet(other *Redis) {
 	r.t.Helper()
-	r.command("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port), other.bus)
+	r.command("CLUSTER", "MEET", "127.0.0.1", strconv.Itoa(other.port), strconv.Itoa(other.bus))
 }
 
 // awaitCluster waits until all nodes know each other and serve all slots.

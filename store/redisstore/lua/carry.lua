@@ -1,24 +1,26 @@
 -- Carries a plan out: moves due jobs to the ready list. They stay in their buckets until
 -- their visibility deadline, so a lost hint loses nothing. The script decides nothing.
--- KEYS own, then each lane's bucket
+-- KEYS own, then each lane's bucket, and those of the crowd
 -- ARGV plan (its number, see facts.lua), visibility, pulled (1: the caller claims the jobs
---      itself, and nothing goes to the ready list), then lists behind their lengths:
+--      itself, and nothing goes to the ready list), how many due lanes to return, then lists behind their lengths:
 --      topics: name, new token ('': as it was), most jobs in flight (0: any number), ready jobs
 --      after this plan, how many more may be ready
 --      endpoints whose stored circuits have closed
 --      lanes that wait for a place: number, name in places, most jobs in flight, look
 --      lanes: name, how many go that are in flight and due again, how many others, look ('': when
 --      the bucket needs one, '-': as it was)
+--      the crowd, other lanes that wait for a place: name, name in places, look
 -- Returns now, and nothing else if the plan is old. Otherwise now, the length of the ready
---   list and the first lanes with their looks, unless pulled, then lists of carried jobs: the
---   number of their lane, their state, their ids.
+--   list and the first lanes with their looks (AT_ONCE, or more due ones), unless pulled, then lists of carried jobs: the
+--   number of their lane, their state, their ids. If more lanes are due, AT_ONCE of the latest due ones follow the first, some of
+--   them again: other topics may be behind the many lanes of one.
 local visibility, pulled, now = tonumber(ARGV[2]), ARGV[3] == '1', now_ms()
 if (redis.call('GET', plan) or '0') ~= ARGV[1] then
   return { now }
 end
 
 -- list reads the next list. Each item has so many arguments.
-local read = 3
+local read = 4
 local function list(each)
   local items, length = {}, tonumber(ARGV[read + 1])
   for n = 1, length do
@@ -28,6 +30,7 @@ local function list(each)
   return items
 end
 local planned, closed, waiting, given = list(5), list(1), list(4), list(4)
+local crowd = list(3)
 
 local hints, reply, any = {}, { now, 0, {} }, false
 local carried_score = score(READY, now + visibility)
@@ -100,6 +103,23 @@ for _, w in ipairs(waiting) do
     looks[#looks + 1], looks[#looks + 2] = text(look), lane
   end
 end
+-- A lane with jobs in flight that are due again keeps its place in line.
+local crowded = {}
+for n, c in ipairs(crowd) do
+  local lane, name, look = c[1], c[2], tonumber(c[3])
+  local first = not is_pulled(lane) and redis.call('ZRANGE', KEYS[OWN_KEYS + #given + n], '0', '0', 'WITHSCORES')[2]
+  if first then
+    local state, ms = place(tonumber(first))
+    look = state >= READY and math.min(look, ms) or look
+    if look > now then
+      looks[#looks + 1], looks[#looks + 2] = text(look), lane
+      crowded[#crowded + 1], crowded[#crowded + 2] = '0', name
+    end
+  end
+end
+if #crowded > 0 then
+  redis.call('ZADD', places, unpack(crowded))
+end
 local any_waits = redis.call('EXISTS', places) == 1
 for _, topic in ipairs(planned) do
   local name, token, limit, ready, more = topic[1], topic[2], tonumber(topic[3]), tonumber(topic[4]), tonumber(topic[5])
@@ -133,5 +153,14 @@ end
 if not pulled then
   reply[2] = #hints > 0 and redis.call('RPUSH', ready, unpack(hints)) or redis.call('LLEN', ready)
   reply[3] = redis.call('ZRANGE', lanes, '0', text(AT_ONCE - 1), 'WITHSCORES')
+  local last = reply[3][2 * AT_ONCE]
+  if last and tonumber(last) <= now then
+    if tonumber(ARGV[4]) > AT_ONCE then
+      reply[3] = redis.call('ZRANGE', lanes, '-inf', text(now), 'BYSCORE', 'LIMIT', '0', ARGV[4], 'WITHSCORES')
+    end
+    for _, value in ipairs(redis.call('ZRANGE', lanes, text(now), '-inf', 'BYSCORE', 'REV', 'LIMIT', '0', text(AT_ONCE), 'WITHSCORES')) do
+      reply[3][#reply[3] + 1] = value
+    end
+  end
 end
 return reply

@@ -7,7 +7,8 @@
 --      old_group old_names; groups of dead letters, indexes of names and hashes of counted jobs by number, 0 for none;
 --      after (number of the change, from 1, without which this one is not made; 0: none; below
 --      zero: its job obeys the capacity of the topic, too);
---      turn and old_turn ("<topic>/<order key> <turn>", '' without a key);
+--      turn and old_turn ("<topic>/<order key> <turn>", '' without a key; the turn of a dead letter is
+--      a claimed one if it stops its key whatever the limits say);
 --      counted (of the job; it need not expire) old_counted (to be deleted)
 -- Returns for each job 1 when it is done, 2 when an earlier run did it, 0 when the record is
 --   another, 3 when the topic is full, 4 when it is draining, 5 when it is for another call.
@@ -123,7 +124,7 @@ local function change(j)
     elseif not order.enter(key, turn) then
       ms = ms + PARK
     end
-  elseif key and state == DEAD and stops_on_dead(j.lane.topic) then
+  elseif key and state == DEAD and (stops_on_dead(j.lane.topic) or string.sub(turn, 1, 1) == CLAIMED_TURN) then
     order.stop(key, turn)
   end
   if to then

@@ -11,6 +11,7 @@ const shapes = {
   dead: 'M2 4h12v3H2zM3 7v6h10V7M6.5 10h3',
   alerts: 'M8 2a4 4 0 0 0-4 4v3l-1.5 2.5h11L12 9V6a4 4 0 0 0-4-4M6.5 13.5a1.5 1.5 0 0 0 3 0',
   operations: 'M8 2v3M8 11v3M2 8h3M11 8h3M8 5a3 3 0 1 0 0 6 3 3 0 0 0 0-6',
+  inboxes: 'M2.5 9h3l1 2h3l1-2h3v4.5h-11zM2.5 9l2-6h7l2 6M8 4.5v3',
   nodes: 'M2.5 3h11v4h-11zM2.5 9h11v4h-11zM5 5h.01M5 11h.01',
   sinks: 'M2 6h12l-2 7.5H4zM8 2v4M6 4l2 2 2-2',
   keys: 'M10.5 2a3.5 3.5 0 1 0 0 7 3.5 3.5 0 0 0 0-7M8 8l-6 6M2 14h3v-2.5',

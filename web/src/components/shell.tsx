@@ -19,6 +19,7 @@ const pages: [string, Key, IconName][] = [
   ['/dead', 'nav.dead', 'dead'],
   ['/alerts', 'nav.alerts', 'alerts'],
   ['/operations', 'nav.operations', 'operations'],
+  ['/inboxes', 'nav.inboxes', 'inboxes'],
   ['/nodes', 'nav.nodes', 'nodes'],
   ['/keys', 'nav.keys', 'keys'],
   ['/sinks', 'nav.sinks', 'sinks'],
@@ -31,7 +32,7 @@ const documents = 'https://github.com/duehook/duehook/blob/main/docs/README.md';
 const ofDev = ['/sinks'];
 
 /** Pages that concern all topics. Keys that are restricted to some do not see them. */
-const ofAll = ['/', '/groups', '/endpoints', '/alerts', '/nodes', '/keys'];
+const ofAll = ['/', '/groups', '/endpoints', '/alerts', '/inboxes', '/nodes', '/keys'];
 
 export function Shell({ children }: { children: ComponentChildren }) {
   const { path, query } = place.value;

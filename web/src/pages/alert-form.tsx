@@ -15,6 +15,8 @@ const kinds: Record<AlertMetric, readonly (keyof Draft)[]> = {
   oldest_due: ['above', 'topic'],
   open_circuits: ['endpoint'],
   silent_nodes: [],
+  server_trouble: [],
+  inbox_trouble: [],
 };
 
 /** The fields of the form, as typed. */

@@ -110,13 +110,16 @@ function causeOf({ metric, topic, endpoint }: Alert): string {
     case 'backlog':
       return address(['jobs'], [...of, ...inStates(...unfinished)]);
     case 'silent_nodes':
+    case 'server_trouble':
       return '/nodes';
+    case 'inbox_trouble':
+      return '/inboxes';
   }
 }
 
-function Subject({ alert: { topic, endpoint, node } }: { alert: Alert }) {
+function Subject({ alert: { topic, endpoint, node, trouble } }: { alert: Alert }) {
   if (endpoint) return <EndpointLink url={endpoint} />;
-  if (!topic) return <span>{node}</span>;
+  if (!topic) return <span>{trouble ?? node}</span>;
   return (
     <a href={address(['topics', topic])} data-page>
       {topic}

@@ -34,6 +34,7 @@ const blank = {
   overlap: '',
   dates: '',
   url: '',
+  group: '',
   topic: '',
   order_key: '',
   method: '',
@@ -62,6 +63,7 @@ const pointers: Record<Exclude<keyof Draft, keyof CallbackDraft>, string> = {
   overlap: '/overlap',
   dates: '/except/dates',
   url: '/job/url',
+  group: '/job/group',
   topic: '/job/topic',
   order_key: '/job/order_key',
   method: '/job/method',
@@ -140,7 +142,7 @@ function ScheduleForm({ name, from: { draft: initial, rest, callbacks }, version
         <Preview preview={preview} />
       </section>
       <Group title={t('register.what')}>
-        <Input {...field('url', 'register.url')} required={rest['pull'] !== true} wide placeholder="https://shop.example/hooks/report" />
+        <Input {...field('url', 'register.url')} required={rest['pull'] !== true && !form.draft.group.trim()} wide placeholder="https://shop.example/hooks/report" />
         <Input {...field('topic', 'register.topic')} placeholder="default" />
         {rest['body_base64'] === undefined && <Area {...field('body', 'register.body')} placeholder={'{"kind": "daily"}'} />}
       </Group>
@@ -162,6 +164,7 @@ function ScheduleForm({ name, from: { draft: initial, rest, callbacks }, version
           <Choice {...set('overlap')} options={overlapPolicies} show={(policy) => t(`overlap.${policy}` as Key)} />
         </Group>
         <Group title={t('register.request')}>
+          <Input {...field('group', 'register.group')} placeholder="order-events" />
           <Input {...field('order_key', 'register.order_key')} placeholder="customer-8812" />
           <Input {...set('method')} placeholder="POST" />
           <Area {...field('headers', 'register.headers')} placeholder="x-tenant: acme" />
@@ -241,16 +244,16 @@ function timesOf(draft: Draft): Record<string, unknown> {
 const previewOf = (draft: Draft, from: string): Record<string, unknown> => ({
   ...timesOf(draft),
   ...given({ schedule: draft.name.trim() }),
-  ...(draft.spread.trim() && URL.canParse(draft.url) ? { job: given({ url: draft.url, spread: draft.spread }) } : {}),
+  ...(draft.spread.trim() && (URL.canParse(draft.url) || draft.group.trim()) ? { job: given({ url: draft.url, group: draft.group, spread: draft.spread }) } : {}),
   ...(from ? { from: new Date(from).toISOString() } : {}),
 });
 
 /** The request as text, with the body as typed. */
 function requestOf(draft: Draft, rest: Record<string, unknown>, stored: Callbacks | undefined): string {
-  const { url, topic, order_key, method, spread, headers, body } = draft;
+  const { url, group, topic, order_key, method, spread, headers, body } = draft;
   const none = stored && Object.keys(stored).length === 0 ? stored : undefined; // {} keeps the topic's away
   const callbacks = callbacksOf(draft, stored) ?? none;
-  const job = { ...rest, ...given({ url, topic, order_key, method, spread }), ...(callbacks && { callbacks }), ...(headers.trim() ? { headers: headersOf(headers) } : {}) };
+  const job = { ...rest, ...given({ url, group, topic, order_key, method, spread }), ...(callbacks && { callbacks }), ...(headers.trim() ? { headers: headersOf(headers) } : {}) };
   const members = Object.entries(job).map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`);
   if (body) members.push(isJSON(body) ? `"body":${body}` : `"body_text":${JSON.stringify(body)}`);
   return `${JSON.stringify({ ...timesOf(draft), job: 0 }).slice(0, -2)}{${members.join(',')}}}`;
@@ -259,7 +262,7 @@ function requestOf(draft: Draft, rest: Record<string, unknown>, stored: Callback
 /** The request that set a schedule, as fields. */
 function typed(name: string, request: string): Registered {
   const stored = JSON.parse(request) as Record<string, unknown> & { job: Record<string, unknown>; dst?: Record<string, string>; misfire?: Record<string, unknown>; except?: Record<string, string[]> };
-  const { url, topic, order_key, method, spread, headers, body: _, body_text, callbacks, ...rest } = stored.job;
+  const { url, group, topic, order_key, method, spread, headers, body: _, body_text, callbacks, ...rest } = stored.job;
   const text = (value: unknown) => (typeof value === 'string' || typeof value === 'number' ? String(value) : '');
   const same = ['cron', 'every', 'anchor', 'timezone', 'start_at', 'end_at', 'max_occurrences', 'jitter', 'overlap'] as const;
   const draft = {
@@ -272,6 +275,7 @@ function typed(name: string, request: string): Registered {
     grace: text(stored.misfire?.['grace']),
     dates: (stored.except?.['dates'] ?? []).join(', '),
     url: text(url),
+    group: text(group),
     topic: text(topic),
     order_key: text(order_key),
     method: text(method),

@@ -245,7 +245,7 @@ function Settings({ schedule }: { schedule: Schedule }) {
   );
 }
 
-function Actions({ schedule: { name, state, job } }: { schedule: Schedule }) {
+function Actions({ schedule: { name, state } }: { schedule: Schedule }) {
   const [asking, ask] = useState<'pause' | 'delete'>();
   const remove = async () => {
     await api.deleteSchedule(name);
@@ -253,14 +253,12 @@ function Actions({ schedule: { name, state, job } }: { schedule: Schedule }) {
   };
   return (
     <div class="actions">
-      {!job.group && <button onClick={() => void act(() => api.runSchedule(name), 'schedule.wasRun')}>{t('action.run')}</button>}
+      <button onClick={() => void act(() => api.runSchedule(name), 'schedule.wasRun')}>{t('action.run')}</button>
       {state === 'active' && <button onClick={() => ask('pause')}>{t('schedule.pause')}</button>}
       {state === 'paused' && <button onClick={() => void act(() => api.resumeSchedule(name), 'schedule.wasResumed')}>{t('schedule.resume')}</button>}
-      {!job.group && (
-        <a class="button" href={address(['schedules', name, 'edit'])} data-page>
-          {t('action.edit')}
-        </a>
-      )}
+      <a class="button" href={address(['schedules', name, 'edit'])} data-page>
+        {t('action.edit')}
+      </a>
       <button class="grave" onClick={() => ask('delete')}>
         {t('action.delete')}
       </button>

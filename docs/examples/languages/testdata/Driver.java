@@ -5,8 +5,12 @@ class Driver {
         switch (a[0]) {
             case "placed" -> Orders.placed(a[1]);
             case "paid" -> System.out.println(Orders.paid(a[1]));
-            default -> System.out.println(Orders.verify(a[5],
-                Map.of("webhook-id", a[1], "webhook-timestamp", a[2], "webhook-signature", a[3]), a[4].getBytes("UTF-8")));
+            default -> {
+                for (int i = 1; i < a.length; i += 5) {
+                    var headers = Map.of("webhook-id", a[i], "webhook-timestamp", a[i + 1], "webhook-signature", a[i + 2]);
+                    System.out.println(Orders.verify(a[i + 4], headers, a[i + 3].getBytes("UTF-8")));
+                }
+            }
         }
     }
 }

@@ -14,8 +14,10 @@ async function compiled() {
 const orders = await (process.features.typescript ? import(file) : compiled());
 const [step, ...args] = process.argv.slice(2);
 if (step === "verify") {
-  const [id, time, signature, body, secret] = args;
-  console.log(orders.verify(secret, { "webhook-id": id, "webhook-timestamp": time, "webhook-signature": signature }, Buffer.from(body)));
+  for (let i = 0; i < args.length; i += 5) {
+    const [id, time, signature, body, secret] = args.slice(i);
+    console.log(orders.verify(secret, { "webhook-id": id, "webhook-timestamp": time, "webhook-signature": signature }, Buffer.from(body)));
+  }
 } else {
   console.log((await orders[step](args[0])) ?? "");
 }

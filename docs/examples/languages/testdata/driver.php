@@ -1,8 +1,10 @@
 <?php
 require '../orders.php';
-[, $step, $id, $time, $signature, $body, $secret] = $argv + array_fill(0, 7, '');
+[, $step] = $argv;
 if ($step === 'verify') {
-    echo json_encode(verify($secret, ['webhook-id' => $id, 'webhook-timestamp' => $time, 'webhook-signature' => $signature], $body));
+    foreach (array_chunk(array_slice($argv, 2), 5) as [$id, $time, $signature, $body, $secret]) {
+        echo json_encode(verify($secret, ['webhook-id' => $id, 'webhook-timestamp' => $time, 'webhook-signature' => $signature], $body)), "\n";
+    }
 } else {
-    echo json_encode($step($id));
+    echo json_encode($step($argv[2]));
 }

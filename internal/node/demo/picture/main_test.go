@@ -17,6 +17,6 @@ func TestPictureShowsTheDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("docs/images/demo.svg shows another demo: make picture")
+		t.Error("docs/images/demo.svg shows another demo: go run ./internal/node/demo/picture docs/images/demo.svg")
 	}
 }

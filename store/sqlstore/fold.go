@@ -1,0 +1,196 @@
+package sqlstore
+
+import (
+	"context"
+	"hash/fnv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/duehook/duehook/internal/job"
+)
+
+// foldAtOnce bounds the deltas of one statement, and foldRounds the statements of one transaction.
+const (
+	foldAtOnce = 5_000
+	foldRounds = 4
+)
+
+// takeLock is the key of the take lock. Its holder alone writes lane, topic, endpoint, dead_group and total, so that limits
+// of jobs in flight hold exactly.
+func (s *Store) takeLock() int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte("duehook take " + s.schema))
+	return int64(h.Sum64())
+}
+
+// lockTaking queues the wait for the take lock. commit is the synchronous_commit of the transaction; empty: as it is.
+func (s *Store) lockTaking(b *pgx.Batch, commit string) {
+	b.Queue(`SELECT set_config('synchronous_commit', coalesce(nullif($2, ''), current_setting('synchronous_commit')), true),
+		pg_advisory_xact_lock($1)`, s.takeLock(), commit)
+}
+
+// underLock takes the take lock, folds, and sends what queue adds. It sends that again if the fold leaves rows of what has
+// no job any more, and deletes these.
+func (t *txn) underLock(ctx context.Context, commit string, queue func(b *pgx.Batch)) error {
+	b, f := &pgx.Batch{}, &folded{}
+	t.s.lockTaking(b, commit)
+	t.fold(b, f)
+	queue(b)
+	if err := t.send(ctx, b); err != nil {
+		return err
+	}
+	if rest, err := t.foldRest(ctx, f); err != nil || !rest {
+		return err
+	}
+	b = &pgx.Batch{}
+	queue(b)
+	return t.send(ctx, b)
+}
+
+// foldDeltas adds deltas to the figures, and wakes what they wake: a lane that is put off stays so, unless one of its
+// jobs is no longer in flight. A topic or lane that waits for a place is looked at again then.
+const foldDeltas = `WITH d AS (
+	DELETE FROM duehook.delta WHERE seq = ANY(ARRAY(SELECT seq FROM duehook.delta ORDER BY seq LIMIT $1))
+	RETURNING lane, name, split_part(name, '|', 1) AS topic, split_part(name, '|', 2) AS letter, split_part(name, '|', 3) AS endpoint,
+		split_part(name, '|', 3) = 'pull:' AS pulled,
+		waiting, retrying, running, delivered, dead, cancelled, expired, parked, order_keys, wake, lease
+), lanes AS (
+	INSERT INTO duehook.lane AS x (lane, name, topic, letter, endpoint, pulled, waiting, retrying, running, parked, head, head_id, wake, lease)
+	SELECT lane, name, topic, letter, endpoint, pulled, sum(waiting), sum(retrying), sum(running), sum(parked), min(wake), '', min(wake), min(lease)
+	FROM d WHERE lane IS NOT NULL AND endpoint <> '' GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1
+	ON CONFLICT (lane) DO UPDATE SET
+		waiting = x.waiting + excluded.waiting, retrying = x.retrying + excluded.retrying,
+		running = x.running + excluded.running, parked = x.parked + excluded.parked,
+		head = least(x.head, excluded.head), lease = CASE WHEN x.running + excluded.running > 0 THEN least(x.lease, excluded.lease) ELSE excluded.lease END,
+		head_id = CASE WHEN x.head IS NULL OR excluded.head <= x.head THEN '' ELSE x.head_id END,
+		held = CASE WHEN x."full" AND excluded.running < 0 THEN 0 ELSE x.held END,
+		"full" = x."full" AND excluded.running >= 0,
+		wake = CASE WHEN x."full" AND excluded.running < 0 THEN least(x.head, excluded.head)
+			WHEN excluded.head IS NULL THEN x.wake
+			ELSE least(x.wake, greatest(excluded.head, x.held)) END
+	RETURNING lane, waiting, retrying, running, parked
+), topics AS (
+	INSERT INTO duehook.topic AS x (topic, letters, waiting, retrying, running, delivered, dead, cancelled, expired, parked, order_keys, wake)
+	SELECT topic, coalesce(array_agg(DISTINCT letter) FILTER (WHERE endpoint <> '' AND NOT pulled), '{}'), sum(waiting), sum(retrying), sum(running),
+		sum(delivered), sum(dead), sum(cancelled), sum(expired), sum(parked), sum(order_keys), min(wake) FILTER (WHERE NOT pulled)
+	FROM d WHERE lane IS NOT NULL GROUP BY 1 ORDER BY 1
+	ON CONFLICT (topic) DO UPDATE SET
+		letters = CASE WHEN x.letters @> excluded.letters THEN x.letters
+			ELSE ARRAY(SELECT DISTINCT letter COLLATE "C" FROM unnest(x.letters || excluded.letters) AS letter ORDER BY 1) END,
+		waiting = x.waiting + excluded.waiting, retrying = x.retrying + excluded.retrying, running = x.running + excluded.running,
+		delivered = x.delivered + excluded.delivered, dead = x.dead + excluded.dead,
+		cancelled = x.cancelled + excluded.cancelled, expired = x.expired + excluded.expired,
+		parked = x.parked + excluded.parked, order_keys = x.order_keys + excluded.order_keys,
+		held = CASE WHEN x."full" AND excluded.running < 0 THEN 0 ELSE x.held END,
+		"full" = x."full" AND excluded.running >= 0,
+		wake = CASE WHEN x."full" AND excluded.running < 0 THEN 0
+			WHEN excluded.wake IS NULL THEN x.wake
+			ELSE least(x.wake, greatest(excluded.wake, x.held)) END
+	RETURNING topic, waiting, retrying, running, delivered, dead, cancelled, expired, parked, order_keys
+), endpoints AS (
+	INSERT INTO duehook.endpoint AS x (endpoint, waiting, retrying, running)
+	SELECT endpoint, sum(waiting), sum(retrying), sum(running)
+	FROM d WHERE lane IS NOT NULL AND endpoint <> '' GROUP BY 1 ORDER BY 1
+	ON CONFLICT (endpoint) DO UPDATE SET
+		waiting = x.waiting + excluded.waiting, retrying = x.retrying + excluded.retrying, running = x.running + excluded.running
+	RETURNING endpoint, waiting, retrying, running, open_until + half_open_until + ramp_from AS circuit
+), groups AS (
+	INSERT INTO duehook.dead_group AS x (name, dead)
+	SELECT name, sum(dead) FROM d WHERE lane IS NULL GROUP BY 1 ORDER BY 1
+	ON CONFLICT (name) DO UPDATE SET dead = x.dead + excluded.dead
+	RETURNING name, dead
+)
+SELECT (SELECT count(*) FROM d),
+	ARRAY(SELECT lane FROM lanes WHERE waiting = 0 AND retrying = 0 AND running = 0 AND parked = 0),
+	ARRAY(SELECT topic FROM topics WHERE waiting = 0 AND retrying = 0 AND running = 0 AND delivered = 0 AND dead = 0 AND cancelled = 0
+		AND expired = 0 AND parked = 0 AND order_keys = 0),
+	ARRAY(SELECT endpoint FROM endpoints WHERE waiting = 0 AND retrying = 0 AND running = 0 AND circuit = 0),
+	ARRAY(SELECT name FROM groups WHERE dead = 0),
+	coalesce(sum(order_keys), 0)::bigint, coalesce(sum(parked), 0)::bigint, ` + stateSums + ` FROM d WHERE lane IS NOT NULL`
+
+// folded is what a fold did.
+type folded struct {
+	deltas                    int
+	lanes                     []laneID // that have no job any more, and the same of the others
+	topics, endpoints, groups []string
+}
+
+// fold queues the statement.
+func (t *txn) fold(b *pgx.Batch, f *folded) {
+	b.Queue(t.s.sql(foldDeltas), foldAtOnce).QueryRow(func(row pgx.Row) error {
+		var lanes []laneID
+		var topics, endpoints, groups []string
+		var of total
+		if err := row.Scan(of.behind(&f.deltas, &lanes, &topics, &endpoints, &groups, &of.orderKeys, &of.parked)...); err != nil {
+			return err
+		}
+		t.total.add(&of)
+		f.lanes, f.topics = append(f.lanes, lanes...), append(f.topics, topics...)
+		f.endpoints, f.groups = append(f.endpoints, endpoints...), append(f.groups, groups...)
+		return nil
+	})
+}
+
+// total is what a transaction under the take lock adds to the sums of all topics.
+type total struct {
+	sums
+	orderKeys, parked int64
+	looks             bool // it writes times by the clock
+	back              bool // the clock was set back
+}
+
+func (t *total) add(of *total) {
+	for i := range t.sums {
+		t.sums[i] += of.sums[i]
+	}
+	t.orderKeys += of.orderKeys
+	t.parked += of.parked
+}
+
+// write queues the change. It is once in a transaction: each writes another version of the row.
+func (t *total) write(s *Store, b *pgx.Batch, now job.Instant) {
+	if *t == (total{}) {
+		return
+	}
+	args := []any{int64(now), t.back, t.orderKeys, t.parked}
+	for _, n := range t.sums {
+		args = append(args, n)
+	}
+	b.Queue(s.sql(`INSERT INTO duehook.total AS x (one, at, order_keys, parked, `+stateColumns+`) SELECT true, $1, $3, $4, $5, $6, $7, $8, $9, $10, $11
+		ON CONFLICT (one) DO UPDATE SET at = CASE WHEN $2 THEN excluded.at ELSE greatest(x.at, excluded.at) END, order_keys = x.order_keys + excluded.order_keys, parked = x.parked + excluded.parked,
+			waiting = x.waiting + excluded.waiting, retrying = x.retrying + excluded.retrying, running = x.running + excluded.running,
+			delivered = x.delivered + excluded.delivered, dead = x.dead + excluded.dead, cancelled = x.cancelled + excluded.cancelled,
+			expired = x.expired + excluded.expired`), args...)
+}
+
+// foldRest folds what the first statement has left, and deletes rows of what has no job. It reports whether it did something.
+func (t *txn) foldRest(ctx context.Context, f *folded) (changes bool, err error) {
+	for n := 1; f.deltas == foldAtOnce && n < foldRounds; n++ {
+		b := &pgx.Batch{}
+		t.fold(b, f)
+		if err := t.send(ctx, b); err != nil {
+			return false, err
+		}
+		changes = true
+	}
+	b := &pgx.Batch{}
+	if len(f.lanes) > 0 {
+		b.Queue(t.s.sql(`DELETE FROM duehook.lane WHERE lane = ANY($1) AND waiting = 0 AND retrying = 0 AND running = 0 AND parked = 0`), f.lanes)
+	}
+	if len(f.topics) > 0 { // the pace of a rate outlasts the jobs
+		b.Queue(t.s.sql(`DELETE FROM duehook.topic AS t WHERE topic = ANY($1) AND waiting = 0 AND retrying = 0 AND running = 0 AND delivered = 0
+			AND dead = 0 AND cancelled = 0 AND expired = 0 AND parked = 0 AND order_keys = 0
+			AND NOT EXISTS (SELECT FROM duehook.limits AS l WHERE l.topic = t.topic)`), f.topics)
+	}
+	if len(f.endpoints) > 0 {
+		b.Queue(t.s.sql(`DELETE FROM duehook.endpoint WHERE endpoint = ANY($1) AND waiting = 0 AND retrying = 0 AND running = 0
+			AND open_until = 0 AND half_open_until = 0 AND ramp_from = 0`), f.endpoints)
+	}
+	if len(f.groups) > 0 {
+		b.Queue(t.s.sql(`DELETE FROM duehook.dead_group WHERE name = ANY($1) AND dead = 0`), f.groups)
+	}
+	if b.Len() == 0 {
+		return changes, nil
+	}
+	return true, t.send(ctx, b)
+}

@@ -1,0 +1,157 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/kit/postgres"
+	"github.com/duehook/duehook/store"
+)
+
+// callWait bounds a call, with all its tries. A connection whose call has reached its deadline is closed: the deadline also
+// bounds the wait for a server that does not answer.
+const callWait = 10 * time.Second
+
+// timeouts bounds what a transaction waits for, below callWait. They are in each transaction, because connections
+// through PgBouncer are not of one client. It also reads the database's time: it begins each transaction.
+//
+// Statements look rows up one by one, by indexes and in their order, whatever the statistics say, which are old while tables fill. Where there is
+// no index, the high cost would have PostgreSQL compile the statement, for half a second.
+const timeouts = `SELECT ` + clock + `, ARRAY[set_config('statement_timeout', '8s', true),
+	set_config('lock_timeout', '3s', true), set_config('idle_in_transaction_session_timeout', '10s', true),
+	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)]`
+
+// CheckURL returns what is wrong with the URL of a database, or nil.
+func CheckURL(raw string) error {
+	_, err := parseURL(raw)
+	return err
+}
+
+func parseURL(raw string) (*pgxpool.Config, error) {
+	if strings.Contains(raw, "pool_max_conns") {
+		return nil, errors.New("the URL has pool_max_conns: leave it out, and set --postgres-connections")
+	}
+	return postgres.ParseURL(raw, pgxpool.ParseConfig)
+}
+
+// directConfig is the configuration of the connection for notifications.
+func directConfig(o *Options) (*pgx.ConnConfig, error) {
+	config, err := parseURL(cmp.Or(o.DirectURL, o.URL))
+	if err != nil {
+		return nil, err
+	}
+	postgres.Bound(config.ConnConfig, "duehook")
+	return config.ConnConfig, nil
+}
+
+func poolConfig(o *Options) (*pgxpool.Config, error) {
+	config, err := parseURL(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	postgres.Bound(config.ConnConfig, "duehook")
+	config.MaxConns = int32(cmp.Or(o.MaxConns, DefaultConnections))
+	config.MaxConnLifetimeJitter = config.MaxConnLifetime / 4
+	return config, nil
+}
+
+// errAgain is the error of a transaction that may be tried again at once.
+var errAgain = errors.New("the transaction met another one")
+
+// explain turns an error of the database into one of the store, by its SQLSTATE.
+func (s *Store) explain(err error) error {
+	var refused *pgconn.PgError
+	switch {
+	case err == nil || errors.Is(err, store.ErrUnavailable) || errors.Is(err, errAgain):
+		return err
+	case s.done.Err() != nil:
+		return errClosed
+	case !errors.As(err, &refused):
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err) // the connection, or a deadline
+	}
+	switch code := refused.Code; {
+	case code == "40001", code == "40P01", code == "55P03", code == "23505": // the last: it inserted the row of a key
+		return fmt.Errorf("%w: %w", errAgain, err)
+	case code == "53100": // disk full
+		return fmt.Errorf("%w: %w", store.ErrFull, err)
+	case code == "25006", code == "57P01", code == "57P02", code == "57P03", strings.HasPrefix(code, "08"):
+		s.replacePool() // a failover or a restart: the other connections are as useless
+	case code == "42P01", code == "3F000":
+		return fmt.Errorf("%w: the tables of the schema %s are missing: restart duehook, which creates them: %w", store.ErrUnavailable, s.schema, err)
+	case code == "42501":
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, s.rights(err))
+	case strings.HasPrefix(code, "53"), strings.HasPrefix(code, "57"), strings.HasPrefix(code, "58"), strings.HasPrefix(code, "XX"):
+	default:
+		return fmt.Errorf("sqlstore: %w", err)
+	}
+	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+}
+
+// replacePool closes the connections, at most once a second.
+func (s *Store) replacePool() {
+	now := job.InstantOf(job.SystemClock().Now())
+	last := s.replaced.Load()
+	if now.Sub(job.Instant(last)).Abs() >= time.Second && s.replaced.CompareAndSwap(last, int64(now)) {
+		s.pool.Reset()
+	}
+}
+
+// bounded is a context for a call. It ends at the deadline of ctx, but not when ctx is cancelled: that would break the connection, and leave the
+// outcome unknown. Close ends it.
+func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	switch {
+	case s.done.Err() != nil:
+		return nil, nil, errClosed
+	case ctx.Err() != nil:
+		return nil, nil, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+	}
+	lasting, end := context.WithTimeout(context.WithoutCancel(ctx), callWait)
+	cancel := end
+	if at, ok := ctx.Deadline(); ok {
+		var also context.CancelFunc
+		lasting, also = context.WithDeadline(lasting, at)
+		cancel = func() { also(); end() }
+	}
+	stop := context.AfterFunc(s.done, cancel)
+	return lasting, func() { stop(); cancel() }, nil
+}
+
+// tries bounds how often a transaction is tried.
+const tries = 8
+
+// again runs a transaction until it meets no other one that makes it fail.
+func (s *Store) again(ctx context.Context, run func() error) error {
+	for n := 1; ; n++ {
+		err := run()
+		if !errors.Is(err, errAgain) {
+			return err
+		}
+		if n == tries || !isTaken(err) && pause(ctx, n+3) != nil {
+			return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+		}
+	}
+}
+
+// isTaken reports whether another transaction had inserted the row of a key, and has ended.
+func isTaken(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == "23505"
+}
+
+// pause waits for a random time before a try, up to twice as long for the next one: callers that start over together
+// would outrun each other for ever.
+func pause(ctx context.Context, try int) error {
+	const longest = 128 * time.Millisecond
+	return job.Sleep(ctx, job.SystemClock(), rand.N(min(time.Millisecond<<try, longest))) //nolint:gosec // a pause is no secret
+}
