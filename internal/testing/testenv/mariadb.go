@@ -27,7 +27,11 @@ func StartMariaDB(durable bool, args ...string) (*SQLServer, error) {
 	}
 	s := &SQLServer{name: "mariadb"}
 	common := func(durable bool) []string {
-		all := []string{"--no-defaults", "--datadir=" + filepath.Join(s.dir, "data"), "--innodb-buffer-pool-size=64M", "--innodb-log-file-size=48M"}
+		// At its start, a server deletes temporary tables in its tmpdir, also those of another server there.
+		all := []string{
+			"--no-defaults", "--datadir=" + filepath.Join(s.dir, "data"), "--tmpdir=" + filepath.Join(s.dir, "tmp"),
+			"--innodb-buffer-pool-size=64M", "--innodb-log-file-size=48M",
+		}
 		if !durable {
 			all = append(all, "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-flush-method=nosync")
 		}
@@ -45,8 +49,10 @@ func StartMariaDB(durable bool, args ...string) (*SQLServer, error) {
 	s.ready = func(ctx context.Context) error { return greets(ctx, s.Addr()) }
 	s.url = func(database string) string { return fmt.Sprintf("mysql://root@%s/%s", s.Addr(), database) }
 	return s.startNew(func() error {
-		if err := os.Mkdir(filepath.Join(s.dir, "data"), 0o700); err != nil {
-			return err
+		for _, name := range []string{"data", "tmp"} {
+			if err := os.Mkdir(filepath.Join(s.dir, name), 0o700); err != nil {
+				return err
+			}
 		}
 		cmd := exec.Command(program, append(common(false), "--bootstrap")...)
 		cmd.Dir, cmd.Stdin = s.dir, strings.NewReader(tables)

@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -26,6 +27,8 @@ type SQLServer struct {
 	url     func(database string) string
 	// credential is who runs it; nil is the user of the tests.
 	credential *syscall.Credential
+	// env is added to the environment of the server.
+	env []string
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed when cmd has been waited for
@@ -63,6 +66,59 @@ func (s *SQLServer) Kill() error {
 	return err
 }
 
+// Shutdown asks the server to end, in the way that the signal means to it, and waits for it.
+func (s *SQLServer) Shutdown(how syscall.Signal) error {
+	if err := s.cmd.Process.Signal(how); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-s.exited
+	s.cmd = nil
+	return nil
+}
+
+// Ended reports whether the server has ended by itself. Start may follow.
+func (s *SQLServer) Ended() bool {
+	select {
+	case <-s.exited:
+		s.cmd, s.killed = nil, true
+		return true
+	default:
+		return s.cmd == nil
+	}
+}
+
+// Freeze stops all processes of the server where they stand; Thaw resumes them.
+func (s *SQLServer) Freeze() error { return s.signalAll(syscall.SIGSTOP) }
+
+// Thaw resumes what Freeze stopped.
+func (s *SQLServer) Thaw() error { return s.signalAll(syscall.SIGCONT) }
+
+// signalAll signals the server first, so that it starts no other process meanwhile, and then its children.
+func (s *SQLServer) signalAll(how syscall.Signal) error {
+	if err := s.cmd.Process.Signal(how); err != nil {
+		return err
+	}
+	pids, err := s.PIDs()
+	for _, pid := range pids[1:] {
+		if failed := syscall.Kill(pid, how); failed != nil && !errors.Is(failed, syscall.ESRCH) {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}
+
+// PIDs are those of the server and its children.
+func (s *SQLServer) PIDs() ([]int, error) {
+	pids := []int{s.PID()}
+	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", s.PID(), s.PID()))
+	for field := range strings.FieldsSeq(string(children)) {
+		pid, bad := strconv.Atoi(field)
+		err = errors.Join(err, bad)
+		pids = append(pids, pid)
+	}
+	return pids, err
+}
+
 // Start starts the server, again if it was killed, on the same port and files,
 // and waits until it answers.
 func (s *SQLServer) Start() error {
@@ -89,6 +145,9 @@ func (s *SQLServer) start(ctx context.Context) error {
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, log, log
 	cmd.SysProcAttr = procAttr()
 	cmd.SysProcAttr.Credential = s.credential
+	if s.env != nil {
+		cmd.Env = append(os.Environ(), s.env...)
+	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", s.name, err)
 	}
@@ -119,20 +178,27 @@ func (s *SQLServer) startNew(prepare func() error) (*SQLServer, error) {
 	if err == nil {
 		err = prepare()
 	}
-	for range portTries {
-		if err != nil {
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	for range portTries { // another process may take the port first
+		if s.port, err = freePort(); err != nil {
 			break
 		}
-		if s.port, err = freePort(); err == nil {
-			if err = s.Start(); err == nil {
-				return s, nil
-			}
+		if err = s.Start(); err == nil || !errors.Is(err, errEnded) {
+			break
 		}
 	}
-	return nil, errors.Join(err, s.Close())
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 func (s *SQLServer) logPath() string { return filepath.Join(s.dir, "server.log") }
+
+// Log is what the server has logged.
+func (s *SQLServer) Log() ([]byte, error) { return os.ReadFile(s.logPath()) }
 
 func (s *SQLServer) logTail() []byte {
 	const most = 2000
