@@ -27,7 +27,7 @@ type running struct {
 	base  string
 	stop  context.CancelFunc
 	ready chan string
-	done  chan error
+	done  chan error // what Run returned; closed afterwards
 }
 
 // start runs duehook until stop is called or the test ends.
@@ -53,10 +53,16 @@ func launch(t *testing.T, c *config.Config) *running {
 			Config: c, Logger: slog.New(slog.DiscardHandler), Version: "test",
 			Ready: func(base string) { r.ready <- base },
 		})
+		close(r.done)
 	}()
 	t.Cleanup(func() {
 		cancel()
 		http.DefaultClient.CloseIdleConnections()
+		select { // it writes into the test's directories until it has ended
+		case <-r.done:
+		case <-time.After(patience):
+			t.Error("duehook does not stop")
+		}
 	})
 	return r
 }
