@@ -25,6 +25,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/hostile"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 // connecting is a sender whose dials a test takes part in.
@@ -51,17 +52,6 @@ func newConnecting(t *testing.T, g *Guard, retries int) *connecting {
 	c.sender = newSender(Options{ConnectRetries: retries}.withDefaults(), transport)
 	c.steady = func(string) bool { return true }
 	return c
-}
-
-// closedPort is an address at which nobody listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // abrupt is a server that resets each connection: at once, or when talk returns.
@@ -126,7 +116,7 @@ func TestRequestsThatWereNotSentAreMadeAgain(t *testing.T) {
 	plain := serve(t, handle)
 	secure := httptest.NewTLSServer(http.HandlerFunc(handle))
 	t.Cleanup(secure.Close)
-	closed := closedPort(t)
+	closed := testenv.FreeAddr(t)
 	reset := abrupt(t, func(net.Conn) {})
 	hello := abrupt(t, func(c net.Conn) { _, _ = c.Read(make([]byte, 1<<10)) })
 	answered := abrupt(t, readHead)
@@ -400,7 +390,7 @@ func TestOnceChangesNoRequest(t *testing.T) {
 
 // TestResendingOutlivesARestart: the receiver of a first request is gone, and nobody listens for a moment.
 func TestResendingOutlivesARestart(t *testing.T) {
-	closed := closedPort(t)
+	closed := testenv.FreeAddr(t)
 	c := newConnecting(t, mustGuard(t, loopback()...), 0)
 	k := keepConnections(t, c.sender, 1)
 	then := func(conn net.Conn, n int) {
@@ -426,7 +416,7 @@ func TestResendingOutlivesARestart(t *testing.T) {
 func TestConnectingAgainKeepsOtherConnections(t *testing.T) {
 	url := serve(t, accept)
 	c := newConnecting(t, mustGuard(t, loopback()...), 0)
-	for i, to := range []string{url, "http://" + closedPort(t), url} {
+	for i, to := range []string{url, "http://" + testenv.FreeAddr(t), url} {
 		o, _ := c.send(t.Context(), claimOf(newJob(fmt.Sprint(i), to)))
 		if last := i == 2; last && !o.Attempt.Timings.Reused {
 			t.Errorf("the connection was not used again: %+v", o.Attempt)
@@ -465,11 +455,11 @@ func TestCircuitsSayWhenEndpointsAreSteady(t *testing.T) {
 // attempts.
 func TestAReceiverRestarts(t *testing.T) {
 	const rounds, jobs = 5, 20
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address := testenv.FreeAddr(t)
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
 	var up atomic.Pointer[chan struct{}] // closed when the receiver is back
 	refused := make(chan struct{}, rounds*2*jobs)
 	guard := mustGuard(t, loopback()...)

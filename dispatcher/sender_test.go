@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
 )
 
@@ -106,12 +107,6 @@ func TestUnreadRequestEndsAtTheDeadline(t *testing.T) {
 }
 
 func TestConnectionErrors(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := l.Addr().String()
-	_ = l.Close()
 	plain := serve(t, func(http.ResponseWriter, *http.Request) {})
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(secure.Close)
@@ -121,7 +116,7 @@ func TestConnectionErrors(t *testing.T) {
 	t.Cleanup(demanding.Close)
 
 	for name, tt := range map[string]struct{ url, class string }{
-		"nobody listens":    {"http://" + closed, classRefused},
+		"nobody listens":    {"http://" + testenv.FreeAddr(t), classRefused},
 		"no such name":      {"http://nonexistent.invalid", classDNS},
 		"unknown authority": {secure.URL, classTLSAuthority},
 		"no common version": {demanding.URL, classTLSProtocol},

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"net/http"
 	"os/exec"
 	"slices"
@@ -84,20 +83,9 @@ func (c *consumer) kill() {
 	_ = c.cmd.Wait()
 }
 
-// addr is a free address, for a node that keeps it over restarts.
-func addr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func startAt(t *testing.T, name string, flags ...string) *node {
 	t.Helper()
-	n := newNode(t, shipped, name, append([]string{"--addr", addr(t)}, flags...)...)
+	n := newNode(t, shipped, name, append([]string{"--addr", testenv.FreeAddr(t)}, flags...)...)
 	n.start()
 	return n
 }

@@ -288,6 +288,16 @@ func ping(ctx context.Context, addr string) error {
 	return nil
 }
 
+// FreeAddr is an address of loopback at which nobody listens, now and later, unless the test does: see freePort.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	port, err := freePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+}
+
 // freePort returns a port that nothing listens on. It is below the range from which systems choose ports of clients and of
 // servers that ask for any: there, anybody may take it before the server starts, or while it is stopped.
 func freePort() (int, error) {
