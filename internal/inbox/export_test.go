@@ -14,11 +14,8 @@ func WithPause(o Options, d time.Duration) Options {
 	return o
 }
 
-// Age makes the errors of readers older.
-func Age(m *Manager, d time.Duration) {
-	for _, r := range m.readers {
-		r.mu.Lock()
-		r.since = r.since.Add(-d)
-		r.mu.Unlock()
-	}
+// WithStuck has an inbox that cannot be read for d be a trouble.
+func WithStuck(o Options, d time.Duration) Options {
+	o.stuck = d
+	return o
 }

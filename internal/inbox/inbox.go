@@ -84,9 +84,9 @@ type Options struct {
 	Logger  *slog.Logger   // nil: none
 	Metrics prometheus.Registerer
 
-	// For tests: an error of step stops a reader before the step; pause replaces shortPause.
-	step  func(inbox, name string) error
-	pause time.Duration
+	// For tests: an error of step stops a reader before the step; pause replaces shortPause, and stuck stuckAfter.
+	step         func(inbox, name string) error
+	pause, stuck time.Duration
 }
 
 // DefaultPoll is the default of Options.Poll.
@@ -113,7 +113,7 @@ var (
 // New returns a Manager. It connects to nothing yet.
 func New(o Options) (*Manager, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.Poll, o.pause = cmp.Or(o.Poll, DefaultPoll), cmp.Or(o.pause, shortPause)
+	o.Poll, o.pause, o.stuck = cmp.Or(o.Poll, DefaultPoll), cmp.Or(o.pause, shortPause), cmp.Or(o.stuck, stuckAfter)
 	m := &Manager{o: o, readers: map[string]*reader{}, metrics: newMetrics()}
 	for _, in := range o.Inboxes {
 		t, err := open(in.URL, o.MaxRequest)
@@ -152,7 +152,7 @@ func newMetrics() *metrics {
 	return &metrics{
 		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "duehook_inbox_rows_total",
-			Help: "Rows of inboxes that this node has handled, by outcome. A row may wait more than once.",
+			Help: "Rows of inboxes that this node has handled, by outcome. A row may wait for more than one name.",
 		}, []string{"inbox", "outcome"}),
 		failed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "duehook_inbox_failed_rows",

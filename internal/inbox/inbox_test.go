@@ -154,6 +154,8 @@ func TestFullTopic(t *testing.T) {
 		_, stop := b.start(b.options())
 		testenv.Eventually(t, testenv.Patience, func() bool { return b.count("waits_for = 'full'") == n-2 }, "rows wait")
 		b.get("t", "passes")
+		must.OK(t, b.store.SetLimits(t.Context(), "full", store.Limits{Capacity: 5}))
+		testenv.Eventually(t, testenv.Patience, func() bool { return b.count("waits_for = 'full'") == n-5 }, "as many as there is room for are jobs")
 		stop() // another node goes on
 		must.OK(t, b.store.SetLimits(t.Context(), "full", store.Limits{}))
 		b.start(b.options())

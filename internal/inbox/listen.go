@@ -2,7 +2,6 @@ package inbox
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
@@ -19,27 +18,19 @@ func (r *reader) listen(ctx context.Context) {
 	if r.t.direct == nil {
 		return
 	}
-	failing := outage.New("listening to notifications of the inbox "+r.in.Name, job.SystemClock(), r.log, rand.Float64)
-	for ctx.Err() == nil {
-		if !r.leading.Load() {
-			_ = job.Sleep(ctx, job.SystemClock(), time.Second)
-			continue
-		}
-		if err := r.hear(ctx, failing.Worked); err != nil {
-			failing.Rest(ctx, err)
-		}
-	}
-}
-
-// hear listens until the connection fails or another node leads.
-func (r *reader) hear(ctx context.Context, began func()) error {
+	failing := outage.New("listening to notifications of the inbox "+r.in.Name, job.SystemClock(), r.log, nil)
 	l := pg.Listener{
 		Config: r.t.direct, Channel: channel, While: r.leading.Load,
 		Began: func() {
-			began()
+			failing.Worked()
 			r.wake.Set()
 		},
 		Heard: func(string) { r.wake.Set() },
 	}
-	return l.Listen(ctx)
+	failing.Repeat(ctx, outage.Task{Every: time.Second, Do: func(ctx context.Context) error {
+		if !r.leading.Load() {
+			return nil
+		}
+		return l.Listen(ctx)
+	}})
 }

@@ -70,14 +70,12 @@ func (m *Manager) Troubles() (all []string, known bool) {
 	known = true
 	for _, name := range slices.Sorted(maps.Keys(m.readers)) {
 		r := m.readers[name]
-		r.mu.Lock()
-		away, since, failed := r.away, r.since, r.failed
-		r.mu.Unlock()
+		failed := r.failed.Load()
 		known = known && failed != unknown
 		if failed > 0 {
 			all = append(all, name+": rows have failed")
 		}
-		if away != nil && !errors.Is(away, errHeld) && job.SystemClock().Now().Sub(since) >= stuckAfter {
+		if r.outage.Lasts(m.o.stuck) {
 			all = append(all, name+": it cannot be read")
 		}
 	}
@@ -115,7 +113,10 @@ func (r *reader) status(ctx context.Context) Status {
 	r.mu.Lock()
 	err := r.away
 	r.mu.Unlock()
-	if errors.Is(err, errHeld) { // the database answers
+	switch { // in both the database answers
+	case errors.Is(err, errLost):
+		err = nil
+	case errors.Is(err, errHeld):
 		s.Error, err = err.Error(), nil
 	}
 	for _, part := range []struct {
@@ -205,7 +206,7 @@ func Examine(ctx context.Context, url string) (missing, err error) {
 	if err := t.query(ctx, "SELECT CURRENT_USER", nil, func(found *sql.Rows) error { return found.Scan(&role) }); err != nil {
 		return nil, err
 	}
-	if _, err := t.read(ctx); err != nil {
+	if _, err := t.read(ctx, ""); err != nil {
 		return t.advise(err, role), nil
 	}
 	const none = "-1" // of a row

@@ -28,11 +28,12 @@ const (
 // unknown is a count that no node has made.
 const unknown = -1
 
-// errLost: another node leads, or rows are held.
-var errLost = errors.New("another node reads the inbox")
-
-// errHeld: a row that is read is gone from its database, but the store may be given up for another copy.
-var errHeld = errors.New("rows stay while deliveries are held, until duehook resume")
+// Why a node that works does not read an inbox.
+var (
+	errLost = errors.New("another node reads the inbox")
+	// A row that is read is gone from its database, but the store may be given up for another copy.
+	errHeld = errors.New("rows stay while deliveries are held, until duehook resume")
+)
 
 // reader reads one inbox while its node leads. Only run changes what has no lock.
 type reader struct {
@@ -48,14 +49,15 @@ type reader struct {
 	holds   holds
 	counted time.Time // when failed rows were counted; zero: not yet
 
-	mu     sync.Mutex
-	away   error     // why the inbox cannot be read; nil: it can
-	since  time.Time // of the first of such errors in a row
-	failed int64     // rows, as counted last; unknown: this node has not led long enough
+	failed atomic.Int64 // rows, as counted last; unknown: this node has not led long enough
+
+	mu   sync.Mutex
+	away error // why this node does not read the inbox; nil: it does, or has not tried
 }
 
 func newReader(m *Manager, in Inbox, t *table) *reader {
-	r := &reader{m: m, in: in, t: t, task: "inbox:" + in.Name, wake: signal.New(), log: m.o.Logger.With("inbox", in.Name), failed: unknown}
+	r := &reader{m: m, in: in, t: t, task: "inbox:" + in.Name, wake: signal.New(), log: m.o.Logger.With("inbox", in.Name)}
+	r.failed.Store(unknown)
 	r.outage = outage.New("the inbox "+in.Name, job.SystemClock(), r.log, rand.Float64)
 	for _, outcome := range []string{outcomeRegistered, outcomeRepeated, outcomeFailed, outcomeWaits} {
 		m.metrics.rows.WithLabelValues(in.Name, outcome)
@@ -70,9 +72,11 @@ func (r *reader) run(ctx context.Context) error {
 	listener.Go(func() { r.listen(ctx) })
 	for pause := r.m.o.pause; ctx.Err() == nil; {
 		busy, err := r.round(ctx)
+		if err != nil {
+			r.note(ctx, err)
+		}
 		switch {
-		case err != nil:
-			r.note(ctx, false, err)
+		case err != nil && !errors.Is(err, errLost) && !errors.Is(err, errHeld):
 			r.outage.Rest(ctx, err)
 		case busy:
 			pause = r.m.o.pause
@@ -87,22 +91,19 @@ func (r *reader) run(ctx context.Context) error {
 }
 
 // note keeps whether this node reads the inbox, and for operators why it cannot.
-func (r *reader) note(ctx context.Context, reads bool, err error) {
+func (r *reader) note(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	r.mu.Lock()
-	if r.away == nil || err == nil {
-		r.since = job.SystemClock().Now()
-	}
-	r.away = err
-	r.mu.Unlock()
 	gauge := r.m.metrics.reading.WithLabelValues(r.in.Name)
 	gauge.Set(0)
-	if reads {
+	if err == nil {
 		gauge.Set(1)
 		r.outage.Worked()
 	}
+	r.mu.Lock()
+	r.away = err
+	r.mu.Unlock()
 }
 
 // step is where tests stop the reader.
@@ -113,19 +114,35 @@ func (r *reader) step(name string) error {
 	return r.m.o.step(r.in.Name, name)
 }
 
-// round handles the first rows, and reports whether there were any.
+// round handles the first rows, and those of one name whose wait is over. It reports whether there were any.
 func (r *reader) round(ctx context.Context) (busy bool, err error) {
-	if leads, err := r.lead(ctx); !leads || err != nil {
+	if err := r.lead(ctx); err != nil {
 		return false, err
 	}
-	if err := r.release(ctx); err != nil {
-		return false, err
+	name := r.holds.over(job.SystemClock().Now())
+	if name != "" {
+		n, err := r.pass(ctx, name)
+		if err != nil {
+			return false, err
+		}
+		if n == 0 {
+			delete(r.holds, name)
+		}
 	}
-	rows, err := r.t.read(ctx)
+	n, err := r.pass(ctx, "")
 	if err != nil {
-		return false, fmt.Errorf("read duehook_inbox: %w", err)
+		return false, err
 	}
-	r.note(ctx, true, nil)
+	return name != "" || n > 0, r.count(ctx)
+}
+
+// pass handles the first rows that wait for a name, or are fresh if it is empty, and returns how many there were.
+func (r *reader) pass(ctx context.Context, waitsFor string) (int, error) {
+	rows, err := r.t.read(ctx, waitsFor)
+	if err != nil {
+		return 0, fmt.Errorf("read duehook_inbox: %w", err)
+	}
+	r.note(ctx, nil)
 	todo := make([]work, len(rows))
 	for i := range rows {
 		todo[i].row = rows[i]
@@ -135,42 +152,40 @@ func (r *reader) round(ctx context.Context) (busy bool, err error) {
 		if err == nil {
 			err = r.handle(ctx, todo[:n])
 		}
-		if errors.Is(err, errLost) {
-			return false, nil
-		}
 		if err != nil {
-			return true, err
+			return 0, err
 		}
 		todo = todo[n:]
 	}
-	return len(rows) > 0, r.count(ctx)
+	return len(rows), nil
 }
 
-// lead reports whether this node leads, and rows may be read. A new leader asks the table what rows wait for.
-func (r *reader) lead(ctx context.Context) (leads bool, err error) {
-	why := errHeld
+// lead returns nil if this node leads and rows may be read; otherwise errLost, errHeld, or the error of an outage. A new leader
+// asks the table what rows wait for.
+func (r *reader) lead(ctx context.Context) error {
+	leads, err := false, errHeld
 	if !r.held() {
-		leads, err = r.m.o.Leader.Lead(ctx, r.task)
-		why = err
+		if leads, err = r.m.o.Leader.Lead(ctx, r.task); !leads {
+			err = cmp.Or(err, errLost)
+		}
 	}
 	if !leads {
-		r.note(ctx, false, why)
 		if r.leading.Swap(false) {
 			r.m.metrics.failed.DeleteLabelValues(r.in.Name)
-			r.setFailed(unknown)
+			r.failed.Store(unknown)
 		}
-		return false, err
+		return err
 	}
 	if !r.leading.Load() {
 		names, err := r.t.held(ctx)
 		if err != nil {
-			return false, fmt.Errorf("read duehook_inbox: %w", err)
+			return fmt.Errorf("read duehook_inbox: %w", err)
 		}
 		r.holds = newHolds(names, job.SystemClock().Now())
 		r.counted = time.Time{}
 		r.leading.Store(true)
 	}
-	return true, nil
+	return nil
 }
 
 // held reports whether rows must stay.
@@ -186,33 +201,14 @@ func (r *reader) held() bool {
 	}
 }
 
-// release makes rows fresh that have waited long enough.
-func (r *reader) release(ctx context.Context) error {
-	now := job.SystemClock().Now()
-	for name, h := range r.holds {
-		if now.Before(h.until) {
-			continue
-		}
-		last, err := r.t.release(ctx, name, h.chunk)
-		if err != nil {
-			return fmt.Errorf("try rows of duehook_inbox again that wait for %s: %w", name, err)
-		}
-		if last == 0 {
-			delete(r.holds, name)
-			continue
-		}
-		h.released(last)
-	}
-	return nil
-}
-
 // handle registers the jobs of rows, deletes the rows, and sets the others aside.
 func (r *reader) handle(ctx context.Context, batch []work) error {
 	pending := make([]*work, 0, len(batch))
+	now := job.SystemClock().Now()
 	for i := range batch {
 		w := &batch[i]
 		if w.failure == "" {
-			w.waitsFor = r.holds.of(w)
+			w.waitsFor = r.holds.of(w, now)
 		}
 		if w.failure == "" && w.waitsFor == "" {
 			pending = append(pending, w)
@@ -222,8 +218,8 @@ func (r *reader) handle(ctx context.Context, batch []work) error {
 		return err
 	}
 	// A node that stood still since it read the rows has lost the lead: what they ask for may have happened, and ended.
-	if leads, err := r.lead(ctx); err != nil || !leads {
-		return cmp.Or(err, errLost)
+	if err := r.lead(ctx); err != nil {
+		return err
 	}
 	limited, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
@@ -245,10 +241,15 @@ func (r *reader) settle(ctx context.Context, batch []work) error {
 		case w.failure != "":
 			failed++
 		case w.waitsFor != "":
-			waiting[w.waitsFor] = append(waiting[w.waitsFor], w.id)
+			ids := waiting[w.waitsFor]
+			if w.waitsFor != w.waited {
+				ids = append(ids, w.id)
+			}
+			waiting[w.waitsFor] = ids
 			refused[w.waitsFor] = refused[w.waitsFor] || w.refused
 		default:
 			done = append(done, w.id)
+			r.holds.took(w.waited)
 			if w.repeated {
 				repeated++
 			}
@@ -271,13 +272,16 @@ func (r *reader) settle(ctx context.Context, batch []work) error {
 	return r.fail(ctx, batch, failed)
 }
 
-// setAside has rows wait. refused are the names for which the store refused a row just now.
+// setAside has rows wait, by the names for which they did not wait yet. refused are those for which the store refused a row just now.
 func (r *reader) setAside(ctx context.Context, waiting map[string][]int64, refused map[string]bool) error {
 	for name, ids := range waiting {
 		if refused[name] {
 			if err := r.holds.refuse(name, job.SystemClock().Now()); err != nil {
 				return err
 			}
+		}
+		if len(ids) == 0 {
+			continue
 		}
 		if err := r.t.hold(ctx, ids, name); err != nil {
 			return fmt.Errorf("set rows of duehook_inbox aside: %w", err)
@@ -325,12 +329,6 @@ func (r *reader) count(ctx context.Context) error {
 	}
 	r.counted = now
 	r.m.metrics.failed.WithLabelValues(r.in.Name).Set(float64(n))
-	r.setFailed(n)
+	r.failed.Store(n)
 	return nil
-}
-
-func (r *reader) setFailed(n int64) {
-	r.mu.Lock()
-	r.failed = n
-	r.mu.Unlock()
 }

@@ -75,26 +75,31 @@ type row struct {
 	size    int64
 	created job.Instant
 	age     time.Duration
+	waited  string // what it waits for; empty: it is fresh
 }
 
-// The conditions of rows that are to be read, that wait for a name of holds, and that are no jobs.
+// The conditions of rows that are fresh, that wait for a name of holds, and that are no jobs.
 const (
 	isFresh   = `failed_at IS NULL AND waits_for IS NULL`
 	isWaiting = `failed_at IS NULL AND waits_for IS NOT NULL`
 	isFailed  = `failed_at IS NOT NULL`
 )
 
-// read returns the first rows, in the order of their ids. A row that commits later may have a smaller id, so it
-// always starts at the first.
-func (t *table) read(ctx context.Context) (rows []row, err error) {
+// read returns the first rows that wait for a name, or are fresh if it is empty, in the order of their ids. A row that
+// commits later may have a smaller id, so it always starts at the first.
+func (t *table) read(ctx context.Context, waitsFor string) (rows []row, err error) {
+	condition, args := isFresh, []any(nil)
+	if waitsFor != "" {
+		condition, args = `failed_at IS NULL AND waits_for = `+t.arg, []any{waitsFor}
+	}
 	size := fmt.Sprintf("LEAST(size, %d)", t.maxRequest)
 	statement := `SELECT id, row_key, CASE WHEN size <= ` + strconv.FormatInt(t.maxRequest, 10) + ` THEN request END, size, made, ` + t.time("CURRENT_TIMESTAMP(3)") + `
 FROM (SELECT found.*, SUM(` + size + `) OVER (ORDER BY id) AS total
 	FROM (SELECT id, ` + t.key + ` AS row_key, request, OCTET_LENGTH(request) AS size, ` + t.time("created_at") + ` AS made
-		FROM duehook_inbox WHERE ` + isFresh + ` ORDER BY id LIMIT ` + strconv.Itoa(maxRows) + `) found) summed
+		FROM duehook_inbox WHERE ` + condition + ` ORDER BY id LIMIT ` + strconv.Itoa(maxRows) + `) found) summed
 WHERE total - ` + size + ` < ` + strconv.Itoa(maxBytes) + ` ORDER BY id`
-	err = t.query(ctx, statement, nil, func(found *sql.Rows) error {
-		var r row
+	err = t.query(ctx, statement, args, func(found *sql.Rows) error {
+		r := row{waited: waitsFor}
 		var now job.Instant
 		err := found.Scan(&r.id, &r.key, &r.request, &r.size, &r.created, &now)
 		r.age = max(0, now.Sub(r.created))
@@ -116,9 +121,9 @@ func (t *table) fail(ctx context.Context, id int64, text string) error {
 	return err
 }
 
-// hold sets rows aside until release.
+// hold sets rows aside that wait for a name.
 func (t *table) hold(ctx context.Context, ids []int64, waitsFor string) error {
-	_, err := t.exec(ctx, t.change(ids, isFresh, `waits_for = `+t.arg), waitsFor)
+	_, err := t.exec(ctx, t.change(ids, `failed_at IS NULL`, `waits_for = `+t.arg), waitsFor)
 	return err
 }
 
@@ -131,21 +136,6 @@ func (t *table) held(ctx context.Context) (names []string, err error) {
 		return err
 	})
 	return names, err
-}
-
-// release makes the first rows that wait for something fresh again, and returns the last one of them; 0: there was none.
-func (t *table) release(ctx context.Context, waitsFor string, most int) (last int64, err error) {
-	var ids []int64
-	err = t.query(ctx, `SELECT id FROM duehook_inbox WHERE waits_for = `+t.arg+` AND failed_at IS NULL ORDER BY id LIMIT `+strconv.Itoa(most), []any{waitsFor}, func(found *sql.Rows) error {
-		err := found.Scan(&last)
-		ids = append(ids, last)
-		return err
-	})
-	if err != nil || len(ids) == 0 {
-		return 0, err
-	}
-	_, err = t.exec(ctx, t.change(ids, isWaiting, `waits_for = NULL`))
-	return last, err
 }
 
 // query calls each with every row of an answer.

@@ -19,7 +19,6 @@ import (
 // work is a row, and what becomes of it: without a failure, and with nothing to wait for, it is registered.
 type work struct {
 	row
-	prepared bool
 	reg      Registration
 	failure  string // why it is no job
 	waitsFor string
@@ -28,20 +27,18 @@ type work struct {
 }
 
 // prepareNext prepares the first rows, and returns how many of them make one call of the store: those up to one whose key
-// comes again, because a repetition of the call must find the last registration of each key; a fan-out is alone.
+// comes again, because a repetition of the call must find the last registration of each key; a fan-out is alone. A row that
+// ends a call is prepared again for the next one: it may ask for what comes before it.
 func (r *reader) prepareNext(ctx context.Context, todo []work) (int, error) {
 	keys := make(map[job.Key]bool, len(todo))
 	for i := range todo {
 		w := &todo[i]
-		if !w.prepared {
-			if err := r.prepare(ctx, w); err != nil {
-				return 0, err
-			}
+		if err := r.prepare(ctx, w); err != nil {
+			return 0, err
 		}
 		switch key := w.reg.key(); {
 		case w.failure != "":
 		case w.reg.Fan != nil:
-			w.prepared = i == 0 // otherwise it is prepared again when what comes before is registered
 			return max(i, 1), nil
 		case keys[key]:
 			return i, nil
@@ -54,7 +51,6 @@ func (r *reader) prepareNext(ctx context.Context, todo []work) (int, error) {
 
 // prepare checks the request of a row. The error is that of an outage.
 func (r *reader) prepare(ctx context.Context, w *work) (err error) {
-	w.prepared = true
 	if w.request == nil {
 		w.failure = fmt.Sprintf("The request has %d bytes; at most %d are allowed.", w.size, r.m.o.MaxRequest)
 		r.m.o.Jobs.Refuse(1, true)
