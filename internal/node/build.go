@@ -107,7 +107,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	// The embedded store, and one that was filled from a copy of it, have no limits until they are set: a paused topic would resume.
 	limited := func(run func(context.Context) error) func(context.Context) error {
 		return n.delivering(func(ctx context.Context) error {
-			topicSettings.Load(ctx)
+			topicSettings.AwaitLoad(ctx)
 			return run(ctx)
 		})
 	}
@@ -120,7 +120,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return limited(dispatch.Run)(ctx)
 	}}, {"api", func(ctx context.Context) error {
 		loads, cancel := context.WithTimeout(ctx, startWithin)
-		topicSettings.Load(loads) // a job that is registered before would not have the url and the defaults of its topic
+		topicSettings.AwaitLoad(loads) // a job that is registered before would not have the url and the defaults of its topic
 		if n.keys != nil {
 			_ = n.keys.Load(loads) // without them the node serves, and is not ready until its part has read them
 		}

@@ -27,8 +27,6 @@ const (
 	reconcileEvery = 15 * time.Second
 	retryPause     = time.Second
 	callTimeout    = 5 * time.Second
-	// maxTries bounds how often a change starts over because topics changed.
-	maxTries = 10
 )
 
 // Store is what topics need of a store. Every store.Store is one.
@@ -60,9 +58,11 @@ type Manager struct {
 	limitsMu sync.Mutex
 	inDoubt  map[string]bool
 	held     map[string]held
+	loaded   func() // closes isLoaded
+	isLoaded chan struct{}
 }
 
-// New makes a Manager. It knows topics once Load has succeeded.
+// New makes a Manager. It knows topics after AwaitLoad.
 func New(o Options) (*Manager, error) {
 	if o.Store == nil {
 		return nil, errors.New("topics: Options.Store is missing")
@@ -72,7 +72,8 @@ func New(o Options) (*Manager, error) {
 	if o.Emit == nil {
 		o.Emit = func(...events.Event) {}
 	}
-	m := &Manager{o: o, docs: collection(o.Store, o.Clock), inDoubt: map[string]bool{}, held: map[string]held{}}
+	m := &Manager{o: o, docs: collection(o.Store, o.Clock), inDoubt: map[string]bool{}, held: map[string]held{}, isLoaded: make(chan struct{})}
+	m.loaded = sync.OnceFunc(func() { close(m.isLoaded) })
 	m.known = documents.NewMirror(m.docs, m.know)
 	return m, metered.Register(o.Metrics, "topics", gauges{m})
 }
@@ -267,7 +268,7 @@ func (m *Manager) obey(ctx context.Context, topic string) error {
 	m.limitsMu.Lock()
 	defer m.limitsMu.Unlock()
 	var set *store.Limits
-	for range maxTries {
+	for range store.Tries(ctx) {
 		if err := m.known.Read(ctx, topic); err != nil {
 			return err
 		}
@@ -284,7 +285,7 @@ func (m *Manager) obey(ctx context.Context, topic string) error {
 		}
 		set = &l
 	}
-	return nil // each further change sets its limits itself
+	return ctx.Err() // nil: each further change sets its limits itself
 }
 
 // setLimits sets the limits of a topic. The caller holds limitsMu.
@@ -314,11 +315,19 @@ func (m *Manager) know(d *documents.Document[Topic], old Topic) Topic {
 
 // Reconcile reads the topics, and sets the limits that the store does not have yet.
 func (m *Manager) Reconcile(ctx context.Context) error {
+	err := m.reconcile(ctx)
+	if err == nil {
+		m.loaded()
+	}
+	return err
+}
+
+func (m *Manager) reconcile(ctx context.Context) error {
 	m.limitsMu.Lock()
 	defer m.limitsMu.Unlock()
 	// Topics may change between reading them and setting limits, so this repeats until
 	// there is nothing to set.
-	for range maxTries {
+	for range store.Tries(ctx) {
 		// A change writes the topic before its limits. Read in the opposite order, limits
 		// that have no topic are left over, and not those of a change in progress.
 		obeyed, err := listing.Limits(ctx, m.o.Store)
@@ -336,7 +345,7 @@ func (m *Manager) Reconcile(ctx context.Context) error {
 			return nil
 		}
 	}
-	return nil // each further change sets its limits itself
+	return ctx.Err() // nil: each further change sets its limits itself
 }
 
 // setDifferent sets the limits that differ from the obeyed ones, and reports whether there

@@ -6,25 +6,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/internal/kit/outage"
 )
 
-// Load reconciles until it has succeeded once. A store that loses limits with its process
-// must not carry before: a paused topic would resume after a restart. Load returns early
-// when ctx ends.
-func (m *Manager) Load(ctx context.Context) {
-	loads, cancel := context.WithCancel(ctx)
-	defer cancel()
-	outage.New("reading topics before the first delivery", m.o.Clock, m.o.Logger, nil).Repeat(loads, outage.Task{
-		Every: retryPause, Limit: callTimeout,
-		Do: func(ctx context.Context) error {
-			err := m.Reconcile(ctx)
-			if err == nil {
-				cancel()
-			}
-			return err
-		},
-	})
+// AwaitLoad waits until Reconcile has succeeded once, or ctx ends. A store that loses limits with its process
+// must not carry before: a paused topic would resume after a restart.
+func (m *Manager) AwaitLoad(ctx context.Context) {
+	select {
+	case <-m.isLoaded:
+	case <-ctx.Done():
+	}
 }
 
 // Run follows the changes of other nodes and keeps the store's limits up to date, until

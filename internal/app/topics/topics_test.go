@@ -512,15 +512,20 @@ func TestAFailureCanBeRepeated(t *testing.T) {
 	})
 }
 
-func TestLoadWaitsForTheStore(t *testing.T) {
+func TestAwaitLoadWaitsForTheStore(t *testing.T) {
 	inBubble(t, func(t *testing.T, r *rig) {
 		_, err := r.node().SetState(r.Context(), "t", Paused, job.Pause{})
 		r.ok(err)
 		m := r.node()
 		r.failWith("ListDocuments", errAway)
+		runs, stop := context.WithCancel(r.Context())
+		var ended sync.WaitGroup
+		defer ended.Wait()
+		defer stop()
+		ended.Go(func() { r.ok(m.Run(runs)) })
 		loaded := make(chan struct{})
 		go func() {
-			m.Load(context.Background())
+			m.AwaitLoad(context.Background())
 			close(loaded)
 		}()
 		pass(10 * time.Second)
@@ -531,9 +536,9 @@ func TestLoadWaitsForTheStore(t *testing.T) {
 		}
 		r.failWith("ListDocuments", nil)
 		<-loaded
-		ended, cancel := context.WithCancel(context.Background())
-		cancel()
-		m.Load(ended)
+		if state := m.Known()["t"].State; state != Paused {
+			t.Errorf("the topic is %s, want paused", state)
+		}
 	})
 }
 
