@@ -17,8 +17,8 @@ const maxCounted = 250_000
 
 // Outlook returns the facts that delay a job's next attempt.
 func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error) {
-	r, now, err := s.recordOf(ctx, key)
-	for range tries {
+	r, now, err := s.read(ctx, key)
+	for range store.Tries(ctx) {
 		if err != nil {
 			return store.Outlook{Now: now, Shards: 1}, err
 		}
@@ -26,7 +26,6 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 		if o.Job, err = r.job(); err != nil || r.State.Final() {
 			return o, err
 		}
-		r.lane = o.Job.Lane()
 		var current *record
 		if current, err = s.surroundings(ctx, r, &o); err == nil && current.Version == r.Version && current.UID == r.UID {
 			return o, nil
@@ -34,28 +33,6 @@ func (s *Store) Outlook(ctx context.Context, key job.Key) (store.Outlook, error)
 		r, now = current, o.Now
 	}
 	return store.Outlook{Now: now, Shards: 1}, store.ErrConflict
-}
-
-// recordOf reads a record.
-func (s *Store) recordOf(ctx context.Context, key job.Key) (r *record, now job.Instant, err error) {
-	var failed error
-	now, err = s.ask(ctx, func(b *pgx.Batch) { s.askRecord(b, key, &r, &failed) })
-	if err == nil {
-		err = failed
-	}
-	return r, now, err
-}
-
-func (s *Store) askRecord(b *pgx.Batch, key job.Key, r **record, failed *error) {
-	*r, *failed = nil, store.ErrNotFound
-	b.Queue(s.sql(`SELECT `+withContent+` FROM duehook.job j WHERE topic = $1 AND id = $2`), text(key.Topic), text(key.ID)).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			if *r, *failed = scan(rows); *failed != nil && !errors.Is(*failed, store.ErrUnreadable) {
-				return *failed
-			}
-		}
-		return rows.Err()
-	})
 }
 
 // surroundings reads the facts around a job, and then the job again: if it is as it was, so were the facts.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -127,31 +126,12 @@ func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFun
 	return lasting, func() { stop(); cancel() }, nil
 }
 
-// tries bounds how often a transaction is tried.
-const tries = 8
-
 // again runs a transaction until it meets no other one that makes it fail.
-func (s *Store) again(ctx context.Context, run func() error) error {
-	for n := 1; ; n++ {
-		err := run()
-		if !errors.Is(err, errAgain) {
+func (s *Store) again(ctx context.Context, run func() error) (err error) {
+	for range store.Tries(ctx) {
+		if err = run(); !errors.Is(err, errAgain) {
 			return err
 		}
-		if n == tries || !isTaken(err) && pause(ctx, n+3) != nil {
-			return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-		}
 	}
-}
-
-// isTaken reports whether another transaction had inserted the row of a key, and has ended.
-func isTaken(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == "23505"
-}
-
-// pause waits for a random time before a try, up to twice as long for the next one: callers that start over together
-// would outrun each other for ever.
-func pause(ctx context.Context, try int) error {
-	const longest = 128 * time.Millisecond
-	return job.Sleep(ctx, job.SystemClock(), rand.N(min(time.Millisecond<<try, longest))) //nolint:gosec // a pause is no secret
+	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 }

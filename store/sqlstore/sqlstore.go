@@ -60,9 +60,8 @@ type Store struct {
 	direct    *pgx.ConnConfig // for notifications
 	hub       hub
 	tables    preparation
-	work      sync.WaitGroup    // goroutines
-	doubts    atomic.Int32      // see doubtful
-	lines     [64]chan struct{} // of callers of Update, by the hash of the key
+	work      sync.WaitGroup // goroutines
+	doubts    atomic.Int32   // see doubtful
 	intake    *batch.Batcher[*arrival]
 	done      context.Context
 	close     context.CancelFunc
@@ -123,9 +122,6 @@ func newStore(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{pool: pool, direct: direct, schema: o.Schema, retention: o.Retention, log: o.Logger, taking: make(chan struct{}, 1)}
 	s.intake = newIntake(s)
-	for i := range s.lines {
-		s.lines[i] = make(chan struct{}, 1)
-	}
 	s.done, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	return s, nil
 }

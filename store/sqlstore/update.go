@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"bytes"
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -23,50 +22,32 @@ func (s *Store) Get(ctx context.Context, key job.Key) (job.Job, error) {
 }
 
 // read reads a record, with the database's time.
-func (s *Store) read(ctx context.Context, key job.Key) (rec *record, now job.Instant, err error) {
-	var bad error
-	now, err = s.ask(ctx, func(b *pgx.Batch) {
-		rec, bad = nil, nil
-		collect(b.Queue(s.sql(`SELECT `+withContent+` FROM duehook.job j WHERE j.topic = $1 AND j.id = $2`), key.Topic, key.ID), func(row pgx.Rows) error {
-			rec, bad = scan(row)
-			if bad == nil {
-				bad = rec.locate()
-			}
-			return nil
-		})
-	})
-	switch {
-	case err != nil:
-		return nil, now, err
-	case bad != nil:
-		return nil, now, bad
-	case rec == nil:
-		return nil, now, store.ErrNotFound
+func (s *Store) read(ctx context.Context, key job.Key) (r *record, now job.Instant, err error) {
+	var failed error
+	now, err = s.ask(ctx, func(b *pgx.Batch) { s.askRecord(b, key, &r, &failed) })
+	if err == nil {
+		err = failed
 	}
-	return rec, now, nil
+	return r, now, err
 }
 
-// line has callers whose job has changed wait for each other, for a while, and returns what lets the next one pass: most tries of many
-// callers at once would be in vain. A change that itself changes the job would wait for ever.
-func (s *Store) line(ctx context.Context, key job.Key) (pass func()) {
-	const longest = time.Second
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	place := s.lines[store.KeyHash(key)%uint32(len(s.lines))]
-	select {
-	case place <- struct{}{}:
-		return func() { <-place }
-	case <-ctx.Done():
-		return func() {}
-	}
+// askRecord asks for a record.
+func (s *Store) askRecord(b *pgx.Batch, key job.Key, r **record, failed *error) {
+	*r, *failed = nil, store.ErrNotFound
+	collect(b.Queue(s.sql(`SELECT `+withContent+` FROM duehook.job j WHERE topic = $1 AND id = $2`), text(key.Topic), text(key.ID)), func(row pgx.Rows) error {
+		if *r, *failed = scan(row); *r == nil {
+			return *failed
+		}
+		if *failed == nil {
+			*failed = (*r).locate()
+		}
+		return nil
+	})
 }
 
 // Update changes a job by comparing its version and replacing it.
 func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, job.Instant) error) (job.Job, error) {
-	for try := range store.Tries(ctx) {
-		if try == 1 {
-			defer s.line(ctx, key)()
-		}
+	for range store.Tries(ctx) {
 		was, now, err := s.read(ctx, key)
 		if err != nil {
 			return job.Job{}, err
@@ -75,24 +56,20 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		if err != nil {
 			return job.Job{}, err
 		}
-		if refused := change(&j, now); refused != nil {
-			before, err := was.job() // change may have altered j
-			if err != nil {
+		u := update{was: was}
+		if u.refused = change(&j, now); u.refused == nil {
+			j.Version, j.UpdatedAt = was.Version+1, max(now, was.CreatedAt)
+			u.j, u.next = j, j.Ended(was.State, job.ShedNothing)
+			if err := s.change(ctx, u.apply); err != nil {
 				return job.Job{}, err
 			}
-			return before, refused
-		}
-		j.Version, j.UpdatedAt = was.Version+1, max(now, was.CreatedAt)
-		u := update{j: j, was: was, next: j.Ended(was.State, job.ShedNothing)}
-		if err := s.change(ctx, u.apply); err != nil {
-			return job.Job{}, err
 		}
 		if u.refused != nil {
-			before, err := was.job()
-			if err != nil {
-				return job.Job{}, err
+			before, err := was.job() // change may have altered j
+			if err == nil {
+				err = u.refused
 			}
-			return before, u.refused
+			return before, err
 		}
 		if u.stored != nil {
 			return u.stored.job()
