@@ -104,7 +104,7 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 	if err != nil {
 		return nil, err
 	}
-	// The embedded store, and one that was filled from a copy of it, have no limits until they are set: a paused topic would resume.
+	// The embedded store, and one that was filled with a copy of another one, have no limits until they are set: a paused topic would resume.
 	limited := func(run func(context.Context) error) func(context.Context) error {
 		return n.delivering(func(ctx context.Context) error {
 			topicSettings.AwaitLoad(ctx)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/listing"
 	"github.com/duehook/duehook/store/walk"
 )
 
@@ -41,11 +40,11 @@ func (f *fixture) furnish() {
 	f.Helper()
 	f.add(reg("t", "older", ordered("stopped")))
 	f.settle(store.Applied, failed(f.takeOne(), never))
-	f.limit("t", store.Limits{StopOnDead: true, Capacity: 1000, Weight: 20})
+	f.limit("t", store.Limits{StopOnDead: true})
 	f.add(reg("t", "stops", ordered("stopped")))
 	f.settle(store.Applied, failed(f.takeOne(), never))
 	f.add(reg("t", "behind", ordered("stopped")))
-	f.limit("t", store.Limits{Capacity: 1000, Weight: 20}) // what stops stays so
+	f.limit("t", store.Limits{}) // what stops stays so
 
 	for _, s := range finals {
 		f.end(reg("ended", s.String(), biz("b")), s)
@@ -73,9 +72,6 @@ func (f *fixture) furnish() {
 		r.Spec.Priority = 2
 	}))
 	f.add(reg("pull", "a", pulled))
-	f.limit("limited", store.Limits{Rate: 2.5})
-	f.limit("held", store.Limits{Paused: true, PausedUntil: f.now().Add(long)})
-	f.add(reg("held", "now"))
 	f.add(reg("t", "running"))
 	equal(f, "the job of a worker that is gone", f.takeOne().Job.ID, "running")
 	for _, d := range []store.Document{
@@ -109,10 +105,9 @@ func (f *fixture) walkFrom(from *fixture) {
 	})
 	f.noError("Export", err)
 	equal(f, "jobs that were exported", exported.Jobs, map[string]int64{
-		walk.Unfinished: 10, "dead": 3, "delivered": 2, "cancelled": 1, "expired": 1,
+		walk.Unfinished: 9, "dead": 3, "delivered": 2, "cancelled": 1, "expired": 1,
 	})
 	equal(f, "documents", exported.Documents, map[string]int64{"a": 2, "b": 1, store.HoldKind: 1})
-	equal(f, "limits", exported.Limits, 3)
 	equal(f, "left", exported.Left, map[string]int64{"documents node": 1})
 
 	o := walk.ImportOptions{Passing: passing}
@@ -151,11 +146,6 @@ func (f *fixture) sameAs(from *fixture) {
 		equal(f, "by uid", keys(f.list(store.Query{UID: want.UID})), []string{want.Key.String()})
 	}
 	equal(f, "jobs of a biz_key", keys(f.list(store.Query{BizKey: "b"})), keys(from.list(store.Query{BizKey: "b"})))
-	limits, err := listing.Limits(f.ctx, f)
-	f.noError("Limits", err)
-	were, err := listing.Limits(f.ctx, from)
-	f.noError("Limits", err)
-	equal(f, "limits", limits, were)
 	d, err := store.ReadDocument(f.ctx, f, "a", "1")
 	f.noError("ReadDocument", err)
 	equal(f, "document", string(d.Data), "\x00\xff\n")
@@ -185,8 +175,6 @@ func (f *fixture) goesOn() {
 	})
 	f.settle(store.Applied, delivered(f.takeUntil(1, generous)[0]))
 
-	f.limit("held", store.Limits{})
-	f.settle(store.Applied, delivered(f.takeUntil(1, generous)[0]))
 	equal(f, "unfinished", keys(f.list(store.Query{States: []job.State{job.Waiting, job.Retrying}})), []string{"t/retrying", "t/rich"})
 	equal(f, "outcome of the same id", f.outcomes(reg("t", "rich", delay(long))), []store.RegisterOutcome{store.Exists})
 }

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
@@ -70,7 +68,7 @@ func (e *exporting) run(ctx context.Context) (err error) {
 	if err := e.to.Encode(line{Walk: &head}); err != nil {
 		return fmt.Errorf("write the walk: %w", err)
 	}
-	for _, part := range []func(context.Context) error{e.documents, e.limits, e.jobs} {
+	for _, part := range []func(context.Context) error{e.documents, e.jobs} {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -118,23 +116,6 @@ func (e *exporting) document(d *store.Document) error {
 	}
 	e.counts.Documents[d.Kind]++
 	return e.to.Encode(line{Document: &document{d.Kind, d.Name, d.Data}})
-}
-
-func (e *exporting) limits(ctx context.Context) error {
-	all, err := listing.Limits(ctx, e.s)
-	if err != nil {
-		return err
-	}
-	for _, topic := range slices.Sorted(maps.Keys(all)) {
-		if all[topic] == (store.Limits{}) {
-			return fmt.Errorf("the limits of topic %s cannot be read: start a node, which writes them again, and stop it", topic)
-		}
-		e.counts.Limits++
-		if err := e.to.Encode(line{Limits: &limits{topic, all[topic]}}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // pageSize is how many jobs or documents are read at once.

@@ -10,13 +10,11 @@ import (
 	"maps"
 
 	"github.com/duehook/duehook/store"
-	"github.com/duehook/duehook/store/listing"
 )
 
 // Target is the store that a walk ends at.
 type Target interface {
 	Source
-	store.Limiting
 }
 
 // ImportOptions are those of Import.
@@ -156,7 +154,7 @@ func (in *importing) begin(ctx context.Context, id string) error {
 // empty returns an error that says what the store has, if it has anything.
 func (in *importing) empty(ctx context.Context) error {
 	has, err := in.has(ctx)
-	if err == nil && (has.All() > 0 || len(has.Documents) > 0 || has.Limits > 0) {
+	if err == nil && (has.All() > 0 || len(has.Documents) > 0) {
 		err = fmt.Errorf("%w; it has %s", ErrNotEmpty, has.String())
 	}
 	return err
@@ -168,11 +166,6 @@ func (in *importing) has(ctx context.Context) (Counts, error) {
 	if err != nil {
 		return c, err
 	}
-	topics, err := listing.Limits(ctx, in.s)
-	if err != nil {
-		return c, err
-	}
-	c.Limits = int64(len(topics))
 	kinds, err := in.s.Kinds(ctx)
 	for _, kind := range kinds {
 		if in.o.Passing != nil && in.o.Passing(kind) {
@@ -203,10 +196,6 @@ func (in *importing) take(ctx context.Context, l *line) error {
 		}
 		in.docs = append(in.docs, store.Document{Kind: d.Kind, Name: d.Name, Data: d.Data})
 		in.bytes += len(d.Data)
-	case l.Limits != nil:
-		if err := in.s.SetLimits(ctx, l.Limits.Topic, l.Limits.Limits); err != nil {
-			return fmt.Errorf("set the limits of topic %s: %w", l.Limits.Topic, err)
-		}
 	case l.Job != nil:
 		r, err := l.Job.restored()
 		if err != nil {
@@ -285,7 +274,7 @@ func (in *importing) end(ctx context.Context, want *Counts) error {
 	if err != nil {
 		return err
 	}
-	if in.counts = has; !maps.Equal(has.Jobs, want.Jobs) || !maps.Equal(has.Documents, want.Documents) || has.Limits != want.Limits {
+	if in.counts = has; !maps.Equal(has.Jobs, want.Jobs) || !maps.Equal(has.Documents, want.Documents) {
 		return fmt.Errorf("the store has %s, and %s were exported: was it used meanwhile? It stays held", has.String(), want.String())
 	}
 	in.counts.Left = want.Left

@@ -1,8 +1,8 @@
 // Package walk moves the content of a store to an empty one, of whatever kind. Export writes it as lines of JSON, and Import reads
 // them. No node may run on either store meanwhile.
 //
-// The first line names the walk, and the last one counts it. In between are the documents, the limits of topics, and the
-// jobs. While an import lasts, a document of the target names the walk and holds deliveries: so an import that was
+// The first line names the walk, and the last one counts it. In between are the documents and the jobs. Nodes set the limits of
+// topics, by their documents, before they deliver. While an import lasts, a document of the target names the walk and holds deliveries: so an import that was
 // broken off delivers nothing, and only the same walk continues it.
 package walk
 
@@ -36,7 +36,6 @@ type Head struct {
 type Counts struct {
 	Jobs      map[string]int64 `json:"jobs"`      // by state; unfinished are those that have not ended
 	Documents map[string]int64 `json:"documents"` // by kind
-	Limits    int64            `json:"limits"`    // topics with limits
 	// Left counts what stayed behind, by what it is.
 	Left map[string]int64 `json:"left,omitempty"`
 }
@@ -68,8 +67,7 @@ func (c *Counts) All() (n int64) {
 
 // String is "3 dead, 20 unfinished jobs".
 func (c *Counts) String() string {
-	parts := []string{named(c.Jobs, "no") + " jobs", named(c.Documents, "no") + " documents", fmt.Sprintf("limits of %d topics", c.Limits)}
-	return strings.Join(parts, "; ")
+	return named(c.Jobs, "no") + " jobs; " + named(c.Documents, "no") + " documents"
 }
 
 // LeftOut is "3 leader, 1 node", or "nothing".
@@ -100,7 +98,6 @@ func census(ctx context.Context, s store.Figuring) (Counts, error) {
 type line struct {
 	Walk     *Head     `json:"walk,omitempty"`
 	Document *document `json:"document,omitempty"`
-	Limits   *limits   `json:"limits,omitempty"`
 	Job      *record   `json:"job,omitempty"`
 	End      *Counts   `json:"end,omitempty"`
 }
@@ -109,11 +106,6 @@ type document struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	Data []byte `json:"data"`
-}
-
-type limits struct {
-	Topic  string       `json:"topic"`
-	Limits store.Limits `json:"limits"`
 }
 
 // record is a job, with its content and its log in the form of package encoding.

@@ -89,9 +89,6 @@ func TestRefused(t *testing.T) {
 		"no last line":     {nil, lines[0], walk.ErrCut},
 		"half a line":      {nil, lines[0] + lines[1][:5], walk.ErrCut},
 		"a head to refuse": {nil, strings.Replace(lines[0], `"namespace":""`, `"namespace":"odd"`, 1), odd},
-		"limits": {func(s store.Store) error {
-			return s.SetLimits(t.Context(), "t", store.Limits{Paused: true})
-		}, text.String(), walk.ErrNotEmpty},
 		"a document": {func(s store.Store) error {
 			_, err := store.PutDocument(t.Context(), s, store.Document{Kind: "topic", Name: "t"})
 			return err
