@@ -110,15 +110,7 @@ func (r *reader) drain(ctx context.Context) error {
 
 func (r *reader) status(ctx context.Context) Status {
 	s := Status{Name: r.in.Name, Database: r.t.name, Topics: r.in.Topics, Reading: r.leading.Load()}
-	r.mu.Lock()
-	err := r.away
-	r.mu.Unlock()
-	switch { // in both the database answers
-	case errors.Is(err, errLost):
-		err = nil
-	case errors.Is(err, errHeld):
-		s.Error, err = err.Error(), nil
-	}
+	var err error
 	for _, part := range []struct {
 		to        *int64
 		condition string
@@ -126,6 +118,12 @@ func (r *reader) status(ctx context.Context) Status {
 		if err == nil {
 			*part.to, err = r.t.count(ctx, part.condition)
 		}
+	}
+	r.mu.Lock()
+	away := r.away
+	r.mu.Unlock()
+	if away != nil && !errors.Is(away, errLost) {
+		err = away
 	}
 	if err != nil {
 		s.Error = access.SightOf(ctx).Text(err.Error())

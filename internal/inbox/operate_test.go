@@ -15,11 +15,17 @@ import (
 	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
-// TestTroubles: failed rows, and a table that is away for long, are troubles on the node that reads.
+// TestTroubles: failed rows, and rows that are read and cannot be deleted for long, are troubles on the node that reads.
 func TestTroubles(t *testing.T) {
 	b := newBench(t, engines[0])
 	b.put("{")
-	m, _ := b.start(inbox.WithStuck(b.options(), time.Second))
+	o := inbox.WithStep(inbox.WithStuck(b.options(), time.Second), func(_, step string) error {
+		if step == "delete" && b.count("request LIKE '%shop%'") > 0 {
+			return errors.New("deleting fails")
+		}
+		return nil
+	})
+	m, _ := b.start(o)
 	has := func(known bool, want ...string) {
 		t.Helper()
 		testenv.Eventually(t, testenv.Patience, func() bool {
@@ -28,9 +34,10 @@ func TestTroubles(t *testing.T) {
 		}, fmt.Sprintf("the troubles are %q", want))
 	}
 	has(true, "orders: rows have failed")
-	_, err := b.db.ExecContext(t.Context(), "DROP TABLE duehook_inbox")
-	must.OK(t, err)
+	b.put(`{"topic":"t","id":"a","url":"https://shop.example/"}`)
 	has(true, "orders: rows have failed", "orders: it cannot be read")
+	s := m.Statuses(t.Context())[0]
+	must.Equal(t, "the status", fmt.Sprintf("%d %d %s", s.Fresh, s.Failed, s.Error), "1 1 deleting fails")
 	other, err := inbox.New(b.options())
 	must.OK(t, err)
 	if all, known := other.Troubles(); len(all) > 0 || known {

@@ -72,9 +72,7 @@ func (r *reader) run(ctx context.Context) error {
 	listener.Go(func() { r.listen(ctx) })
 	for pause := r.m.o.pause; ctx.Err() == nil; {
 		busy, err := r.round(ctx)
-		if err != nil {
-			r.note(ctx, err)
-		}
+		r.note(ctx, err)
 		switch {
 		case err != nil && !errors.Is(err, errLost) && !errors.Is(err, errHeld):
 			r.outage.Rest(ctx, err)
@@ -142,7 +140,6 @@ func (r *reader) pass(ctx context.Context, waitsFor string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("read duehook_inbox: %w", err)
 	}
-	r.note(ctx, nil)
 	todo := make([]work, len(rows))
 	for i := range rows {
 		todo[i].row = rows[i]
