@@ -24,12 +24,14 @@ const callWait = 10 * time.Second
 // timeouts bounds what a transaction waits for, below callWait. They are in each transaction, because connections
 // through PgBouncer are not of one client. It also reads the database's time: it begins each transaction.
 //
-// Statements look rows up one by one, by indexes and in their order, whatever the statistics say, which are old while tables fill. Where there is
-// no index, the high cost would have PostgreSQL compile the statement, for half a second.
+// A connection plans a statement once: to plan the writes of a take for their values took longer than to run them. Statements
+// look rows up one by one, by indexes and in their order, whatever the statistics say, which are old while tables fill. Where
+// there is no index, the high cost would have PostgreSQL compile the statement, for half a second.
 const timeouts = `SELECT ` + clock + `, ARRAY[set_config('statement_timeout', '8s', true),
 	set_config('lock_timeout', '3s', true), set_config('idle_in_transaction_session_timeout', '10s', true),
 	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)]`
+	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
+	set_config('plan_cache_mode', 'force_generic_plan', true)]`
 
 // CheckURL returns what is wrong with the URL of a database, or nil.
 func CheckURL(raw string) error {
