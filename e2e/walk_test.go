@@ -256,6 +256,15 @@ func startsPaused(t *testing.T, on []string, inbox *inboxOf, alone bool) {
 	for _, n := range nodes {
 		none(n)
 	}
+	for _, n := range nodes {
+		var why struct {
+			Reasons []struct{ Detail string }
+		}
+		must(t, http.StatusOK, "GET", n.base()+"/v1/jobs/orders/open/explain", nil).into(t, &why)
+		if len(why.Reasons) != 1 || !strings.Contains(why.Reasons[0].Detail, "duehook resume") {
+			t.Errorf("explain answered %+v", why)
+		}
+	}
 	last := nodes[len(nodes)-1]
 	last.stop()
 	last.start()

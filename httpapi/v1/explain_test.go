@@ -2,6 +2,7 @@ package v1
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,19 @@ func TestExplainGoesByWhatCarriersAreTold(t *testing.T) {
 	answer := a.explains("t/b", "endpoint_limit")
 	if answer["expected_at"] != answer["now"] {
 		t.Errorf("it is expected at %v, and it is %v", answer["expected_at"], answer["now"])
+	}
+}
+
+func TestExplainNamesAHoldOfTheStore(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","url":"https://shop.example/hook"}`)
+	if _, err := store.PutDocument(t.Context(), a.mem, store.Document{Kind: store.HoldKind, Name: store.HoldStart, Data: []byte(`{"since":1767258000000}`)}); err != nil {
+		t.Fatal(err)
+	}
+	answer := a.explains("t/a", "deliveries_held")
+	reason := answer["reasons"].([]any)[0].(map[string]any)
+	if detail := reason["detail"].(string); !strings.Contains(detail, "--start-paused at 2026-01-01T09:00:00.000Z") || answer["expected_at"] != nil {
+		t.Errorf("%q, expected at %v", detail, answer["expected_at"])
 	}
 }
 

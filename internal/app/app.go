@@ -21,6 +21,7 @@ type Store interface {
 	registrar
 	store.Reader
 	Count(ctx context.Context, c store.Count) (store.Counted, error)
+	ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error)
 }
 
 // Options are the settings of an App. Only Store is required.

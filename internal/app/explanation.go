@@ -7,6 +7,7 @@ import (
 	"github.com/duehook/duehook/internal/app/explain"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/services/hold"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
@@ -25,8 +26,12 @@ func (s *App) Explain(ctx context.Context, key job.Key) (Explanation, error) {
 	if err != nil {
 		return Explanation{}, err
 	}
+	held, err := hold.Read(ctx, s.o.Store)
+	if err != nil {
+		return Explanation{}, err
+	}
 	access.SightOf(ctx).Job(&o.Job)
-	return Explanation{explain.Job(&o, s.o.Policy, s.o.Carry), o.Job, o.Now}, nil
+	return Explanation{explain.Job(&o, held, s.o.Policy, s.o.Carry), o.Job, o.Now}, nil
 }
 
 // Plan is what would follow from a registration.

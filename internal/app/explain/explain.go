@@ -1,12 +1,13 @@
 // Package explain explains why a job has not been attempted yet, when its next attempt is
-// expected, and what follows if it keeps failing. It is pure: its input is a store.Outlook
-// and the settings.
+// expected, and what follows if it keeps failing. It is pure: its input is a store.Outlook,
+// the hold of the store and the settings.
 package explain
 
 import (
 	"strings"
 
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/services/hold"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 )
@@ -43,6 +44,7 @@ func (r *Reason) Detail() string {
 // The codes of reasons of jobs that have not ended.
 const (
 	CodeNotDue             = "not_due"             // it is not due yet
+	CodeDeliveriesHeld     = "deliveries_held"     // the deliveries of all topics are held
 	CodeCircuitOpen        = "circuit_open"        // the circuit of its endpoint is open
 	CodeEndpointRecovering = "endpoint_recovering" // its endpoint gets few jobs at a time after an open circuit
 	CodeEndpointLimit      = "endpoint_limit"      // the endpoint has as many jobs in flight as allowed
@@ -82,6 +84,7 @@ type Explanation struct {
 // view is the input of checks.
 type view struct {
 	*store.Outlook
+	held   *hold.Held         // nil: the store is not held
 	policy retrypolicy.Policy // the job's
 	carry  store.CarryOptions
 }
@@ -91,13 +94,13 @@ type check func(v *view) *Reason
 
 // checks are all checks, in the order of the reasons.
 var checks = []check{
-	ended, cancelNoted, inFlight, leaseExpired, quarantined, notDue, orderKey, circuitOpen,
+	ended, cancelNoted, inFlight, leaseExpired, quarantined, notDue, deliveriesHeld, orderKey, circuitOpen,
 	topicPaused, endpointRecovering, endpointLimit, topicLimit, topicRate, topicConcurrency, higherPriority, readyListFull, ready,
 }
 
-// Job explains the job of o. policy and carry are those of the server.
-func Job(o *store.Outlook, policy retrypolicy.Policy, carry store.CarryOptions) Explanation {
-	v := &view{Outlook: o, policy: policy.For(o.Job.Spec.Retry), carry: carry}
+// Job explains the job of o in a store that is held as held says. policy and carry are those of the server.
+func Job(o *store.Outlook, held *hold.Held, policy retrypolicy.Policy, carry store.CarryOptions) Explanation {
+	v := &view{Outlook: o, held: held, policy: policy.For(o.Job.Spec.Retry), carry: carry}
 	var e Explanation
 	stopped, timeless, next := false, false, o.Now
 	add := func(r *Reason) {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/duehook/duehook/internal/job"
+	"github.com/duehook/duehook/internal/services/hold"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 )
@@ -305,7 +306,7 @@ func TestReasons(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			e := Job(tc.o, policy, carry)
+			e := Job(tc.o, nil, policy, carry)
 			var got []reason
 			for i, r := range e.Reasons {
 				detail := r.Detail()
@@ -356,11 +357,11 @@ func TestEnded(t *testing.T) {
 		if reason == job.ReasonGone {
 			disabled := *o
 			disabled.Job.LastAttempt = &job.Attempt{Number: 3, Status: 400, Error: "http_400"}
-			if detail := Job(&disabled, policy, carry).Reasons[0].Detail(); !strings.Contains(detail, "rejected the job for good with attempt 3 (http_400)") {
+			if detail := Job(&disabled, nil, policy, carry).Reasons[0].Detail(); !strings.Contains(detail, "rejected the job for good with attempt 3 (http_400)") {
 				t.Errorf("webhook-delivery: disable is explained by %q", detail)
 			}
 		}
-		e := Job(o, policy, carry)
+		e := Job(o, nil, policy, carry)
 		if len(e.Reasons) != 1 || e.Reasons[0].Code != reason || e.Expected != 0 {
 			t.Errorf("%s: %+v", reason, e)
 		}
@@ -372,7 +373,7 @@ func TestEnded(t *testing.T) {
 		}
 	}
 	o := waiting(func(o *store.Outlook) { o.Job.State, o.Job.EndedAt = job.Cancelled, now })
-	if r := Job(o, policy, carry).Reasons[0]; r.Code != "cancelled" || !strings.HasSuffix(r.Detail(), "It is cancelled.") {
+	if r := Job(o, nil, policy, carry).Reasons[0]; r.Code != "cancelled" || !strings.HasSuffix(r.Detail(), "It is cancelled.") {
 		t.Errorf("ended without a reason: %+v", r)
 	}
 }
@@ -426,7 +427,7 @@ func TestForecast(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			e := Job(tc.o, policy, carry)
+			e := Job(tc.o, nil, policy, carry)
 			if diff := cmp.Diff(tc.want, e.Forecast); diff != "" {
 				t.Error(diff)
 			}
@@ -440,7 +441,55 @@ func TestForecast(t *testing.T) {
 // Without limits nothing is full.
 func TestNoLimits(t *testing.T) {
 	o := waiting(out(1000), func(o *store.Outlook) { o.TopicReady, o.Ready, o.Circuit.HalfOpenUntil = 1000, 1000, in(time.Hour) })
-	if e := Job(o, policy, store.CarryOptions{}); len(e.Reasons) != 1 || e.Reasons[0].Code != CodeCarrierBehind {
+	if e := Job(o, nil, policy, store.CarryOptions{}); len(e.Reasons) != 1 || e.Reasons[0].Code != CodeCarrierBehind {
 		t.Errorf("%+v", e)
+	}
+}
+
+// A hold of the store concerns each job that a node would have to take.
+func TestHolds(t *testing.T) {
+	started, imports := &hold.Held{Since: in(-time.Hour)}, &hold.Held{Import: true}
+	const resume, again = "with --start-paused at 2026-01-01T08:00:00.000Z. The jobs of all topics are held until an operator runs duehook resume.", "until duehook import has run again"
+	ready := func(o *store.Outlook) { o.Job.State, o.At = job.Ready, in(15*time.Second) }
+	for name, tc := range map[string]struct {
+		o     *store.Outlook
+		held  *hold.Held
+		codes []string
+		says  []string // of the hold
+	}{
+		"due":                 {waiting(), started, []string{CodeDeliveriesHeld}, []string{resume}},
+		"due, for consumers":  {waiting(pulled), started, []string{CodeDeliveriesHeld}, []string{resume}},
+		"not due":             {waiting(due(time.Hour)), started, []string{CodeNotDue, CodeDeliveriesHeld}, []string{resume}},
+		"ready":               {waiting(ready), started, []string{CodeDeliveriesHeld, CodeReady}, []string{resume}},
+		"lease expired":       {waiting(running(-time.Second)), started, []string{CodeLeaseExpired, CodeDeliveriesHeld}, []string{resume}},
+		"in a paused topic":   {waiting(limited(store.Limits{Paused: true})), started, []string{CodeDeliveriesHeld, CodeTopicPaused}, []string{resume}},
+		"by an import":        {waiting(), imports, []string{CodeDeliveriesHeld}, []string{again}},
+		"by both":             {waiting(), &hold.Held{Import: true, Since: in(-time.Hour)}, []string{CodeDeliveriesHeld}, []string{resume, again}},
+		"by an unknown start": {waiting(), &hold.Held{}, []string{CodeDeliveriesHeld}, []string{"--start-paused"}},
+		"in flight":           {waiting(running(time.Minute)), started, []string{CodeInFlight}, nil},
+		"ended":               {waiting(endedFor(job.Delivered, job.ReasonDelivered)), started, []string{job.ReasonDelivered}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := Job(tc.o, tc.held, policy, carry)
+			var codes []string
+			var detail string
+			for _, r := range e.Reasons {
+				codes = append(codes, r.Code)
+				if r.Code == CodeDeliveriesHeld {
+					detail = r.Detail()
+				}
+			}
+			if diff := cmp.Diff(tc.codes, codes); diff != "" {
+				t.Error(diff)
+			}
+			for _, part := range tc.says {
+				if !strings.Contains(detail, part) {
+					t.Errorf("%q does not say %q", detail, part)
+				}
+			}
+			if e.Expected != 0 || tc.says != nil && len(e.Forecast.Attempts) > 0 {
+				t.Errorf("expected at %d, with the forecast %v", e.Expected, e.Forecast)
+			}
+		})
 	}
 }

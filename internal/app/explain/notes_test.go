@@ -65,7 +65,7 @@ func TestNotes(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
-			for _, s := range Job(&store.Outlook{Now: now, Job: test.job, Shards: 1}, retrypolicy.Policy{}, store.CarryOptions{}).Notes {
+			for _, s := range Job(&store.Outlook{Now: now, Job: test.job, Shards: 1}, nil, retrypolicy.Policy{}, store.CarryOptions{}).Notes {
 				got = append(got, s.String())
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

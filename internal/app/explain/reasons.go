@@ -43,6 +43,21 @@ func notDue(v *view) *Reason {
 	return r
 }
 
+// deliveriesHeld checks the hold of the store, which keeps jobs of all topics from being taken.
+func deliveriesHeld(v *view) *Reason {
+	if v.held == nil || v.Job.State.Final() || v.leased() {
+		return nil
+	}
+	r := stop(CodeDeliveriesHeld)
+	if v.held.Since != 0 || !v.held.Import {
+		r.Sentences = append(r.Sentences, says("held_since_start", Params{"since": v.held.Since.RFC3339()}))
+	}
+	if v.held.Import {
+		r.Sentences = append(r.Sentences, says("held_by_import", nil))
+	}
+	return r
+}
+
 // orderKey checks whether the job waits for the head of its order key.
 func orderKey(v *view) *Reason {
 	head := v.Head

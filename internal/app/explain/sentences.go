@@ -43,7 +43,9 @@ var english = map[string]wording{
 		many: "It waits for {count} more counts. Without them it expires at its deadline, {at}.",
 		one:  "It waits for 1 more count. Without it, it expires at its deadline, {at}.",
 	},
-	"circuit_open": {many: "The circuit of {endpoint} is open until {at}: too many attempts in a row failed."},
+	"held_since_start": {many: "A node was started with --start-paused at {since}. The jobs of all topics are held until an operator runs duehook resume."},
+	"held_by_import":   {many: "An import into the store has not ended. The jobs of all topics are held until duehook import has run again with the same file."},
+	"circuit_open":     {many: "The circuit of {endpoint} is open until {at}: too many attempts in a row failed."},
 	"endpoint_recovering": {many: "The circuit of {endpoint} was open. Until the endpoint has recovered, at most " +
 		"{limit} of its jobs are in flight; now {count} are."},
 	"endpoint_limit": {

@@ -48,8 +48,8 @@ type start struct {
 
 // Held says why a store is held.
 type Held struct {
-	Import bool
-	Since  job.Instant // of a start that pauses
+	Import bool        // an import has not ended
+	Since  job.Instant // of a start that pauses; zero: none did
 }
 
 // Reason is the reason, with what to do.
@@ -60,8 +60,13 @@ func (h Held) Reason() string {
 	return fmt.Sprintf("a node was started with --start-paused at %s: look with duehook ls state:waiting,ready,running,retrying due_to:now, then run duehook resume", h.Since.RFC3339())
 }
 
+// Documents is the part of a store from which Read reads.
+type Documents interface {
+	ListDocuments(ctx context.Context, q store.DocumentQuery) ([]store.Document, error)
+}
+
 // Read reads the hold; nil: there is none.
-func Read(ctx context.Context, s store.Documents) (*Held, error) {
+func Read(ctx context.Context, s Documents) (*Held, error) {
 	docs, err := s.ListDocuments(ctx, store.DocumentQuery{Kind: store.HoldKind})
 	if err != nil || len(docs) == 0 {
 		return nil, err
