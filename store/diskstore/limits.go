@@ -38,14 +38,8 @@ func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) err
 // admits returns Created if the topic accepts another unfinished job, and otherwise why
 // not.
 func (s *Store) admits(topic string) store.RegisterOutcome {
-	l, ok := s.limits[topic]
-	switch {
-	case !ok:
-		return store.Created
-	case l.Draining:
-		return store.TopicDraining
-	case s.isFull(topic):
-		return store.TopicFull
+	if l, ok := s.limits[topic]; ok {
+		return rules.Admits(&l.Limits, s.unfinished(topic))
 	}
 	return store.Created
 }
@@ -53,7 +47,7 @@ func (s *Store) admits(topic string) store.RegisterOutcome {
 // isFull reports whether the topic has reached its capacity.
 func (s *Store) isFull(topic string) bool {
 	l, ok := s.limits[topic]
-	return ok && l.Capacity > 0 && s.unfinished(topic) >= int64(l.Capacity)
+	return ok && rules.IsFull(&l.Limits, s.unfinished(topic))
 }
 
 func (s *Store) unfinished(topic string) int64 {

@@ -76,25 +76,16 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		if err != nil {
 			return job.Job{}, err
 		}
-		j, err := was.job()
+		before, err := was.job()
 		if err != nil {
 			return job.Job{}, err
 		}
-		if refused := change(&j, now); refused != nil {
-			before, err := was.job() // change may have altered j
-			if err != nil {
-				return job.Job{}, err
-			}
-			return before, refused
+		j, _ := was.job() // decoded again, not copied: change may write into the memory of before
+		if err := change(&j, now); err != nil {
+			return before, err
 		}
-		if s.full() {
-			before, err := was.job()
-			if err != nil {
-				return job.Job{}, err
-			}
-			if rules.NeedsRoom(&before, &j) {
-				return before, store.ErrFull
-			}
+		if s.full() && rules.NeedsRoom(&before, &j) {
+			return before, store.ErrFull
 		}
 		j.Version, j.UpdatedAt = was.Version+1, max(now, was.CreatedAt)
 		u := update{j: &j, was: was, next: followers(j.UID, j.Ended(was.State, job.ShedNothing))}
@@ -102,10 +93,6 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 			return job.Job{}, err
 		}
 		if u.refused != nil {
-			before, err := was.job()
-			if err != nil {
-				return job.Job{}, err
-			}
 			return before, u.refused
 		}
 		if u.stored != nil {

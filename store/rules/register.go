@@ -50,6 +50,22 @@ func Against(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	return store.Created
 }
 
+// Admits returns Created if a topic with so many unfinished jobs accepts another one, and otherwise why not.
+func Admits(l *store.Limits, unfinished int64) store.RegisterOutcome {
+	switch {
+	case l.Draining:
+		return store.TopicDraining
+	case IsFull(l, unfinished):
+		return store.TopicFull
+	}
+	return store.Created
+}
+
+// IsFull reports whether a topic with so many unfinished jobs has reached its capacity.
+func IsFull(l *store.Limits, unfinished int64) bool {
+	return l.Capacity > 0 && unfinished >= int64(l.Capacity)
+}
+
 func againstEnded(r *store.Registration, old *job.Job) store.RegisterOutcome {
 	switch {
 	case old.State == job.Dead && Moves(r):

@@ -72,3 +72,23 @@ func TestKeysApart(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+func TestAdmits(t *testing.T) {
+	for name, of := range map[string]struct {
+		limits     store.Limits
+		unfinished int64
+		want       store.RegisterOutcome
+	}{
+		"no limits":                {store.Limits{}, 1 << 40, store.Created},
+		"a place is left":          {store.Limits{Capacity: 2}, 1, store.Created},
+		"at its capacity":          {store.Limits{Capacity: 2}, 2, store.TopicFull},
+		"above a lowered capacity": {store.Limits{Capacity: 2}, 3, store.TopicFull},
+		"draining":                 {store.Limits{Draining: true}, 0, store.TopicDraining},
+		"draining and full":        {store.Limits{Draining: true, Capacity: 2}, 2, store.TopicDraining},
+		"paused":                   {store.Limits{Paused: true}, 5, store.Created},
+	} {
+		if got := rules.Admits(&of.limits, of.unfinished); got != of.want {
+			t.Errorf("%s: %v, want %v", name, got, of.want)
+		}
+	}
+}

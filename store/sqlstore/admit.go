@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/rules"
 )
 
 // admission decides whether topics accept jobs.
@@ -54,19 +55,12 @@ func (t *txn) readLimits(b *pgx.Batch, topics []string, lock bool) *admission {
 
 // admits returns Created if the topic accepts another unfinished job, and otherwise why not.
 func (a *admission) admits(topic string) store.RegisterOutcome {
-	switch {
-	case a.limits[topic].Draining:
-		return store.TopicDraining
-	case a.isFull(topic):
-		return store.TopicFull
-	}
-	return store.Created
+	return rules.Admits(new(a.limits[topic]), int64(a.unfinished[topic]))
 }
 
 // isFull reports whether the topic has reached its capacity.
 func (a *admission) isFull(topic string) bool {
-	l := a.limits[topic]
-	return l.Capacity > 0 && a.unfinished[topic] >= l.Capacity
+	return rules.IsFull(new(a.limits[topic]), int64(a.unfinished[topic]))
 }
 
 // restricts reports whether the topic may refuse jobs.

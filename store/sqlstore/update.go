@@ -52,24 +52,21 @@ func (s *Store) Update(ctx context.Context, key job.Key, change func(*job.Job, j
 		if err != nil {
 			return job.Job{}, err
 		}
-		j, err := was.job()
+		before, err := was.job()
 		if err != nil {
 			return job.Job{}, err
 		}
-		u := update{was: was}
-		if u.refused = change(&j, now); u.refused == nil {
-			j.Version, j.UpdatedAt = was.Version+1, max(now, was.CreatedAt)
-			u.j, u.next = j, j.Ended(was.State, job.ShedNothing)
-			if err := s.change(ctx, u.apply); err != nil {
-				return job.Job{}, err
-			}
+		j, _ := was.job() // decoded again, not copied: change may write into the memory of before
+		if err := change(&j, now); err != nil {
+			return before, err
+		}
+		j.Version, j.UpdatedAt = was.Version+1, max(now, was.CreatedAt)
+		u := update{j: j, was: was, next: j.Ended(was.State, job.ShedNothing)}
+		if err := s.change(ctx, u.apply); err != nil {
+			return job.Job{}, err
 		}
 		if u.refused != nil {
-			before, err := was.job() // change may have altered j
-			if err == nil {
-				err = u.refused
-			}
-			return before, err
+			return before, u.refused
 		}
 		if u.stored != nil {
 			return u.stored.job()
