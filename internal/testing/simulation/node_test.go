@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,6 +68,9 @@ type life struct {
 	counts map[string]int // calls so far, by purpose
 	faults []span
 }
+
+// forever ends the faults of a process that crashed.
+const forever = time.Duration(1 << 62)
 
 // span is a time during which something was wrong with a process.
 type span struct{ from, to time.Duration }
@@ -181,10 +185,17 @@ func (l *life) crash() {
 	}
 	l.n.w.note("%s crashes", l.name)
 	l.n.w.history.count("crashes")
-	l.fault(l.n.w.now(), 1<<62)
+	l.fault(l.n.w.now(), forever)
 	l.die()
 	l.carry()
 	l.dispatch()
+}
+
+// crashedBy reports whether the process has crashed by a time.
+func (l *life) crashedBy(at time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.faults, func(f span) bool { return f.to == forever && f.from <= at })
 }
 
 // crashSoon is a crash at a step of the process's own, and a start some time later.

@@ -316,7 +316,7 @@ func (a *auditor) checkSchedule(s *timing, is *schedules.Schedule) {
 		default:
 			wrong("%s was registered in form %s; expected: %v, in form %d", j.Key, j.Spec.Body, ok, form)
 		}
-		if s.justBefore(j.DueAt.Add(changeTakes)) { // the change may have won against its count
+		if s.justBefore(j.DueAt.Add(changeTakes)) || c.life.crashedBy(c.at+changeTakes) { // the change, or the crash, may have won against its count
 			before++
 		}
 		fired[of.Time] = j.UID
@@ -356,7 +356,7 @@ func (s *timing) takes(form int, body string) bool {
 	return err == nil && n == form
 }
 
-// changeTakes is how long a call that changes a schedule may take, in which an occurrence may be
+// changeTakes is how long a decision and a call that changes a schedule may take, in which an occurrence may be
 // registered that the change holds for.
 const changeTakes = 2 * time.Second
 
