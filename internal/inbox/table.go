@@ -82,7 +82,7 @@ type row struct {
 const (
 	isFresh   = `failed_at IS NULL AND waits_for IS NULL`
 	isWaiting = `failed_at IS NULL AND waits_for IS NOT NULL`
-	isFailed  = `failed_at IS NOT NULL`
+	isFailed  = `failed_at IS NOT NULL AND waits_for IS NULL` // the second part always holds: MySQL needs it to find them by the index
 )
 
 // read returns the first rows that wait for a name, or are fresh if it is empty, in the order of their ids. A row that
