@@ -461,6 +461,18 @@ func TestInterruptedImport(t *testing.T) {
 	}
 }
 
+// TestTroublesOfAlerts: an alert about an inbox or a server has no topic; its trouble is the subject.
+func TestTroublesOfAlerts(t *testing.T) {
+	t.Parallel()
+	u := newUser(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"data":[{"rule":"r","metric":"inbox_trouble","trouble":"shop: rows have failed","value":1}],"next_cursor":null}`)
+	}))
+	defer server.Close()
+	u.run(cli.ExitOK, "alert ls --url "+server.URL, "shop: rows have failed")
+}
+
 func TestContexts(t *testing.T) {
 	t.Parallel()
 	u := newUser(t)

@@ -284,7 +284,7 @@ func (a *app) alert() *cobra.Command {
 		RunE: a.connected(func(ctx context.Context, _ []string) error {
 			return table(a, a.client.Alerts(ctx, client.Paging{}), limit, "RULE METRIC VALUE SUBJECT FIRED", func(x client.Alert) []string {
 				return []string{
-					x.Rule, x.Metric, strconv.FormatFloat(x.Value, 'f', -1, 64), dash(firstOf(x.Topic, x.Endpoint, x.Node)), a.when(x.FiredAt),
+					x.Rule, x.Metric, strconv.FormatFloat(x.Value, 'f', -1, 64), dash(firstOf(x.Topic, x.Endpoint, x.Node, x.Trouble)), a.when(x.FiredAt),
 				}
 			})
 		}),
