@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/cli"
 	"github.com/duehook/duehook/internal/node/config"
 )
@@ -390,6 +391,62 @@ func TestMakeTargetsExist(t *testing.T) {
 	}
 	if named < 5 {
 		t.Errorf("only %d make targets found: the pattern has gone wrong", named)
+	}
+}
+
+var (
+	calls    = regexp.MustCompile("\\b(GET|POST|PUT|PATCH|DELETE) (/v1/[^\\s`?'\"),;|…]+)")
+	openPath = regexp.MustCompile(`(?m)^  (/v1/\S+):$|^    (get|post|put|patch|delete):`)
+	pathPart = regexp.MustCompile(`\{[^}]+\}`)
+)
+
+// TestCallsExist: the calls that documents name are those of the OpenAPI documents.
+func TestCallsExist(t *testing.T) {
+	var known []*regexp.Regexp
+	for _, file := range []string{"httpapi/openapi.yaml", "internal/node/dev/openapi.yaml"} {
+		path := ""
+		for _, m := range openPath.FindAllStringSubmatch(read(t, file), -1) {
+			if m[1] != "" {
+				path = pathPart.ReplaceAllString(m[1], `[^/]+`)
+				continue
+			}
+			known = append(known, regexp.MustCompile("^"+strings.ToUpper(m[2])+" "+path+"$"))
+		}
+	}
+	found := 0
+	for name, text := range documents(t) {
+		for _, m := range calls.FindAllStringSubmatch(text, -1) {
+			found++
+			call := m[1] + " " + strings.TrimRight(m[2], "./:")
+			if !slices.ContainsFunc(known, func(k *regexp.Regexp) bool { return k.MatchString(call) }) {
+				t.Errorf("%s names the call %s, which is in no OpenAPI document", name, call)
+			}
+		}
+	}
+	if len(known) < 60 || found < 60 {
+		t.Errorf("only %d calls and %d of the documents found: a pattern has gone wrong", len(known), found)
+	}
+}
+
+var refusal = regexp.MustCompile("\\b([45]\\d\\d) `([a-z_]+)`")
+
+// TestCodesHaveTheirStatus: documents name errors as the API answers them.
+func TestCodesHaveTheirStatus(t *testing.T) {
+	known := []string{"409 `clock_unfinished`"} // of duehook dev
+	for _, c := range httpapi.Codes() {
+		known = append(known, fmt.Sprintf("%d `%s`", c.Status, c.Name))
+	}
+	found := 0
+	for name, text := range documents(t) {
+		for _, r := range refusal.FindAllString(text, -1) {
+			found++
+			if !slices.Contains(known, r) {
+				t.Errorf("%s names %s, which the API does not answer", name, r)
+			}
+		}
+	}
+	if found < 40 {
+		t.Errorf("only %d errors found: the pattern has gone wrong", found)
 	}
 }
 
