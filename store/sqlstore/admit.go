@@ -40,7 +40,7 @@ func (t *txn) readLimits(b *pgx.Batch, topics []string, lock bool) *admission {
 		b.Queue(t.s.sql(`SELECT 1 `+ofCapacity+` ORDER BY l.topic FOR UPDATE`), topics)
 	}
 	a := t.askLimits(b, topics)
-	collect(b.Queue(t.s.sql(`SELECT l.topic, coalesce((SELECT waiting + retrying + running FROM duehook.topic t WHERE t.topic = l.topic), 0) +
+	collect(b.Queue(t.s.sql(`SELECT l.topic, coalesce((SELECT waiting + retrying + running FROM duehook.topic t WHERE t.topic = l.topic ORDER BY rev DESC LIMIT 1), 0) +
 		coalesce((SELECT sum(d.waiting + d.retrying + d.running) FROM duehook.delta d WHERE starts_with(d.name, l.topic || '|')), 0) `+ofCapacity), topics), func(row pgx.Rows) error {
 		var topic string
 		var n int

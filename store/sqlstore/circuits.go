@@ -45,10 +45,12 @@ func (s *Store) SetCircuit(ctx context.Context, endpoint string, to store.Circui
 
 // call has lanes that are put off looked at now.
 func (t *txn) call(b *pgx.Batch, which, name string) {
+	t.total.low = true
 	b.Queue(t.s.sql(`WITH called AS (
 			UPDATE duehook.lane SET held = 0, "full" = false, wake = head, lease = least(lease, $1) WHERE (held > 0 OR lease IS NOT NULL) AND `+which+`
 			RETURNING topic, wake, pulled
-		) UPDATE duehook.topic SET wake = $1 WHERE topic = ANY(ARRAY(SELECT DISTINCT topic FROM called WHERE wake IS NOT NULL AND NOT pulled)) AND held = 0`),
+		) UPDATE duehook.topic SET first = 0, wake = CASE WHEN held = 0 THEN $1 ELSE wake END
+			WHERE topic = ANY(ARRAY(SELECT DISTINCT topic FROM called WHERE wake IS NOT NULL AND NOT pulled))`),
 		int64(t.now), name)
 }
 
@@ -81,7 +83,8 @@ func (t *taking) correct(ctx context.Context) error {
 			) far WHERE j.topic = far.topic AND j.id = far.id`), int64(t.now.Add(longest)))
 	}
 	b.Queue(t.s.sql(`UPDATE duehook.lane SET held = 0, "full" = false, wake = head, lease = least(lease, $1)`), int64(t.now))
-	b.Queue(t.s.sql(`UPDATE duehook.topic SET held = 0, "full" = false, wake = least(wake, $1)`), int64(t.now))
+	b.Queue(t.s.sql(`UPDATE duehook.topic SET held = 0, "full" = false, wake = least(wake, $1), first = 0`), int64(t.now))
+	b.Queue(t.s.sql(`UPDATE duehook.total SET wake = 0, lease = 0`))
 	t.readDue(b)
 	return t.send(ctx, b)
 }

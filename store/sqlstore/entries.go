@@ -130,7 +130,10 @@ func (s *Store) window(ctx context.Context, w *window) (entries []store.Entry, e
 }
 
 // visitAt is when a lane is visited: the score of its entry, beyond all times if it needs no visit.
-const visitAt = `coalesce(least(wake, lease), 4000000000000)`
+const visitAt = `coalesce(least(wake, lease), ` + noTime + `)`
+
+// noTime is later than all times.
+const noTime = `4000000000000`
 
 // visits reads lanes by when they are visited. New ones are only in deltas.
 func (s *Store) visits(ctx context.Context, span store.Span) (entries []store.Entry, next *store.Position, err error) {

@@ -145,7 +145,7 @@ func (f *Facts) Troubles() (all []Trouble) {
 		if f.PID != 0 {
 			end = fmt.Sprintf(", or run SELECT pg_terminate_backend(%d)", f.PID)
 		}
-		add(TroubleVacuumHeld, f.Holder, "%s keeps PostgreSQL from removing old versions of rows for %v or %d transactions, so that takes get slower: end it%s",
+		add(TroubleVacuumHeld, f.Holder, "%s keeps PostgreSQL from removing old versions of rows for %v or %d transactions, so that tables grow: end it%s",
 			f.Holder, f.Held.Round(time.Second), f.HeldXIDs, end)
 	}
 	if !f.Autovacuum {

@@ -73,13 +73,13 @@ func TestTroubles(t *testing.T) {
 		"unsafe fsync: its fsync is off: a crash may lose jobs that were acknowledged; switch it on",
 		"rights GRANT USAGE ON SCHEMA s TO r: the role r lacks rights: let an administrator run GRANT USAGE ON SCHEMA s TO r",
 		"rights GRANT X: the role r lacks rights: let an administrator run GRANT X",
-		"vacuum_held a transaction of a (pid 7, report): a transaction of a (pid 7, report) keeps PostgreSQL from removing old versions of rows for 10m0s or 12 transactions, so that takes get slower: end it, or run SELECT pg_terminate_backend(7)",
+		"vacuum_held a transaction of a (pid 7, report): a transaction of a (pid 7, report) keeps PostgreSQL from removing old versions of rows for 10m0s or 12 transactions, so that tables grow: end it, or run SELECT pg_terminate_backend(7)",
 		"autovacuum autovacuum: autovacuum is off: tables grow, and takes get slower; switch it on",
 		"dead_rows job: the table job has 500000 old versions of rows that autovacuum has not removed: end what holds them, or give autovacuum more workers or less delay",
 		"notifications queue: the queue of notifications is 50 % full: a program that listens is idle in a transaction; end it",
 	})
 	slot := Facts{Holder: "the replication slot x", HeldXIDs: manyXIDs, Autovacuum: true}
-	must.Equal(t, "a slot", slot.Troubles()[0].Message, "the replication slot x keeps PostgreSQL from removing old versions of rows for 0s or 1000000 transactions, so that takes get slower: end it")
+	must.Equal(t, "a slot", slot.Troubles()[0].Message, "the replication slot x keeps PostgreSQL from removing old versions of rows for 0s or 1000000 transactions, so that tables grow: end it")
 	must.Same(t, "nothing", (&Facts{Autovacuum: true, Held: longHeld - 1}).Troubles(), nil)
 }
 

@@ -15,7 +15,11 @@ import (
 )
 
 // nextLook is when a take looks at the first topic or lease; NULL: never.
-const nextLook = `least((SELECT min(wake) FROM duehook.topic WHERE wake IS NOT NULL), (SELECT min(lease) FROM duehook.lane WHERE lease IS NOT NULL))`
+const (
+	nextLook   = `least(` + firstWake + `, ` + firstLease + `)`
+	firstWake  = `(SELECT min(wake) FROM duehook.topic WHERE wake >= ` + wakeBound + `)`
+	firstLease = `(SELECT min(lease) FROM duehook.lane WHERE lease >= ` + leaseBound + `)`
+)
 
 // readDue queues reading the database's time, and what is due.
 func (t *taking) readDue(b *pgx.Batch) {
@@ -35,27 +39,28 @@ func (t *taking) readTopics(b *pgx.Batch) {
 	t.topics, t.endpoints, t.lanes = map[string]*topicRow{}, map[string]*endpointRow{}, nil
 	t.known, t.own = map[job.Lane]*laneRow{}, map[job.Lane]*int{}
 	const topics = atNow + `
-		SELECT c.now, coalesce(x.topic, ''), coalesce(x.due, false), coalesce(t.running, 0), coalesce(t.letters, '{}'), coalesce(t.pace, 0), l.limits,
-		coalesce(` + nextLook + `, 0), coalesce((SELECT at FROM duehook.total), 0) FROM c LEFT JOIN LATERAL (`
-	const rest = `) x ON true LEFT JOIN duehook.topic t ON t.topic = x.topic LEFT JOIN duehook.limits l ON l.topic = x.topic ORDER BY x.due DESC, x.at, t.served NULLS FIRST`
+		SELECT c.now, coalesce(x.topic, ''), coalesce(x.due, false), coalesce(t.running, 0), coalesce(t.letters, '{}'), coalesce(t.pace, 0), coalesce(t.first, 0), l.limits,
+		coalesce(` + nextLook + `, 0), coalesce((SELECT at FROM duehook.total), 0), ` + wakeBound + ` FROM c LEFT JOIN LATERAL (`
+	const rest = `) x ON true LEFT JOIN LATERAL (SELECT * FROM duehook.topic WHERE topic = x.topic ORDER BY rev DESC LIMIT 1) t ON true LEFT JOIN duehook.limits l ON l.topic = x.topic ORDER BY x.due DESC, x.at, t.served NULLS FIRST`
 	var q *pgx.QueuedQuery
 	if t.o.Pull != nil {
 		q = b.Queue(t.s.sql(topics+`SELECT p AS topic, false AS due, 0 AS at FROM unnest($2::text[]) p`+rest), int64(t.now), t.o.Pull)
 	} else {
-		q = b.Queue(t.s.sql(topics+`(SELECT topic, true AS due, wake AS at FROM duehook.topic WHERE wake <= c.now ORDER BY wake LIMIT $2)
-			UNION ALL (SELECT topic, false, lease FROM duehook.lane WHERE lease <= c.now ORDER BY lease LIMIT $2)`+rest), int64(t.now), topicsAtOnce)
+		q = b.Queue(t.s.sql(topics+`(SELECT topic, true AS due, wake AS at FROM duehook.topic WHERE wake >= `+wakeBound+` AND wake <= c.now ORDER BY wake LIMIT $2)
+			UNION ALL (SELECT topic, false, lease FROM duehook.lane WHERE lease >= `+leaseBound+` AND lease <= c.now ORDER BY lease LIMIT $2)`+rest), int64(t.now), topicsAtOnce)
 	}
 	collect(q, func(row pgx.Rows) error {
 		r := &topicRow{}
 		var pace float64
 		var limits *string
 		var next job.Instant
-		if err := row.Scan(&t.now, &r.name, &r.due, &r.running, &r.letters, &pace, &limits, &next, &t.seen); err != nil {
+		if err := row.Scan(&t.now, &r.name, &r.due, &r.running, &r.letters, &pace, &r.first, &limits, &next, &t.seen, &t.wakes); err != nil {
 			return err
 		}
 		r.limits = rules.Topic{Limits: limitsOf(limits), Next: pace}
 		if t.o.Pull == nil {
 			t.next = next
+			note(&t.next, t.total.lease)
 			r.held, r.full = r.limits.Hold(t.now, r.running)
 		}
 		if _, known := t.topics[r.name]; !known && r.name != "" {
@@ -94,12 +99,12 @@ const laneColumns = `x.name, x.running, coalesce(x.head, 0), x.head_id, x.held, 
 
 // dueLanes are the due lanes of due topics, in their order: up to $2 in all, and $4 of each letter of a topic. Up to $3 topics are read.
 const dueLanes = `SELECT x.*, q.nth FROM (
-		SELECT t.topic, l.letter, greatest(1, least($4::bigint, $2::bigint / t.n)) AS most, row_number() OVER (ORDER BY t.wake, t.served, t.topic, l.letter) AS nth
+		SELECT t.topic, t.first, l.letter, greatest(1, least($4::bigint, $2::bigint / t.n)) AS most, row_number() OVER (ORDER BY t.wake, t.served, t.topic, l.letter) AS nth
 		FROM (SELECT *, count(*) OVER () AS n FROM (SELECT d.* FROM c CROSS JOIN LATERAL
-				(SELECT topic, letters, wake, served FROM duehook.topic WHERE wake <= c.now ORDER BY wake LIMIT $3) d) due) t
+				(SELECT topic, letters, wake, served, first FROM duehook.topic WHERE wake >= ` + wakeBound + ` AND wake <= c.now ORDER BY wake LIMIT $3) d) due) t
 			CROSS JOIN LATERAL unnest(t.letters) AS l (letter)
 	) q CROSS JOIN c CROSS JOIN LATERAL
-		(SELECT * FROM duehook.lane WHERE topic = q.topic AND letter = q.letter AND wake <= c.now AND NOT pulled ORDER BY wake LIMIT q.most) x`
+		(SELECT * FROM duehook.lane WHERE topic = q.topic AND letter = q.letter AND wake >= q.first AND wake <= c.now AND NOT pulled ORDER BY wake LIMIT q.most) x`
 
 // readLanes queues reading the due lanes, and those with a lease that has ended.
 func (t *taking) readLanes(b *pgx.Batch) {
@@ -115,7 +120,7 @@ func (t *taking) readLanes(b *pgx.Batch) {
 		return
 	}
 	collect(b.Queue(t.s.sql(atNow+` SELECT x.nth > 0, `+laneColumns+` FROM (
-			(`+dueLanes+`) UNION ALL (SELECT l.*, 0 FROM c CROSS JOIN LATERAL (SELECT * FROM duehook.lane WHERE lease <= c.now ORDER BY lease LIMIT $3) l)
+			(`+dueLanes+`) UNION ALL (SELECT l.*, 0 FROM c CROSS JOIN LATERAL (SELECT * FROM duehook.lane WHERE lease >= `+leaseBound+` AND lease <= c.now ORDER BY lease LIMIT $3) l)
 		) x LEFT JOIN duehook.endpoint e ON e.endpoint = x.endpoint ORDER BY x.nth, x.wake`), int64(t.now), lanesAtOnce, topicsAtOnce, t.room), t.scanLane)
 }
 

@@ -32,7 +32,7 @@ func (s *Store) lockTaking(b *pgx.Batch, commit string) {
 // underLock takes the take lock, folds, and sends what queue adds. It sends that again if the fold leaves rows of what has
 // no job any more, and deletes these.
 func (t *txn) underLock(ctx context.Context, commit string, queue func(b *pgx.Batch)) error {
-	b, f := &pgx.Batch{}, &folded{}
+	b, f := &pgx.Batch{}, &folded{from: t.s.folds.from(job.SystemClock().Now())}
 	t.s.lockTaking(b, commit)
 	t.fold(b, f)
 	queue(b)
@@ -47,34 +47,58 @@ func (t *txn) underLock(ctx context.Context, commit string, queue func(b *pgx.Ba
 	return t.send(ctx, b)
 }
 
+// Bounds of searches by time. What is written below that of wakes counts as due at the bound, which is never later than the
+// time of the take that wrote it: nobody waits longer for that, and nothing is below. The bound of leases falls with what is written.
+const (
+	wakeBound  = `coalesce((SELECT wake FROM duehook.total), 0)`
+	leaseBound = `coalesce((SELECT lease FROM duehook.total), 0)`
+)
+
+// notBefore is a time, or the bound if that is later; NULL for NULL.
+func notBefore(bound, time string) string {
+	return `CASE WHEN ` + time + ` IS NOT NULL THEN greatest(` + time + `, ` + bound + `) END`
+}
+
+// firstOf is the bound of the lanes of a topic.
+func firstOf(topic string) string {
+	return `coalesce((SELECT first FROM duehook.topic WHERE topic.topic = ` + topic + ` ORDER BY rev DESC LIMIT 1), 0)`
+}
+
+// revOf is the rev of a row; of a new one it is the time, so that it is above those of earlier rows.
+func revOf(table, key string) string {
+	return `coalesce((SELECT rev FROM duehook.` + table + ` WHERE ` + table + `.` + table + ` = ` + key + ` ORDER BY rev DESC LIMIT 1), ` + clock + `)`
+}
+
 // foldDeltas adds deltas to the figures, and wakes what they wake: a lane that is put off stays so, unless one of its
 // jobs is no longer in flight. A topic or lane that waits for a place is looked at again then.
-const foldDeltas = `WITH d AS (
-	DELETE FROM duehook.delta WHERE seq = ANY(ARRAY(SELECT seq FROM duehook.delta ORDER BY seq LIMIT $1))
-	RETURNING lane, name, split_part(name, '|', 1) AS topic, split_part(name, '|', 2) AS letter, split_part(name, '|', 3) AS endpoint,
+var foldDeltas = `WITH d AS (
+	DELETE FROM duehook.delta WHERE seq = ANY(ARRAY(SELECT seq FROM duehook.delta WHERE seq > $2 ORDER BY seq LIMIT $1))
+	RETURNING seq, lane, name, split_part(name, '|', 1) AS topic, split_part(name, '|', 2) AS letter, split_part(name, '|', 3) AS endpoint,
 		split_part(name, '|', 3) = 'pull:' AS pulled,
 		waiting, retrying, running, delivered, dead, cancelled, expired, parked, order_keys, wake, lease
 ), lanes AS (
-	INSERT INTO duehook.lane AS x (lane, name, topic, letter, endpoint, pulled, waiting, retrying, running, parked, head, head_id, wake, lease)
-	SELECT lane, name, topic, letter, endpoint, pulled, sum(waiting), sum(retrying), sum(running), sum(parked), min(wake), '', min(wake), min(lease)
-	FROM d WHERE lane IS NOT NULL AND endpoint <> '' GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1
-	ON CONFLICT (lane) DO UPDATE SET
+	INSERT INTO duehook.lane AS x (lane, rev, name, topic, letter, endpoint, pulled, waiting, retrying, running, parked, head, head_id, wake, lease)
+	SELECT lane, ` + revOf("lane", "d.lane") + `, name, topic, letter, endpoint, pulled, sum(waiting), sum(retrying), sum(running), sum(parked),
+		min(wake), '', ` + notBefore(firstOf("d.topic"), "min(wake)") + `, min(lease)
+	FROM d WHERE lane IS NOT NULL AND endpoint <> '' GROUP BY d.lane, name, topic, letter, endpoint, pulled ORDER BY 1
+	ON CONFLICT (lane, rev) DO UPDATE SET rev = x.rev + 1,
 		waiting = x.waiting + excluded.waiting, retrying = x.retrying + excluded.retrying,
 		running = x.running + excluded.running, parked = x.parked + excluded.parked,
 		head = least(x.head, excluded.head), lease = CASE WHEN x.running + excluded.running > 0 THEN least(x.lease, excluded.lease) ELSE excluded.lease END,
 		head_id = CASE WHEN x.head IS NULL OR excluded.head <= x.head THEN '' ELSE x.head_id END,
 		held = CASE WHEN x."full" AND excluded.running < 0 THEN 0 ELSE x.held END,
 		"full" = x."full" AND excluded.running >= 0,
-		wake = CASE WHEN x."full" AND excluded.running < 0 THEN least(x.head, excluded.head)
-			WHEN excluded.head IS NULL THEN x.wake
-			ELSE least(x.wake, greatest(excluded.head, x.held)) END
+		wake = CASE WHEN x."full" AND excluded.running < 0 THEN ` + notBefore(firstOf("x.topic"), "least(x.head, excluded.head)") + `
+			WHEN excluded.wake IS NULL THEN x.wake
+			ELSE least(x.wake, greatest(excluded.wake, x.held)) END
 	RETURNING lane, waiting, retrying, running, parked
 ), topics AS (
-	INSERT INTO duehook.topic AS x (topic, letters, waiting, retrying, running, delivered, dead, cancelled, expired, parked, order_keys, wake)
-	SELECT topic, coalesce(array_agg(DISTINCT letter) FILTER (WHERE endpoint <> '' AND NOT pulled), '{}'), sum(waiting), sum(retrying), sum(running),
-		sum(delivered), sum(dead), sum(cancelled), sum(expired), sum(parked), sum(order_keys), min(wake) FILTER (WHERE NOT pulled)
-	FROM d WHERE lane IS NOT NULL GROUP BY 1 ORDER BY 1
-	ON CONFLICT (topic) DO UPDATE SET
+	INSERT INTO duehook.topic AS x (topic, rev, letters, waiting, retrying, running, delivered, dead, cancelled, expired, parked, order_keys, wake)
+	SELECT topic, ` + revOf("topic", "d.topic") + `, coalesce(array_agg(DISTINCT letter) FILTER (WHERE endpoint <> '' AND NOT pulled), '{}'), sum(waiting), sum(retrying), sum(running),
+		sum(delivered), sum(dead), sum(cancelled), sum(expired), sum(parked), sum(order_keys),
+		` + notBefore(wakeBound, "min(wake) FILTER (WHERE NOT pulled)") + `
+	FROM d WHERE lane IS NOT NULL GROUP BY d.topic ORDER BY 1
+	ON CONFLICT (topic, rev) DO UPDATE SET rev = x.rev + 1,
 		letters = CASE WHEN x.letters @> excluded.letters THEN x.letters
 			ELSE ARRAY(SELECT DISTINCT letter COLLATE "C" FROM unnest(x.letters || excluded.letters) AS letter ORDER BY 1) END,
 		waiting = x.waiting + excluded.waiting, retrying = x.retrying + excluded.retrying, running = x.running + excluded.running,
@@ -83,7 +107,7 @@ const foldDeltas = `WITH d AS (
 		parked = x.parked + excluded.parked, order_keys = x.order_keys + excluded.order_keys,
 		held = CASE WHEN x."full" AND excluded.running < 0 THEN 0 ELSE x.held END,
 		"full" = x."full" AND excluded.running >= 0,
-		wake = CASE WHEN x."full" AND excluded.running < 0 THEN 0
+		wake = CASE WHEN x."full" AND excluded.running < 0 THEN ` + wakeBound + `
 			WHEN excluded.wake IS NULL THEN x.wake
 			ELSE least(x.wake, greatest(excluded.wake, x.held)) END
 	RETURNING topic, waiting, retrying, running, delivered, dead, cancelled, expired, parked, order_keys
@@ -100,7 +124,8 @@ const foldDeltas = `WITH d AS (
 	ON CONFLICT (name) DO UPDATE SET dead = x.dead + excluded.dead
 	RETURNING name, dead
 )
-SELECT (SELECT count(*) FROM d),
+SELECT (SELECT count(*) FROM d), (SELECT coalesce(min(seq), 0) FROM d), (SELECT coalesce(max(seq), 0) FROM d), coalesce(min(lease), 0),
+	pg_snapshot_xmin(pg_current_snapshot())::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
 	ARRAY(SELECT lane FROM lanes WHERE waiting = 0 AND retrying = 0 AND running = 0 AND parked = 0),
 	ARRAY(SELECT topic FROM topics WHERE waiting = 0 AND retrying = 0 AND running = 0 AND delivered = 0 AND dead = 0 AND cancelled = 0
 		AND expired = 0 AND parked = 0 AND order_keys = 0),
@@ -111,20 +136,23 @@ SELECT (SELECT count(*) FROM d),
 // folded is what a fold did.
 type folded struct {
 	deltas                    int
+	from                      int64    // the bound of seq
 	lanes                     []laneID // that have no job any more, and the same of the others
 	topics, endpoints, groups []string
 }
 
 // fold queues the statement.
 func (t *txn) fold(b *pgx.Batch, f *folded) {
-	b.Queue(t.s.sql(foldDeltas), foldAtOnce).QueryRow(func(row pgx.Row) error {
+	b.Queue(t.s.sql(foldDeltas), foldAtOnce, f.from).QueryRow(func(row pgx.Row) error {
 		var lanes []laneID
 		var topics, endpoints, groups []string
 		var of total
-		if err := row.Scan(of.behind(&f.deltas, &lanes, &topics, &endpoints, &groups, &of.orderKeys, &of.parked)...); err != nil {
+		var r reach
+		if err := row.Scan(of.behind(&f.deltas, &r.least, &r.highest, &of.lease, &r.running, &r.unborn, &lanes, &topics, &endpoints, &groups, &of.orderKeys, &of.parked)...); err != nil {
 			return err
 		}
 		t.total.add(&of)
+		t.folds.add(r)
 		f.lanes, f.topics = append(f.lanes, lanes...), append(f.topics, topics...)
 		f.endpoints, f.groups = append(f.endpoints, endpoints...), append(f.groups, groups...)
 		return nil
@@ -135,8 +163,10 @@ func (t *txn) fold(b *pgx.Batch, f *folded) {
 type total struct {
 	sums
 	orderKeys, parked int64
-	looks             bool // it writes times by the clock
-	back              bool // the clock was set back
+	looks             bool        // it writes times by the clock
+	low               bool        // it writes times before the bounds
+	lease             job.Instant // the earliest one that it writes to a lane; 0: none
+	back              bool        // the clock was set back
 }
 
 func (t *total) add(of *total) {
@@ -145,6 +175,7 @@ func (t *total) add(of *total) {
 	}
 	t.orderKeys += of.orderKeys
 	t.parked += of.parked
+	note(&t.lease, of.lease)
 }
 
 // write queues the change. It is once in a transaction: each writes another version of the row.
@@ -152,12 +183,16 @@ func (t *total) write(s *Store, b *pgx.Batch, now job.Instant) {
 	if *t == (total{}) {
 		return
 	}
-	args := []any{int64(now), t.back, t.orderKeys, t.parked}
+	args := []any{int64(now), t.back, t.orderKeys, t.parked, t.back || t.low, int64(t.lease)}
 	for _, n := range t.sums {
 		args = append(args, n)
 	}
-	b.Queue(s.sql(`INSERT INTO duehook.total AS x (one, at, order_keys, parked, `+stateColumns+`) SELECT true, $1, $3, $4, $5, $6, $7, $8, $9, $10, $11
-		ON CONFLICT (one) DO UPDATE SET at = CASE WHEN $2 THEN excluded.at ELSE greatest(x.at, excluded.at) END, order_keys = x.order_keys + excluded.order_keys, parked = x.parked + excluded.parked,
+	b.Queue(s.sql(`INSERT INTO duehook.total AS x (one, at, order_keys, parked, wake, lease, `+stateColumns+`)
+		SELECT true, $1, $3, $4, CASE WHEN $5 THEN 0 ELSE least($1, `+firstWake+`) END,
+			CASE WHEN $5 THEN 0 ELSE coalesce((SELECT min(lease) FROM duehook.lane WHERE lease >= least(`+leaseBound+`, nullif($6::bigint, 0))), `+noTime+`) END,
+			$7, $8, $9, $10, $11, $12, $13
+		ON CONFLICT (one) DO UPDATE SET wake = excluded.wake, lease = excluded.lease,
+			at = CASE WHEN $2 THEN excluded.at ELSE greatest(x.at, excluded.at) END, order_keys = x.order_keys + excluded.order_keys, parked = x.parked + excluded.parked,
 			waiting = x.waiting + excluded.waiting, retrying = x.retrying + excluded.retrying, running = x.running + excluded.running,
 			delivered = x.delivered + excluded.delivered, dead = x.dead + excluded.dead, cancelled = x.cancelled + excluded.cancelled,
 			expired = x.expired + excluded.expired`), args...)

@@ -72,7 +72,7 @@ func TestFold(t *testing.T) {
 	add(func(d *deltas) { d.lane(lane).states[job.Running] = -1 })
 	folding(t, s)
 	is("a lane with a free place", aLane, "M 3 -1 400 0 f 400")
-	is("its topic", aTopic, "{A,M} 3 0 1 0 f 0")
+	is("its topic is due", aTopic, "{A,M} 3 0 1 0 f 700")
 
 	add(func(d *deltas) {
 		d.lane(lane).states[job.Waiting], d.lane(lane).states[job.Running] = -3, 1

@@ -35,8 +35,8 @@ func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) err
 		} else {
 			b.Queue(s.sql(`INSERT INTO duehook.limits (topic, limits) VALUES ($1, $2) ON CONFLICT (topic) DO UPDATE SET limits = $2`), topic, string(data))
 		}
-		b.Queue(s.sql(`INSERT INTO duehook.topic AS x (topic) VALUES ($1)
-			ON CONFLICT (topic) DO UPDATE SET held = 0, "full" = false, wake = least(x.wake, $2), pace = CASE WHEN $3 THEN x.pace ELSE 0 END`),
+		b.Queue(s.sql(`INSERT INTO duehook.topic AS x (topic, rev) SELECT $1, `+revOf("topic", "$1")+`
+			ON CONFLICT (topic, rev) DO UPDATE SET held = 0, "full" = false, wake = least(x.wake, $2), pace = CASE WHEN $3 THEN x.pace ELSE 0 END`),
 			topic, int64(t.now), old.Rate == l.Rate)
 		if l == (store.Limits{}) {
 			b.Queue(s.sql(`DELETE FROM duehook.topic WHERE topic = $1 AND waiting = 0 AND retrying = 0 AND running = 0 AND delivered = 0 AND dead = 0

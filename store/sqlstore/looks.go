@@ -10,7 +10,11 @@ func (t *taking) writeRows(b *pgx.Batch) {
 	t.writeEndpoints(b)
 	t.writeTopics(b)
 	if t.o.Pull == nil {
-		b.Queue(t.s.sql(`SELECT coalesce(` + nextLook + `, 0)`)).QueryRow(func(row pgx.Row) error { return row.Scan(&t.next) })
+		b.Queue(t.s.sql(`SELECT coalesce(` + nextLook + `, 0)`)).QueryRow(func(row pgx.Row) error {
+			err := row.Scan(&t.next)
+			note(&t.next, t.total.lease)
+			return err
+		})
 	}
 }
 
@@ -18,6 +22,10 @@ func (t *taking) writeRows(b *pgx.Batch) {
 func (t *taking) look(l *laneRow) {
 	t.lookAtLeases(l)
 	t.lookAtWaiting(l)
+	note(&t.total.lease, l.lease)
+	if l.wake != 0 {
+		l.wake = max(l.wake, l.topic.first)
+	}
 }
 
 func (t *taking) lookAtLeases(l *laneRow) {
@@ -70,10 +78,11 @@ func (t *taking) writeLanes(b *pgx.Batch) {
 	if len(all) == 0 {
 		return
 	}
-	b.Queue(t.s.sql(`UPDATE duehook.lane x SET waiting = x.waiting + q.waiting, retrying = x.retrying + q.retrying, running = x.running + q.running,
+	b.Queue(t.s.sql(`UPDATE duehook.lane x SET rev = x.rev + 1, waiting = x.waiting + q.waiting, retrying = x.retrying + q.retrying, running = x.running + q.running,
 			parked = x.parked + q.parked, head = q.head, head_id = q.head_id, held = q.held, "full" = q."full", wake = q.wake, lease = q.lease
 		FROM unnest($1::uuid[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int8[], $7::text[], $8::int8[], $9::bool[], $10::int8[], $11::int8[])
-			AS q (lane, waiting, retrying, running, parked, head, head_id, held, "full", wake, lease) WHERE x.lane = q.lane`),
+			AS q (lane, waiting, retrying, running, parked, head, head_id, held, "full", wake, lease)
+		WHERE x.ctid = (SELECT ctid FROM duehook.lane WHERE lane.lane = q.lane ORDER BY rev DESC LIMIT 1)`),
 		column(all, func(l *laneRow) laneID { return l.id }),
 		column(all, func(l *laneRow) int64 { return int64(l.waiting) }), column(all, func(l *laneRow) int64 { return int64(l.retrying) }),
 		column(all, func(l *laneRow) int64 { return int64(l.counts.running) }), column(all, func(l *laneRow) int64 { return int64(l.parked) }),
@@ -125,20 +134,22 @@ func (t *taking) writeTopics(b *pgx.Batch) {
 			return &r.limits.Next
 		}),
 	}
-	const add = `UPDATE duehook.topic x SET waiting = x.waiting + q.waiting, retrying = x.retrying + q.retrying, running = x.running + q.running,
+	const add = `UPDATE duehook.topic x SET rev = x.rev + 1, waiting = x.waiting + q.waiting, retrying = x.retrying + q.retrying, running = x.running + q.running,
 		parked = x.parked + q.parked, pace = coalesce(q.pace, x.pace)`
 	const from = ` FROM unnest($1::text[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::float8[]`
+	const current = ` WHERE x.ctid = (SELECT ctid FROM duehook.topic WHERE topic.topic = q.topic ORDER BY rev DESC LIMIT 1)`
 	if t.o.Pull != nil {
-		b.Queue(t.s.sql(add+from+`) AS q (topic, waiting, retrying, running, parked, pace) WHERE x.topic = q.topic`), args...)
+		b.Queue(t.s.sql(add+from+`) AS q (topic, waiting, retrying, running, parked, pace)`+current), args...)
 		return
 	}
 	args = append(args,
 		column(all, func(r *topicRow) int64 { return int64(r.held) }), column(all, func(r *topicRow) bool { return r.full }),
-		column(all, func(r *topicRow) bool { return r.counts.running > 0 }), int64(t.now))
-	b.Queue(t.s.sql(add+`, held = q.held, "full" = q."full", served = CASE WHEN q.served THEN $10 ELSE x.served END,
-		wake = CASE WHEN m.wake IS NULL THEN NULL ELSE greatest(m.wake, q.held, $10) END`+
+		column(all, func(r *topicRow) bool { return r.counts.running > 0 }), int64(t.now), int64(t.wakes))
+	b.Queue(t.s.sql(add+`, first = least(m.wake, $10), held = q.held, "full" = q."full", served = CASE WHEN q.served THEN $10 ELSE x.served END,
+		wake = CASE WHEN m.wake IS NULL THEN NULL ELSE greatest(m.wake, q.held, $10, $11) END`+
 		from+`, $7::int8[], $8::bool[], $9::bool[]) AS q (topic, waiting, retrying, running, parked, pace, held, "full", served) CROSS JOIN LATERAL
-			(SELECT min(l.wake) AS wake FROM duehook.topic t CROSS JOIN LATERAL unnest(t.letters) AS letter CROSS JOIN LATERAL
-				(SELECT wake FROM duehook.lane WHERE topic = q.topic AND letter = letter.letter AND wake IS NOT NULL AND NOT pulled ORDER BY wake LIMIT 1) l
-			WHERE t.topic = q.topic) m WHERE x.topic = q.topic`), args...)
+			(SELECT min(l.wake) AS wake FROM (SELECT letters, first FROM duehook.topic WHERE topic.topic = q.topic ORDER BY rev DESC LIMIT 1) t
+				CROSS JOIN LATERAL unnest(t.letters) AS letter CROSS JOIN LATERAL
+				(SELECT wake FROM duehook.lane WHERE topic = q.topic AND letter = letter.letter AND wake >= t.first AND NOT pulled ORDER BY wake LIMIT 1) l
+			) m`+current), args...)
 }

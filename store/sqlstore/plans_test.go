@@ -117,7 +117,7 @@ func fillForPlans(t *testing.T, s *Store, of planSizes) {
 		SELECT topic, count(*) FILTER (WHERE state = 0), count(*) FILTER (WHERE state = 4), count(*) FILTER (WHERE state = 5), count(*) FILTER (WHERE state = 6),
 			'{M}', min(wake) FILTER (WHERE bucket = 1) FROM duehook.job GROUP BY 1`)
 	exec(t, s, `INSERT INTO duehook.dead_group SELECT dead_group, count(*) FROM duehook.job WHERE dead_group IS NOT NULL GROUP BY 1`)
-	exec(t, s, `INSERT INTO duehook.total SELECT true, 0, sum(waiting), 0, 0, sum(delivered), sum(dead), sum(cancelled), 0, 0, 0 FROM duehook.topic`)
+	exec(t, s, `INSERT INTO duehook.total SELECT true, 0, 0, 0, sum(waiting), 0, 0, sum(delivered), sum(dead), sum(cancelled), 0, 0, 0 FROM duehook.topic`)
 	exec(t, s, `INSERT INTO duehook.counted SELECT 'uid-' || lpad(n::text, 8, '0'), 'key' FROM generate_series(1, $1::int) AS n`, of.keys)
 	exec(t, s, `INSERT INTO duehook.order_head SELECT 'keys/k-' || n, 'a', '\x01', '\x', true FROM generate_series(1, $1::int) AS n`, of.keys)
 	exec(t, s, `INSERT INTO duehook.order_queue SELECT 'keys/k-' || n, '\x02', 'b' FROM generate_series(1, $1::int) AS n`, of.keys)

@@ -32,18 +32,24 @@ func (s *Store) Purge(ctx context.Context, limit int) (purged int, err error) {
 func (t *txn) purge(ctx context.Context, keepsEnd bool, retention time.Duration, limit int) (purged int, err error) {
 	var uids []string // of jobs with counted keys
 	var b pgx.Batch
+	class := 0
+	if keepsEnd {
+		class = 1
+	}
 	// The time of the clock is a value of its own: compared with the volatile function, each row that is kept would be read.
 	b.Queue(t.s.sql(`WITH old AS MATERIALIZED (
-	SELECT topic, id FROM duehook.job WHERE state IN (4, 6, 7) AND keeps_end = $1 AND ended_at < (SELECT `+clock+`) - $2
+	SELECT topic, id FROM duehook.job WHERE state IN (4, 6, 7) AND keeps_end = $1 AND ended_at > $4 AND ended_at < (SELECT `+clock+`) - $2
 	ORDER BY ended_at LIMIT $3 FOR UPDATE SKIP LOCKED
 )
-DELETE FROM duehook.job AS j USING old WHERE j.topic = old.topic AND j.id = old.id RETURNING j.topic, j.state, j.uid, j.count_keys`),
-		keepsEnd, retention.Milliseconds(), limit).Query(func(rows pgx.Rows) error {
+DELETE FROM duehook.job AS j USING old WHERE j.topic = old.topic AND j.id = old.id RETURNING j.topic, j.state, j.uid, j.count_keys, j.ended_at`),
+		keepsEnd, retention.Milliseconds(), limit, t.s.purges[class].from(job.SystemClock().Now())).Query(func(rows pgx.Rows) error {
 		var topic, uid string
 		var state int16
 		var keys int
-		_, err := pgx.ForEachRow(rows, []any{&topic, &state, &uid, &keys}, func() error {
+		var ended int64
+		_, err := pgx.ForEachRow(rows, []any{&topic, &state, &uid, &keys, &ended}, func() error {
 			purged++
+			t.purges[class].add(reach{least: ended, highest: ended})
 			t.deltas.lane(job.Lane{Topic: topic}).states[state]--
 			if keys > 0 {
 				uids = append(uids, uid)

@@ -59,6 +59,17 @@ func fillWaiting(t *testing.T, s *Store, n int) {
 	folding(t, s)
 }
 
+// oneConnection leaves the store one connection: its process is what calls cost.
+func oneConnection(t *testing.T, s *Store) {
+	t.Helper()
+	config := s.pool.Config()
+	config.MaxConns = 1
+	s.pool.Close()
+	var err error
+	s.pool, err = pgxpool.NewWithConfig(t.Context(), config)
+	must.OK(t, err)
+}
+
 // A take costs the server about as much beside 2,000,000 waiting jobs (TAKE_WAITING) as beside 10,000.
 func TestSoakTakeBesideWaiting(t *testing.T) {
 	const jobs, rounds, bar = 10_000, 3, 1.5
@@ -72,12 +83,7 @@ func TestSoakTakeBesideWaiting(t *testing.T) {
 		o.URL = server.URL("postgres")
 		s := openStore(t, o)
 		fillWaiting(t, s, n)
-		config := s.pool.Config()
-		config.MaxConns = 1 // the process of the connection is what calls cost
-		s.pool.Close()
-		var err error
-		s.pool, err = pgxpool.NewWithConfig(t.Context(), config)
-		must.OK(t, err)
+		oneConnection(t, s)
 		stores[n] = s
 	}
 	for range rounds {

@@ -67,6 +67,8 @@ type Store struct {
 	close     context.CancelFunc
 	taking    chan struct{} // has a place for one take: others of the process wait without a connection
 	alarm     alarm
+	folds     floor    // of seq of deltas
+	purges    [2]floor // of ended_at, of jobs that do not keep their ends and those that do
 	hints     hints
 }
 
@@ -122,6 +124,8 @@ func newStore(ctx context.Context, o Options) (*Store, error) {
 	}
 	s := &Store{pool: pool, direct: direct, schema: o.Schema, retention: o.Retention, log: o.Logger, taking: make(chan struct{}, 1)}
 	s.intake = newIntake(s)
+	s.folds.every = foldSweep
+	s.purges[0].every, s.purges[1].every = purgeSweep, purgeSweep
 	s.done, s.close = context.WithCancel(context.WithoutCancel(ctx))
 	return s, nil
 }

@@ -37,6 +37,7 @@ type taking struct {
 	o         *store.TakeOptions
 	now       job.Instant
 	seen      job.Instant // when an earlier take wrote when to look again
+	wakes     job.Instant // no topic has an earlier wake
 	room      int
 	bytes     int
 	chosen    int
@@ -68,6 +69,7 @@ type topicRow struct {
 	letters []string
 	limits  rules.Topic
 	counts
+	first   job.Instant // none of its lanes has an earlier wake
 	held    job.Instant
 	full    bool
 	visited bool

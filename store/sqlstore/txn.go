@@ -24,6 +24,8 @@ type txn struct {
 	rows   rows
 	deltas deltas
 	total  total
+	folds  reach
+	purges [2]reach
 	// followers are jobs to insert if their keys are free.
 	followers []*record
 	calls     bool                   // a take may find more after it
@@ -104,6 +106,11 @@ func (t *txn) queueCommit(b *pgx.Batch) {
 		t.ended = true
 		if tag.String() != "COMMIT" {
 			return errors.New("the transaction was rolled back")
+		}
+		now := job.SystemClock().Now()
+		t.s.folds.saw(t.folds, now)
+		for i := range t.purges {
+			t.s.purges[i].saw(t.purges[i], now)
 		}
 		return nil
 	})

@@ -80,9 +80,13 @@ func (s *Store) await(ctx context.Context, rung <-chan struct{}, d time.Duration
 
 // isQuiet reports whether a take would find nothing. It costs less than a take.
 func (s *Store) isQuiet(ctx context.Context) (quiet bool) {
+	from, sweeps := s.folds.peek(job.SystemClock().Now())
+	if sweeps {
+		return false
+	}
 	_, err := s.ask(ctx, func(b *pgx.Batch) {
-		b.Queue(s.sql(`SELECT NOT EXISTS (SELECT FROM duehook.delta ORDER BY seq LIMIT 1)
-			AND coalesce(` + nextLook + ` > ` + clock + `, true)`)).
+		b.Queue(s.sql(`SELECT NOT EXISTS (SELECT FROM duehook.delta WHERE seq > $1 ORDER BY seq LIMIT 1)
+			AND coalesce(`+nextLook+` > `+clock+`, true)`), from).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&quiet) })
 	})
 	return err == nil && quiet

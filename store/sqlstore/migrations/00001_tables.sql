@@ -77,9 +77,12 @@ CREATE TABLE duehook.order_queue (
 	PRIMARY KEY (order_key, turn)
 );
 
--- Figures as of the last fold, and when Take looks again. Only the holder of the take lock writes these five tables.
+-- Figures as of the last fold, and when Take looks again. Only the holder of the take lock writes these five tables, so that a lane
+-- and a topic have one row. While somebody holds a transaction open, their old versions stay. So rev grows with each version: the first one
+-- by (lane, rev DESC) is the current one. Searches by time have lower bounds, before which there are only old versions.
 CREATE TABLE duehook.lane (
-	lane     uuid PRIMARY KEY,
+	lane     uuid NOT NULL,
+	rev      bigint NOT NULL DEFAULT 0,
 	name     text COLLATE "C" NOT NULL,      -- job.Lane.String
 	topic    text COLLATE "C" NOT NULL,
 	letter   text COLLATE "C" NOT NULL,      -- of the name: the highest priority sorts first
@@ -94,16 +97,18 @@ CREATE TABLE duehook.lane (
 	held     bigint  NOT NULL DEFAULT 0,     -- the lane is put off until then; 0: it is not
 	"full"   boolean NOT NULL DEFAULT false, -- until one of its jobs is no longer in flight, at the latest
 	wake     bigint,                         -- when to look at bucket 1: at head, or when the lane is no longer put off
-	lease    bigint                          -- when to look at bucket 0: no lease ends earlier
+	lease    bigint,                         -- when to look at bucket 0: no lease ends earlier, unless it has ended
+	PRIMARY KEY (lane, rev)
 ) WITH (fillfactor = 50);
-CREATE UNIQUE INDEX lane_name ON duehook.lane (name);
+CREATE INDEX lane_name ON duehook.lane (name);
 CREATE INDEX lane_wake ON duehook.lane (topic, letter, wake) WHERE wake IS NOT NULL AND NOT pulled;
-CREATE INDEX lane_lease ON duehook.lane (lease) WHERE lease IS NOT NULL;
+CREATE INDEX lane_lease ON duehook.lane (lease, rev DESC) WHERE lease IS NOT NULL;
 CREATE INDEX lane_visit ON duehook.lane ((coalesce(least(wake, lease), 4000000000000)), name);
 CREATE INDEX lane_held ON duehook.lane (head) WHERE held > 0;
 CREATE INDEX lane_endpoint ON duehook.lane (endpoint, name);
 CREATE TABLE duehook.topic (
-	topic      text COLLATE "C" PRIMARY KEY,
+	topic      text COLLATE "C" NOT NULL,
+	rev        bigint NOT NULL DEFAULT 0,
 	waiting    bigint NOT NULL DEFAULT 0,
 	retrying   bigint NOT NULL DEFAULT 0,
 	running    bigint NOT NULL DEFAULT 0,
@@ -117,11 +122,13 @@ CREATE TABLE duehook.topic (
 	held       bigint NOT NULL DEFAULT 0,      -- the topic is put off until then; 0: it is not
 	"full"     boolean NOT NULL DEFAULT false, -- until one of its jobs is no longer in flight, at the latest
 	wake       bigint,                         -- when to look at its lanes but pull queues; NULL: nothing waits
+	first      bigint NOT NULL DEFAULT 0,      -- none of its lanes has an earlier wake
 	pace       double precision NOT NULL DEFAULT 0, -- when its rate allows the next job
 	served     bigint NOT NULL DEFAULT 0,      -- when one of its jobs was claimed last: topics due at one time take turns
 	-- Grows with its unfinished jobs, in steps of a sixteenth: most changes of the counts leave the index as it is.
 	size       integer NOT NULL GENERATED ALWAYS AS (ceil(16 * ln(1 + greatest(0, waiting + retrying + running)::float8))::integer) STORED,
-	ended      boolean NOT NULL GENERATED ALWAYS AS (delivered + cancelled + expired > 0) STORED
+	ended      boolean NOT NULL GENERATED ALWAYS AS (delivered + cancelled + expired > 0) STORED,
+	PRIMARY KEY (topic, rev)
 ) WITH (fillfactor = 50);
 CREATE INDEX topic_wake ON duehook.topic (wake) WHERE wake IS NOT NULL;
 CREATE INDEX topic_size ON duehook.topic (size) WHERE size > 0;
@@ -130,6 +137,8 @@ CREATE INDEX topic_ended ON duehook.topic (topic) WHERE ended;
 CREATE TABLE duehook.total (
 	one        boolean PRIMARY KEY CHECK (one),
 	at         bigint NOT NULL,                -- when a take last wrote when to look again: after the clock was set back, a later time
+	wake       bigint NOT NULL DEFAULT 0,      -- no topic has an earlier wake
+	lease      bigint NOT NULL DEFAULT 0,      -- no lane has an earlier lease
 	waiting    bigint NOT NULL,
 	retrying   bigint NOT NULL,
 	running    bigint NOT NULL,
