@@ -240,9 +240,18 @@ func (a *auditor) matchRequests() {
 			a.wrong(q.key, "sent as %s, which was never registered", q.uid)
 			continue
 		}
-		i := len(m.claims) - 1
-		for i >= 0 && (m.claims[i].life != q.life || m.claims[i].at > q.sent) {
-			i--
+		latest := func(i int) int {
+			for i >= 0 && (m.claims[i].life != q.life || m.claims[i].at > q.sent) {
+				i--
+			}
+			return i
+		}
+		i := latest(len(m.claims) - 1)
+		// A process that stood still until its lease expired connects for both claims.
+		for before := i; before >= 0 && m.claims[i].refused > dispatcher.DefaultConnectRetries; {
+			if before = latest(before - 1); before >= 0 && m.claims[before].settled == nil && m.claims[before].refused <= dispatcher.DefaultConnectRetries {
+				i = before
+			}
 		}
 		switch {
 		case i < 0:
