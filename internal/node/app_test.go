@@ -59,7 +59,10 @@ func launch(t *testing.T, c *config.Config) *running {
 		cancel()
 		http.DefaultClient.CloseIdleConnections()
 		select { // it writes into the test's directories until it has ended
-		case <-r.done:
+		case err := <-r.done:
+			if err != nil {
+				t.Logf("duehook ended: %v", err)
+			}
 		case <-time.After(patience):
 			t.Error("duehook does not stop")
 		}
