@@ -54,14 +54,14 @@ func TestGeneratedClient(t *testing.T) {
 		t.Fatalf("%v %s", err, made.Body)
 	}
 	job, err := made.JSON201.AsRegisteredJob()
-	if err != nil || job.Result != api.RegistrationResultCreated || job.State != api.StateWaiting {
+	if err != nil || job.Result != "created" || job.State != "waiting" {
 		t.Errorf("%+v, %v", job, err)
 	}
 	found, err := c.GetJobWithResponse(ctx, topic, id)
 	if err != nil || found.JSON200 == nil || !found.JSON200.DueAt.Equal(job.DueAt) || found.JSON200.Version != job.Version {
 		t.Errorf("%v %s", err, found.Body)
 	}
-	states := []api.State{api.StateWaiting, api.StateReady}
+	states := []api.State{"waiting", "ready"}
 	page, err := c.ListJobsWithResponse(ctx, &api.ListJobsParams{Topic: &topic, State: &states})
 	if err != nil || page.JSON200 == nil || len(page.JSON200.Data) != 1 || page.JSON200.NextCursor != nil {
 		t.Errorf("%v %s", err, page.Body)
