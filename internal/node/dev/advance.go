@@ -71,6 +71,7 @@ func (d *Dev) advance(ctx context.Context, to job.Instant) error {
 			d.Clock.set(now + 1)
 		default:
 			stood++
+			d.Clock.nudge()
 		}
 	}
 }

@@ -73,6 +73,9 @@ func (c *Clock) hold() { c.change(func() { c.held = true }) }
 
 func (c *Clock) release() { c.change(func() { c.held = false }) }
 
+// nudge wakes all loops. One that read the time before a jump and made its timer afterwards would wait too long.
+func (c *Clock) nudge() { c.change(func() {}) }
+
 // change changes how the clock runs, and wakes all loops.
 func (c *Clock) change(how func()) {
 	c.mu.Lock()

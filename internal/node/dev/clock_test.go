@@ -40,6 +40,14 @@ func TestExactTimers(t *testing.T) {
 			t.Error("a later timer has fired")
 		default:
 		}
+		unaware := c.Exact().NewTimer(time.Hour) // of a loop that read the time before the clock was set
+		c.nudge()
+		select {
+		case <-unaware.C():
+		default:
+			t.Error("a nudge does not wake a loop")
+		}
+		late, loop = c.Exact().NewTimer(time.Minute), c.NewTimer(time.Hour)
 		if !loop.Stop() || !late.Stop() || soon.Stop() {
 			t.Error("stopped timers that have fired, or did not stop one that waits")
 		}
