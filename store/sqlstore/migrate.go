@@ -133,7 +133,7 @@ func (s *Store) inspect(ctx context.Context) (found inspection, err error) {
 	product, _, _ := strings.Cut(version, " ")
 	switch {
 	case err != nil:
-		return found, fmt.Errorf("connect to PostgreSQL: %w", err)
+		return found, notConnected(err)
 	case product != "PostgreSQL": // others may lock nothing where it must
 		return found, fmt.Errorf("%w: the server is %s: duehook needs PostgreSQL itself", store.ErrOtherLayout, product)
 	case server/10_000 < oldestServer:
@@ -239,6 +239,20 @@ func (s *Store) migrateLocked(ctx context.Context) (err error) {
 		return s.migrationFailed(err)
 	}
 	return nil
+}
+
+// notConnected says what to do about a server that refuses the URL itself.
+func notConnected(err error) error {
+	advice := ""
+	if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) {
+		switch refused.Code {
+		case "28000", "28P01": // no such role, no rule in pg_hba.conf; a wrong password
+			advice = ": correct user and password in --postgres-url, or let an administrator admit the role"
+		case "3D000":
+			advice = ": name another database in --postgres-url, or create it"
+		}
+	}
+	return fmt.Errorf("connect to PostgreSQL%s: %w", advice, err)
 }
 
 func (s *Store) migrationFailed(err error) error {

@@ -76,6 +76,9 @@ func TestOpenRefuses(t *testing.T) {
 	latin := newOptions()
 	exec(t, s, `CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0`)
 	latin.URL = server.URL("latin")
+	stranger, missing := newOptions(), newOptions()
+	stranger.URL = strings.Replace(stranger.URL, "postgres@", "stranger@", 1)
+	missing.URL = server.URL("missing")
 	badURL, badSchema := newOptions(), newOptions()
 	badURL.URL = "postgres://a:secret@[/"
 	badSchema.Schema = "Jobs"
@@ -92,6 +95,8 @@ func TestOpenRefuses(t *testing.T) {
 		"another encoding":      {latin, "has the encoding LATIN1: create one with ENCODING 'UTF8'"},
 		"no right to create":    {weak, "CREATE SCHEMA IF NOT EXISTS " + weak.Schema},
 		"no right to write":     {reader, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA " + reader.Schema},
+		"no such role":          {stranger, "correct user and password in --postgres-url"},
+		"no such database":      {missing, "name another database in --postgres-url, or create it"},
 		"a URL that is none":    {badURL, "write postgres://"},
 		"a schema that is none": {badSchema, `the schema "Jobs" must`},
 	} {
