@@ -3,6 +3,7 @@ package docs
 import (
 	"flag"
 	"fmt"
+	number "go/constant"
 	"go/token"
 	"go/types"
 	"os"
@@ -30,7 +31,10 @@ import (
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/alerts"
 	"github.com/duehook/duehook/internal/services/signing"
+	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
+	"github.com/duehook/duehook/store/rules"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/limits.md anew")
@@ -56,7 +60,7 @@ func limits(t *testing.T) map[string][]limit {
 	request := "twice `--max-body` and " + size(small)
 	return map[string][]limit{
 		"job": {
-			setting("body", "max-body", "422 beyond it"),
+			setting("body", "max-body", "413 `body_too_large` beyond it"),
 			{"`topic`, `id`, `biz_key`, `order_key`, each", size(job.MaxName), "letters and digits of any script, and `. _ : @ -`"},
 			{"URL", size(job.MaxURL), ""},
 			{"headers", count(job.MaxHeaders), size(job.MaxHeaderBytes) + " together; a name " + size(job.MaxHeaderName) + ", a value " + size(job.MaxHeaderValue)},
@@ -74,12 +78,13 @@ func limits(t *testing.T) map[string][]limit {
 			{"`priority`", fmt.Sprintf("%d to %d", job.MinPriority, job.MaxPriority), ""},
 			{"`count.target`", count(job.MaxTarget), ""},
 			{"`add` of one count", count(job.MaxAdd), ""},
+			{"count", count(job.MaxCount), "a higher one stays there"},
 			{"keys of counts that a job remembers", count(job.MaxCountKeys), fmt.Sprintf("a key %s characters; 409 `too_many_count_keys`", count(job.MaxCountKey))},
 			{"attempts in the log of a job", count(store.MaxLog), size(store.MaxLogBytes) + " together; the oldest go first"},
 			setting("time for which an ended job is kept", "retention", "dead letters stay until they are replayed, discarded or replaced"),
 		},
 		"delivery": {
-			setting("attempts in flight of a node", "workers", "a topic has eight for each free worker"),
+			setting("attempts in flight of a node", "workers", fmt.Sprintf("a topic may run %d for each free worker", rules.PerFree)),
 			setting("jobs in flight of an endpoint", "endpoint-concurrency", ""),
 			{"headers of an answer", size(in("dispatcher/transport.go", "maxHeaderBytes")), count(in("dispatcher/dialer.go", "maxHeaderLines")) + " lines"},
 			{"body of an answer that is read", size(in("dispatcher/transport.go", "drainLimit")), fmt.Sprintf("or for %s; with `expect` %s", duration(in("dispatcher/transport.go", "drainTime")), size(contract.ExpectLimit))},
@@ -99,10 +104,11 @@ func limits(t *testing.T) map[string][]limit {
 		"call": {
 			{"jobs of a batch", count(app.MaxJobs), size(in("httpapi/v1/options.go", "o.MaxBatchBytes, ")) + " together"},
 			{"body of the registration of one job", request, "413 `body_too_large`"},
-			{"body of other calls", size(in("httpapi/v1/request.go", "maxSmall")), "groups " + size(in("httpapi/v1/groups.go", "maxGroupRequest"))},
+			{"body of other calls", size(in("httpapi/v1/request.go", "maxSmall")), "groups " + size(in("httpapi/v1/groups.go", "maxGroupRequest")) + ", acks and nacks " + size(in("httpapi/v1/pull.go", "maxAnswers"))},
 			{"headers of a request", size(in("httpapi/server.go", "maxHeaderBytes")), ""},
 			{"nesting of JSON", count(jsonio.MaxNesting), ""},
 			{"errors that an answer lists", count(decode.MaxErrors), ""},
+			{"lanes, groups of dead letters and topics of a listing in an order", count(listing.MaxSortedGroups), "of a shard; 422 `invalid_request`"},
 			{"entries of a page", count(in("httpapi/v1/jobs.go", "maxPage")), "jobs also " + size(store.PageBytes)},
 			{"time to read the headers of a request", duration(in("httpapi/server.go", "readHeaderTimeout")), "with its body " + duration(in("httpapi/server.go", "readTimeout"))},
 			{"idle connection", duration(in("httpapi/server.go", "idleTimeout")), ""},
@@ -128,13 +134,13 @@ func limits(t *testing.T) map[string][]limit {
 			{"free space below which a disk takes no new jobs", size(in("store/diskstore/room.go", "reserve")), "503 `store_unavailable`; deliveries continue"},
 			{"wait of a write for space on the disk", duration(in("store/diskstore/disk.go", "diskPatience")), "then the node ends"},
 			setting("replicas of Redis that confirm", "redis-min-replicas", ""),
-			setting("wait for them", "redis-replica-wait", "503 beyond it"),
+			setting("wait for them", "redis-replica-wait", "503 `store_unavailable` beyond it"),
 			setting("shards on Redis", "shards", "the same on every node"),
 			setting("jobs of a topic on the ready list of a shard of Redis", "ready-cap", ""),
 			{"a call of Redis", duration(in("store/redisstore/conn.go", "callTimeout")), "503 `store_unavailable`"},
 			setting("connections of a node to PostgreSQL", "postgres-connections", "and one for notifications"),
 			{"a call of PostgreSQL", duration(in("store/sqlstore/pool.go", "callWait")), "with its repetitions; 503 `store_unavailable`"},
-			{"pause between two looks for due jobs on PostgreSQL", duration(in("store/sqlstore/wake.go", "pollWait")), "a quarter more or less; a notification ends it"},
+			{"pause between two looks for due jobs on PostgreSQL", duration(in("store/sqlstore/wake.go", "pollWait")), duration(in("store/sqlstore/wake.go", "pollSpread")) + " more or less; a notification ends it"},
 			{"jobs whose due times an overview counts", count(in("store/listing/due.go", "maxDue")), "of a shard; `partial_from` says from when on some are missing"},
 			{"earlier jobs that `explain` counts, on disk and PostgreSQL", count(in("store/diskstore/figures.go", "maxCounted")), "then the number is a lower bound"},
 		},
@@ -152,13 +158,14 @@ func limits(t *testing.T) map[string][]limit {
 		},
 		"schedule": {
 			{"schedules", count(schedules.MaxSchedules), size(schedules.MaxAllBytes) + " together; 409 `too_many_schedules`"},
-			setting("jobs per second of all schedules", "schedule-rate", "a topic has half of it"),
+			setting("jobs per second of all schedules", "schedule-rate", fmt.Sprintf("a topic has %s of it", map[int64]string{2: "half", 3: "a third"}[in("internal/app/schedules/rate.go", "topicShare")])),
 			{"name", size(schedules.MaxName), ""},
 			{"cron expression", count(in("internal/schedule/expression.go", "maxExpression")) + " characters", ""},
-			{"`every`", duration(schedule.MaxEvery), "whole seconds, at least 1 s"},
+			{"`every`", duration(schedule.MaxEvery), "whole seconds, at least " + duration(schedule.MinEvery)},
 			{"`jitter`", duration(schedule.MaxJitter), fmt.Sprintf("at most %s occurrences", count(schedule.MaxPending))},
 			{"dates of `except`", count(in("internal/app/schedules/draft.go", "maxDates")), ""},
 			{"skipped occurrences", count(in("internal/app/schedules/draft.go", "maxSkips")), ""},
+			{"`misfire.grace`", duration(in("internal/app/schedules/draft.go", "maxGrace")), "at least 1 s, default " + duration(in("internal/app/schedules/draft.go", "defaultGrace"))},
 			{"`max_occurrences`", count(in("internal/app/schedules/draft.go", "maxOccurrences")), ""},
 			{"late occurrences that `fire_all` fires", count(schedule.MostLate), ""},
 			{"runs that are kept", count(schedules.MaxRuns), size(schedules.MaxRunBytes)},
@@ -182,8 +189,9 @@ func limits(t *testing.T) map[string][]limit {
 			{"time for which an ended operation is kept", duration(operations.KeptFor), ""},
 			{"alert rules", count(alerts.MaxRules), "a name " + count(alerts.MaxRuleName) + " characters"},
 			{"window of an alert rule", duration(alerts.MaxWindow), "at least " + duration(alerts.MinWindow)},
+			{"`above` of an alert rule", "below " + count(in("internal/services/alerts/rule.go", "maxAbove")), ""},
 			{"subjects of a rule that fire at a time", count(alerts.MaxSubjects), ""},
-			{"events that a node passes on in a tenth of a second", count(in("internal/services/events/hub.go", "maxPending")), "then a `gap`; `registered`, `changed` and `delivered` only up to four fifths"},
+			{"events that a node passes on in " + duration(in("internal/services/events/hub.go", "flushEvery")), count(in("internal/services/events/hub.go", "maxPending")), "then a `gap`; `registered`, `changed` and `delivered` only up to " + count(in("internal/services/events/hub.go", "routineShare"))},
 		},
 		"key": {
 			{"API keys", count(access.MaxKeys), "of the settings and the store together; 409 `too_many_keys`"},
@@ -197,7 +205,7 @@ func limits(t *testing.T) map[string][]limit {
 			{"master key", fmt.Sprintf("%d to %s bytes", kitdocuments.MinMasterKeyBytes, count(kitdocuments.MaxMasterKeyBytes)), ""},
 		},
 		"dev": {
-			{"sinks", count(dev.MaxSinks), ""},
+			{"sinks", count(dev.MaxSinks), "a name " + size(in("internal/node/dev/sinks.go", "maxName"))},
 			{"answers of a sink", count(dev.MaxAnswers), ""},
 			{"`delay` of an answer", duration(dev.MaxDelay), ""},
 			{"requests that all sinks keep", count(in("internal/node/dev/sinks.go", "maxRequests")), size(in("internal/node/dev/sinks.go", "maxBytes")) + " together"},
@@ -281,6 +289,22 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestLimitsInProse: sentences that repeat a limit have its value.
+func TestLimitsInProse(t *testing.T) {
+	body, between := settingOf(t, "max-body")
+	_, most, _ := strings.Cut(between, " to ")
+	attempts := len(retrypolicy.Default().Steps) + 1
+	for file, sentence := range map[string]string{
+		"docs/limits.md": fmt.Sprintf("How much may a body have? %s by default. How far ahead may a job be? %s. How often is it tried? %s times by default, %s times at most.",
+			body, duration(job.MaxDelay), map[int]string{10: "Ten"}[attempts], count(job.MaxRetryLimit+1)),
+		"docs/README.md": fmt.Sprintf("[%s, and up to %s by a setting](limits.md#a-job-and-its-body)", body, most),
+	} {
+		if !strings.Contains(read(t, file), sentence) {
+			t.Errorf("%s does not say %q", file, sentence)
+		}
+	}
+}
+
 // inChinese has the words of limits.
 var inChinese = strings.NewReplacer(" from now", "", "bytes", "字节", "days", "天", " per second", " 每秒", "jobs", "任务", "no limit", "无限制", " to ", " 到 ")
 
@@ -325,7 +349,7 @@ func constant(t *testing.T, file, name string) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pattern := `(?m)^\s*(?:const )?` + regexp.QuoteMeta(name) + `\s*=\s*([^/\n]+?)\s*(?://.*)?$`
+	pattern := `(?m)^\s*(?:const )?` + regexp.QuoteMeta(name) + `\s*=\s*(.+?)\s*(?://.*)?$`
 	if strings.HasSuffix(name, ", ") {
 		pattern = regexp.QuoteMeta(name) + `([^)\n]+)\)`
 	}
@@ -333,17 +357,23 @@ func constant(t *testing.T, file, name string) int64 {
 	if found == nil {
 		t.Fatalf("%s has no %s", file, name)
 	}
+	named := regexp.MustCompile(`\b[a-z][A-Za-z]*\b`).ReplaceAllStringFunc(string(found[1]), func(word string) string {
+		if word == "time" || word == "app" || word == "groups" {
+			return word
+		}
+		return strconv.FormatInt(constant(t, file, word), 10)
+	})
 	expression := strings.NewReplacer(
 		"time.Hour", "3600000000000", "time.Minute", "60000000000", "time.Second", "1000000000", "time.Millisecond", "1000000",
 		"groups.MaxBytes", strconv.Itoa(groups.MaxBytes), "app.MaxJobs", strconv.Itoa(app.MaxJobs),
-	).Replace(string(found[1]))
+	).Replace(named)
 	value, err := types.Eval(token.NewFileSet(), nil, token.NoPos, expression)
 	if err != nil {
 		t.Fatalf("%s: %s = %s: %v", file, name, found[1], err)
 	}
-	n, err := strconv.ParseInt(value.Value.ExactString(), 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %s = %s: %v", file, name, found[1], err)
+	n, exact := number.Int64Val(number.ToInt(value.Value))
+	if !exact {
+		t.Fatalf("%s: %s = %s is no whole number", file, name, found[1])
 	}
 	return n
 }

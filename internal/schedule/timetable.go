@@ -31,6 +31,7 @@ const (
 
 // Limits of a Spec.
 const (
+	MinEvery  = time.Second
 	MaxEvery  = 366 * 24 * time.Hour
 	MaxJitter = job.MaxSpread
 	// Horizon is how far apart two occurrences may be, and how far the first one may be from
@@ -91,7 +92,7 @@ func New(s Spec) (*Timetable, error) {
 		}
 	case s.Gap != "" || s.Repeat != "":
 		f.Add("dst", "belongs to cron: an interval ignores zones")
-	case s.Every < time.Second || s.Every > MaxEvery || s.Every%time.Second != 0:
+	case s.Every < MinEvery || s.Every > MaxEvery || s.Every%time.Second != 0:
 		f.Add("every", "must be whole seconds, from 1s to 366d")
 	}
 	checkTime(&f, "start_at", s.Start)

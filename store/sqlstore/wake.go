@@ -15,11 +15,14 @@ import (
 
 // pollWait is how long a take that finds nothing waits at most: messages between nodes may be lost, and the database
 // calls nobody.
-const pollWait = time.Second
+const (
+	pollWait   = time.Second
+	pollSpread = pollWait / 4 // more or less
+)
 
 // pollTime is about pollWait. Nodes do not ask at the same time.
 func pollTime() time.Duration {
-	return pollWait*3/4 + rand.N(pollWait/2) //nolint:gosec // it only spreads calls
+	return pollWait - pollSpread + rand.N(2*pollSpread) //nolint:gosec // it only spreads calls
 }
 
 // emptyPause is the least time between two takes of a call that find nothing.

@@ -146,7 +146,7 @@ func (d *Draft) spec(f *job.Findings) schedule.Spec {
 		f.Add("cron", "must not be empty")
 	case !s.HasEvery && strings.HasPrefix(s.Cron, descriptorEvery):
 		every, err := job.ParseDuration(strings.TrimSpace(s.Cron[len(descriptorEvery):]))
-		if err == nil && (every < time.Second || every > schedule.MaxEvery || every%time.Second != 0) {
+		if err == nil && (every < schedule.MinEvery || every > schedule.MaxEvery || every%time.Second != 0) {
 			err = errors.New("must be whole seconds, from 1s to 366d")
 		}
 		if err != nil {
