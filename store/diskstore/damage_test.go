@@ -124,6 +124,8 @@ func examined(t *testing.T, f files, keys []job.Key) string {
 		switch {
 		case errors.Is(err, store.ErrNotFound) || err == nil:
 			return fmt.Sprintf("%s is lost without an error (%v)", key, err)
+		case !errors.Is(err, store.ErrUnavailable):
+			return fmt.Sprintf("%s cannot be read, and the error is not that of an unavailable store: %v", key, err)
 		case failure == nil || s.Ping(t.Context()) == nil || !strings.Contains(failure.Error(), "data/jobs/0"):
 			return fmt.Sprintf("%s cannot be read, and the store goes on: %v, %v", key, err, failure)
 		}
@@ -196,6 +198,58 @@ func TestPlainDamage(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %v", how, outcomes)
+	}
+}
+
+// The call that meets a damaged table finds the store unavailable, as all later ones do.
+func TestCallThatMeetsDamage(t *testing.T) {
+	_, stopped, keys := written(t)
+	each := func(call func(s *Store, key job.Key) error) func(*Store) error {
+		return func(s *Store) error {
+			for _, key := range keys {
+				if err := call(s, key); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	calls := map[string]func(s *Store) error{
+		"get":     each(func(s *Store, key job.Key) error { _, err := s.Get(t.Context(), key); return err }),
+		"outlook": each(func(s *Store, key job.Key) error { _, err := s.Outlook(t.Context(), key); return err }),
+		"read": each(func(s *Store, key job.Key) error {
+			_, err := s.Read(t.Context(), store.ReadQuery{Keys: []job.Key{key}, Part: store.WholeJob})
+			return err
+		}),
+		"update": each(func(s *Store, key job.Key) error {
+			_, err := s.Update(t.Context(), key, func(*job.Job, job.Instant) error { return nil })
+			return err
+		}),
+		"register": func(s *Store) error {
+			var regs []store.Registration
+			for _, key := range keys {
+				regs = append(regs, store.Registration{Key: key, UID: "u" + key.ID, Spec: job.Spec{Destination: "http://a.example/hook"}})
+			}
+			_, err := s.Register(t.Context(), regs)
+			return err
+		},
+	}
+	var table string // the largest one
+	for at, text := range stopped {
+		if kindOf(path.Base(at)) == tableFile && len(text) > len(stopped[table]) {
+			table = at
+		}
+	}
+	for name, call := range calls {
+		damaged := maps.Clone(stopped)
+		damaged[table] = bytes.Clone(stopped[table])
+		damaged[table][len(damaged[table])/3] ^= 4
+		s, err := open(Options{FS: damaged.disk(t), Dir: "data"}, false)
+		must.OK(t, err)
+		if err := call(s); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = s.Close() // which says that the store failed
 	}
 }
 

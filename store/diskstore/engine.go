@@ -164,9 +164,9 @@ func (l logger) Fatalf(format string, args ...any) {
 	l.fatal(fmt.Errorf(format, args...))
 }
 
-// unavailable is an error of the engine for callers.
+// unavailable is an error of the engine for callers, nil for none.
 func unavailable(err error) error {
-	if errors.Is(err, store.ErrUnavailable) {
+	if err == nil || errors.Is(err, store.ErrUnavailable) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)

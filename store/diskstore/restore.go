@@ -29,7 +29,7 @@ func (s *Store) Kinds(ctx context.Context) (kinds []string, err error) {
 		kinds = append(kinds, string(kind))
 		ok = it.SeekGE(end(prefix(famDoc, string(kind))))
 	}
-	return kinds, errors.Join(it.Error(), it.Close())
+	return kinds, unavailable(errors.Join(it.Error(), it.Close()))
 }
 
 // Aside reads the keys that were counted for a job, and whether it stops its order key.

@@ -75,7 +75,7 @@ func (r *rows) fetch(keys [][]byte) error {
 	slices.SortFunc(keys, bytes.Compare)
 	it, err := r.db.NewIter(&pebble.IterOptions{LowerBound: keys[0][:1], UpperBound: end(keys[0][:1])})
 	if err != nil {
-		return fmt.Errorf("read rows: %w", err)
+		return unavailable(fmt.Errorf("read rows: %w", err))
 	}
 	r.fetched = make(map[string][]byte, len(keys))
 	for size := 0; len(keys) > 0 && size < store.BatchBytes; keys = keys[1:] {
@@ -86,7 +86,7 @@ func (r *rows) fetch(keys [][]byte) error {
 		r.fetched[string(keys[0])] = value
 		size += len(value)
 	}
-	return errors.Join(it.Error(), it.Close())
+	return unavailable(errors.Join(it.Error(), it.Close()))
 }
 
 // reader searches all rows, as the changes leave them.

@@ -180,7 +180,7 @@ func get(r pebble.Reader, key []byte) ([]byte, error) {
 	case errors.Is(err, pebble.ErrNotFound):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read a row: %w", err)
+		return nil, unavailable(fmt.Errorf("read a row: %w", err))
 	}
 	return append(make([]byte, 0, len(value)), value...), closer.Close()
 }
@@ -196,22 +196,22 @@ func getterOf(r pebble.Reader) getter {
 func scan(r pebble.Reader, from, to []byte, visit func(key, value []byte) bool) error {
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
-		return fmt.Errorf("read rows: %w", err)
+		return unavailable(fmt.Errorf("read rows: %w", err))
 	}
 	for ok := it.First(); ok && visit(it.Key(), it.Value()); ok = it.Next() {
 	}
-	return errors.Join(it.Error(), it.Close())
+	return unavailable(errors.Join(it.Error(), it.Close()))
 }
 
 // scanBack is scan from the end.
 func scanBack(r pebble.Reader, from, to []byte, visit func(key, value []byte) bool) error {
 	it, err := r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 	if err != nil {
-		return fmt.Errorf("read rows: %w", err)
+		return unavailable(fmt.Errorf("read rows: %w", err))
 	}
 	for ok := it.Last(); ok && visit(it.Key(), it.Value()); ok = it.Prev() {
 	}
-	return errors.Join(it.Error(), it.Close())
+	return unavailable(errors.Join(it.Error(), it.Close()))
 }
 
 // load returns the record of a key, nil if there is none.

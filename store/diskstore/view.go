@@ -114,9 +114,9 @@ func (s *Store) Read(ctx context.Context, q store.ReadQuery) (r store.Records, e
 	defer v.close()
 	it, err := v.snap.NewIter(&pebble.IterOptions{})
 	if err != nil {
-		return store.Records{}, err
+		return store.Records{}, unavailable(err)
 	}
-	defer func() { err = errors.Join(err, it.Close()) }()
+	defer func() { err = errors.Join(err, unavailable(it.Close())) }()
 	for i, bytes := 0, 0; i < len(keys) && bytes < store.BatchBytes; i++ {
 		var place string
 		if q.Places != nil {
