@@ -72,14 +72,14 @@ func (c *Carrier) Run(ctx context.Context) error {
 // carry runs a loop for each shard.
 func (c *Carrier) carry(ctx context.Context) {
 	var wg sync.WaitGroup
-	loops := make([]*loop, c.opts.Lists.Shards())
-	for shard := range loops {
-		loops[shard] = c.newLoop(shard)
+	shards := make([]*loop, c.opts.Lists.Shards())
+	for shard := range shards {
+		shards[shard] = c.newLoop(shard)
 	}
-	for _, l := range loops {
+	for _, l := range shards {
 		wg.Go(func() { l.lock.run(ctx) })
 		wg.Go(func() { l.run(ctx) })
 	}
-	wg.Go(func() { c.listen(ctx, loops) })
+	wg.Go(func() { c.listen(ctx, shards) })
 	wg.Wait()
 }

@@ -3,7 +3,7 @@ package carrier
 import (
 	"context"
 
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store/listing"
 )
 
@@ -17,7 +17,7 @@ const (
 
 // keepHouse does a chore at the interval of Options.Housekeeping, until ctx ends.
 func (c *Carrier) keepHouse(ctx context.Context, what string, chore func(ctx context.Context) error) {
-	outage.New(what, c.clock, c.log, c.opts.Random).Repeat(ctx, outage.Task{Every: c.opts.Housekeeping, Do: chore})
+	loops.NewOutage(what, c.clock, c.log, c.opts.Random).Repeat(ctx, loops.Task{Every: c.opts.Housekeeping, Do: chore})
 }
 
 // purge deletes ended jobs past their retention.

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -25,7 +25,7 @@ type keeper struct {
 	log   *slog.Logger
 	// moved is called when the loop need no longer lag.
 	moved  func()
-	health *outage.Outage
+	health *loops.Outage
 	gauge  prometheus.Gauge
 
 	mine   bool        // this node may hold the lock; used by run only
@@ -39,7 +39,7 @@ func (c *Carrier) newKeeper(shard int, log *slog.Logger, moved func()) *keeper {
 		clock:  c.clock,
 		log:    log,
 		moved:  moved,
-		health: outage.New("taking the carrier's lock", c.clock, log, c.opts.Random),
+		health: loops.NewOutage("taking the carrier's lock", c.clock, log, c.opts.Random),
 		gauge:  c.metrics.lockHeld(shard),
 	}
 	k.behind.Store(true) // until the first answer

@@ -4,8 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -27,14 +26,14 @@ type loop struct {
 	*Carrier
 	shard  int
 	lock   *keeper
-	woken  signal.Signal
-	health *outage.Outage
+	woken  loops.Signal
+	health *loops.Outage
 	began  time.Time // when the last round began
 }
 
 func (c *Carrier) newLoop(shard int) *loop {
 	log := c.log.With("shard", shard)
-	l := &loop{Carrier: c, shard: shard, woken: signal.New(), health: outage.New("carrying", c.clock, log, c.opts.Random)}
+	l := &loop{Carrier: c, shard: shard, woken: loops.NewSignal(), health: loops.NewOutage("carrying", c.clock, log, c.opts.Random)}
 	l.lock = c.newKeeper(shard, log, l.woken.Set)
 	return l
 }

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -195,9 +195,9 @@ func TestBriefOutageIsSoonOver(t *testing.T) {
 		}
 		s.fail(errDown)
 		s.add(0, true)
-		pass(outage.FirstPause / 2)
+		pass(loops.FirstPause / 2)
 		s.fail(nil)
-		pass(outage.FirstPause)
+		pass(loops.FirstPause)
 		if n := len(s.late()); n != 1 {
 			t.Error("the job was not carried at the second try")
 		}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -14,13 +14,13 @@ const settled = time.Minute
 
 var errSourceEnded = errors.New("the source of wake-ups ended")
 
-// listen passes the store's wake-ups to the loops. They are hints: without them the
+// listen passes the store's wake-ups to the loops of the shards. They are hints: without them the
 // loops poll.
-func (c *Carrier) listen(ctx context.Context, loops []*loop) {
-	health := outage.New("listening for wake-ups", c.clock, c.log, c.opts.Random)
+func (c *Carrier) listen(ctx context.Context, shards []*loop) {
+	health := loops.NewOutage("listening for wake-ups", c.clock, c.log, c.opts.Random)
 	wake := func(shard int) {
 		health.Worked()
-		for i, l := range loops {
+		for i, l := range shards {
 			if i == shard || shard == store.AnyShard {
 				l.woken.Set()
 			}
@@ -39,7 +39,7 @@ func (c *Carrier) listen(ctx context.Context, loops []*loop) {
 			health.Worked()
 		}
 		health.Rest(ctx, err)
-		for _, l := range loops {
+		for _, l := range shards {
 			l.woken.Set()
 		}
 	}

@@ -12,8 +12,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/batch"
-	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
@@ -38,9 +37,9 @@ type catchUp struct {
 	policy  retrypolicy.Policy
 	rate    int // jobs per second and endpoint
 	fails   func(endpoint string) bool
-	outage  *outage.Outage
+	outage  *loops.Outage
 	brought prometheus.Counter
-	fresh   *signal.Mailbox[time.Time] // the beginning of an outage that is over
+	fresh   *loops.Mailbox[time.Time] // the beginning of an outage that is over
 }
 
 // recovery is an endpoint whose retries are being advanced.
@@ -55,8 +54,8 @@ func newCatchUp(o Options, fails func(endpoint string) bool, brought prometheus.
 	return &catchUp{
 		store: o.Store, clock: o.Clock, log: o.Logger, policy: o.Policy, rate: o.CatchUpRate,
 		fails: fails, brought: brought,
-		outage: outage.New("bringing retries forward", o.Clock, o.Logger, o.Random),
-		fresh:  signal.NewMailbox[time.Time](),
+		outage: loops.NewOutage("bringing retries forward", o.Clock, o.Logger, o.Random),
+		fresh:  loops.NewMailbox[time.Time](),
 	}
 }
 

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -54,9 +53,9 @@ type pipeline struct {
 	shares  *shares
 	sending atomic.Int64 // jobs that workers have
 	jobs    chan *claim
-	ahead   signal.Signal // jobs wait for a worker
+	ahead   loops.Signal // jobs wait for a worker
 	settler *settler
-	takes   *outage.Outage
+	takes   *loops.Outage
 }
 
 func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
@@ -70,8 +69,8 @@ func newPipeline(d *Dispatcher, shard, workers int) *pipeline {
 		slots:   slots,
 		shares:  newShares(workers, d.opts.Weight, jobs),
 		jobs:    jobs,
-		ahead:   signal.New(),
-		takes:   outage.New("taking jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
+		ahead:   loops.NewSignal(),
+		takes:   loops.NewOutage("taking jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
 	}
 }
 

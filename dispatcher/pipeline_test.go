@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -213,7 +213,7 @@ func TestTakingGoesOnAfterFailures(t *testing.T) {
 		}
 		up.Store(true)
 		next(t, s.settled, "settlement")
-		if took := time.Since(began) - time.Minute; took > outage.LongPause {
+		if took := time.Since(began) - time.Minute; took > loops.LongPause {
 			t.Errorf("resumed after %v", took)
 		}
 		if l.count("failing; retrying") != 1 || l.count("working again") != 1 {

@@ -8,8 +8,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/feed"
-	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -52,14 +51,14 @@ type reports struct {
 	store   Store
 	clock   job.Clock
 	log     *slog.Logger
-	outage  *outage.Outage
-	changes *signal.Mailbox[time.Time] // the end of an opening; zero: closed
+	outage  *loops.Outage
+	changes *loops.Mailbox[time.Time] // the end of an opening; zero: closed
 }
 
 func newReports(o Options) *reports {
 	return &reports{
-		store: o.Store, clock: o.Clock, log: o.Logger, changes: signal.NewMailbox[time.Time](),
-		outage: outage.New("reporting circuits", o.Clock, o.Logger, o.Random),
+		store: o.Store, clock: o.Clock, log: o.Logger, changes: loops.NewMailbox[time.Time](),
+		outage: loops.NewOutage("reporting circuits", o.Clock, o.Logger, o.Random),
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/batch"
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/successors"
 )
@@ -28,7 +28,7 @@ type settler struct {
 	store   Store
 	log     *slog.Logger
 	metrics *metrics
-	outage  *outage.Outage
+	outage  *loops.Outage
 	batches *batch.Batcher[*job.Settlement]
 }
 
@@ -38,7 +38,7 @@ type settler struct {
 func newSettler(ctx context.Context, d *Dispatcher, maxQueued int, busy func() bool) *settler {
 	s := &settler{
 		store: d.opts.Store, log: d.opts.Logger, metrics: d.metrics,
-		outage: outage.New("settling jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
+		outage: loops.NewOutage("settling jobs", d.opts.Clock, d.opts.Logger, d.opts.Random),
 	}
 	s.batches = batch.New(batch.Options[*job.Settlement]{
 		Workers: 1, MaxCount: maxSettle, MaxQueued: maxQueued, Clock: d.opts.Clock,

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 )
 
 // slots counts free workers, and jobs claimed ahead of them. One goroutine takes slots, in
@@ -17,11 +17,11 @@ type slots struct {
 	mostAhead int
 
 	mu        sync.Mutex
-	free      int           // below zero: slots taken ahead
-	ahead     int           // how far free may go below zero
-	ended     int           // workers that became free since the last take
-	gathering bool          // take waits for enough slots
-	ready     signal.Signal // take may go on
+	free      int          // below zero: slots taken ahead
+	ahead     int          // how far free may go below zero
+	ended     int          // workers that became free since the last take
+	gathering bool         // take waits for enough slots
+	ready     loops.Signal // take may go on
 }
 
 // A round trip is worth it for 1/enoughShare of all slots, mostEnough at most.
@@ -40,7 +40,7 @@ const aheadShare = 2
 func newSlots(n int, clock job.Clock) *slots {
 	return &slots{
 		clock: clock, enough: max(1, min(n/enoughShare, mostEnough)), mostAhead: min(aheadShare*n, maxBatch),
-		free: n, ready: signal.New(),
+		free: n, ready: loops.NewSignal(),
 	}
 }
 

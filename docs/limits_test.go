@@ -21,10 +21,10 @@ import (
 	"github.com/duehook/duehook/internal/app/operations"
 	"github.com/duehook/duehook/internal/app/schedules"
 	"github.com/duehook/duehook/internal/app/topics"
+	stored "github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/inbox"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/job/contract"
-	kitdocuments "github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/node/dev"
 	"github.com/duehook/duehook/internal/schedule"
@@ -202,7 +202,7 @@ func limits(t *testing.T) map[string][]limit {
 			{"topics with secrets", count(signing.MaxTopics), ""},
 			{"signing secret", fmt.Sprintf("%d to %d bytes", signing.MinSecretBytes, signing.MaxSecretBytes), ""},
 			{"overlap of a rotation", duration(signing.MaxOverlap), ""},
-			{"master key", fmt.Sprintf("%d to %s bytes", kitdocuments.MinMasterKeyBytes, count(kitdocuments.MaxMasterKeyBytes)), ""},
+			{"master key", fmt.Sprintf("%d to %s bytes", stored.MinMasterKeyBytes, count(stored.MaxMasterKeyBytes)), ""},
 		},
 		"dev": {
 			{"sinks", count(dev.MaxSinks), "a name " + size(in("internal/node/dev/sinks.go", "maxName"))},

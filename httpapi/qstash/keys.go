@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/duehook/duehook/httpapi"
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/store"
 )
 

@@ -18,8 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/store"
 )

@@ -7,7 +7,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi/decode"
 	"github.com/duehook/duehook/internal/app/operations"
-	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/access"
 )

@@ -12,8 +12,8 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/internal/app/operations"
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/access"
 )
 

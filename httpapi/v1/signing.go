@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/httpapi/decode"
-	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/kit/jsonio"
 	"github.com/duehook/duehook/internal/services/signing"
 )

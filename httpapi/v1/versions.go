@@ -9,7 +9,7 @@ import (
 
 	"github.com/duehook/duehook/httpapi"
 	"github.com/duehook/duehook/httpapi/decode"
-	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/kit/jsonio"
 )
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/app/topics"
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"

@@ -22,8 +22,8 @@ import (
 
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/metered"
+	"github.com/duehook/duehook/internal/services/leader"
 	"github.com/duehook/duehook/store"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/loops"
 	pg "github.com/duehook/duehook/internal/kit/postgres"
 )
 
@@ -18,7 +18,7 @@ func (r *reader) listen(ctx context.Context) {
 	if r.t.direct == nil {
 		return
 	}
-	failing := outage.New("listening to notifications of the inbox "+r.in.Name, job.SystemClock(), r.log, nil)
+	failing := loops.NewOutage("listening to notifications of the inbox "+r.in.Name, job.SystemClock(), r.log, nil)
 	l := pg.Listener{
 		Config: r.t.direct, Channel: channel, While: r.leading.Load,
 		Began: func() {
@@ -27,7 +27,7 @@ func (r *reader) listen(ctx context.Context) {
 		},
 		Heard: func(string) { r.wake.Set() },
 	}
-	failing.Repeat(ctx, outage.Task{Every: time.Second, Do: func(ctx context.Context) error {
+	failing.Repeat(ctx, loops.Task{Every: time.Second, Do: func(ctx context.Context) error {
 		if !r.leading.Load() {
 			return nil
 		}

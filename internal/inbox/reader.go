@@ -13,8 +13,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/internal/services/access"
 )
 
@@ -42,8 +41,8 @@ type reader struct {
 	t      *table
 	task   string
 	log    *slog.Logger
-	outage *outage.Outage
-	wake   signal.Signal // there may be rows
+	outage *loops.Outage
+	wake   loops.Signal // there may be rows
 
 	leading atomic.Bool
 	holds   holds
@@ -56,9 +55,9 @@ type reader struct {
 }
 
 func newReader(m *Manager, in Inbox, t *table) *reader {
-	r := &reader{m: m, in: in, t: t, task: "inbox:" + in.Name, wake: signal.New(), log: m.o.Logger.With("inbox", in.Name)}
+	r := &reader{m: m, in: in, t: t, task: "inbox:" + in.Name, wake: loops.NewSignal(), log: m.o.Logger.With("inbox", in.Name)}
 	r.failed.Store(unknown)
-	r.outage = outage.New("the inbox "+in.Name, job.SystemClock(), r.log, rand.Float64)
+	r.outage = loops.NewOutage("the inbox "+in.Name, job.SystemClock(), r.log, rand.Float64)
 	for _, outcome := range []string{outcomeRegistered, outcomeRepeated, outcomeFailed, outcomeWaits} {
 		m.metrics.rows.WithLabelValues(in.Name, outcome)
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/inbox"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/internal/node/dev"
 	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/internal/services/alerts"
+	"github.com/duehook/duehook/internal/services/leader"
 	"github.com/duehook/duehook/internal/services/nodes"
 )
 

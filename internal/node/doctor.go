@@ -18,8 +18,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/duehook/duehook/internal/app/schedules"
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/internal/services/hold"

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/node/config"
 	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/internal/testing/must"

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/loops"
 )
 
 // tell logs that the node serves at base: at once, or, if the store did not answer, from a part
@@ -17,7 +17,7 @@ func (n *node) tell(base string) []part {
 	}
 	n.Waiting(base, n.away)
 	return []part{{"start", func(ctx context.Context) error {
-		pings := outage.New("reaching the store", n.clock, slog.New(slog.DiscardHandler), rand.Float64) // already reported
+		pings := loops.NewOutage("reaching the store", n.clock, slog.New(slog.DiscardHandler), rand.Float64) // already reported
 		for {
 			err := n.store.Ping(ctx)
 			if err == nil {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/duehook/duehook/internal/app/operations"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/node/config"
+	"github.com/duehook/duehook/internal/services/leader"
 	"github.com/duehook/duehook/internal/services/nodes"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/store"

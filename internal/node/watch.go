@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store/sqlstore"
 )
 
@@ -29,7 +29,7 @@ type serverWatch struct {
 }
 
 func (w *serverWatch) run(ctx context.Context, clock job.Clock) error {
-	outage.New("examining PostgreSQL", clock, w.log, nil).Repeat(ctx, outage.Task{Every: watchEvery, Limit: watchLimit, Do: w.look})
+	loops.NewOutage("examining PostgreSQL", clock, w.log, nil).Repeat(ctx, loops.Task{Every: watchEvery, Limit: watchLimit, Do: w.look})
 	return nil
 }
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/app/groups"
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/diskstore"

@@ -17,13 +17,12 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/internal/kit/leader"
-	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/services/leader"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 )
@@ -80,8 +79,8 @@ type Manager struct {
 	time   *storetime.Clock
 	log    *slog.Logger
 	limits job.Bounds
-	kick   signal.Signal // an operation may need a worker
-	outage *outage.Outage
+	kick   loops.Signal // an operation may need a worker
+	outage *loops.Outage
 
 	metrics *metrics
 
@@ -102,8 +101,8 @@ func New(o Options) (*Manager, error) {
 	m := &Manager{
 		time:  o.Time,
 		store: o.Store, jobs: o.Jobs, docs: collection(o.Store, o.Clock), id: o.ID, leader: o.Leader, clock: o.Clock, log: o.Logger, limits: o.Bounds.WithDefaults(),
-		kick: signal.New(), working: map[string]context.CancelFunc{},
-		outage: outage.New("working on operations", o.Clock, o.Logger, mathrand.Float64),
+		kick: loops.NewSignal(), working: map[string]context.CancelFunc{},
+		outage: loops.NewOutage("working on operations", o.Clock, o.Logger, mathrand.Float64),
 	}
 	var err error
 	m.metrics, err = newMetrics(o.Metrics, m.countWorking)

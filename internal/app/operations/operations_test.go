@@ -17,9 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/internal/kit/leader"
+	"github.com/duehook/duehook/internal/services/leader"
 	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/store"
 )

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/kit/feed"
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -36,7 +36,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	workers.Go(func() {
 		feed.Follow(ctx, m.store, channel, m.clock, m.log, func([]byte) { m.kick.Set() })
 	})
-	outage := outage.New("looking for operations", m.clock, m.log, nil)
+	outage := loops.NewOutage("looking for operations", m.clock, m.log, nil)
 	var forgot time.Time
 	for ctx.Err() == nil {
 		pause := lookEvery

@@ -13,7 +13,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/batch"
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/retrypolicy"
 	"github.com/duehook/duehook/store"
@@ -201,7 +201,7 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // listen hears of jobs that are due earlier than known.
 func (m *Manager) listen(ctx context.Context) {
-	health := outage.New("listening for jobs of pull queues", m.o.Clock, m.o.Logger, m.o.Random)
+	health := loops.NewOutage("listening for jobs of pull queues", m.o.Clock, m.o.Logger, m.o.Random)
 	for ctx.Err() == nil {
 		err := m.o.Store.Listen(ctx, store.PullChannel, func(message []byte) {
 			health.Worked()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/internal/kit/storetime"
 	"github.com/duehook/duehook/store"
 )
@@ -30,7 +30,7 @@ const (
 type waiters struct {
 	clock   job.Clock
 	stored  *storetime.Clock
-	changed signal.Signal // the first time may be earlier
+	changed loops.Signal // the first time may be earlier
 
 	mu        sync.Mutex
 	of        map[string]*topicWaiters
@@ -47,7 +47,7 @@ type topicWaiters struct {
 // waiter is a waiting call.
 type waiter struct {
 	topics []string
-	woken  signal.Signal
+	woken  loops.Signal
 }
 
 // BusyError is the error of a call that would wait for more topics than a node can. It wraps store.ErrUnavailable.
@@ -60,7 +60,7 @@ func (e *BusyError) Error() string {
 func (*BusyError) Unwrap() error { return store.ErrUnavailable }
 
 func newWaiters(clock job.Clock, stored *storetime.Clock) *waiters {
-	return &waiters{clock: clock, stored: stored, changed: signal.New(), of: map[string]*topicWaiters{}}
+	return &waiters{clock: clock, stored: stored, changed: loops.NewSignal(), of: map[string]*topicWaiters{}}
 }
 
 // ofTopic returns the waiters of a topic. A new topic has to be looked at, and is not kept if there are too many.

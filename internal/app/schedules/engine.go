@@ -12,11 +12,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/feed"
-	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/store"
 )
@@ -43,7 +42,7 @@ const (
 // engine is the elected node's copy of the schedules. mu is held by a round, and guards the rest.
 type engine struct {
 	mu      sync.Mutex
-	changed *signal.Mailbox[struct{}] // names of schedules; "" is all of them
+	changed *loops.Mailbox[struct{}] // names of schedules; "" is all of them
 	known   *documents.Mirror[record, *entry]
 	leading bool
 	listed  time.Time
@@ -64,7 +63,7 @@ type entry struct {
 }
 
 func (m *Manager) newEngine() *engine {
-	return &engine{changed: signal.NewMailbox[struct{}](), known: documents.NewMirror(m.docs, m.know), release: release{docs: releases(m.o.Store)}}
+	return &engine{changed: loops.NewMailbox[struct{}](), known: documents.NewMirror(m.docs, m.know), release: release{docs: releases(m.o.Store)}}
 }
 
 // heard notes that a schedule is to be read again, and wakes Run.
@@ -78,7 +77,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	listening.Go(func() {
 		feed.Follow(ctx, m.o.Store, channel, m.clock, m.log, func(message []byte) { e.heard(string(message)) })
 	})
-	outage := outage.New("executing schedules", m.clock, m.log, nil)
+	outage := loops.NewOutage("executing schedules", m.clock, m.log, nil)
 	for ctx.Err() == nil {
 		pause, err := m.round(ctx)
 		if err == nil {

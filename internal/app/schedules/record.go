@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/jobjson"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/schedule"
 	"github.com/duehook/duehook/store"
 )

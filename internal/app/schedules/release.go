@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/store"
 )
 

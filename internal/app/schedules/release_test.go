@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/leader"
+	"github.com/duehook/duehook/internal/services/leader"
 )
 
 // released is a node with a release of the time zones.

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/kit/feed"
 	"github.com/duehook/duehook/store"
 )

@@ -14,8 +14,8 @@ import (
 
 	"github.com/duehook/duehook/internal/app"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/schedule"
+	"github.com/duehook/duehook/internal/services/leader"
 	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"

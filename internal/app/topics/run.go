@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/documents"
 )
 
 // AwaitLoad waits until Reconcile has succeeded once, or ctx ends. A store that loses limits with its process

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/dispatcher"
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/inbox"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/internal/services/access"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/store/redisstore"

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 )
 
 // MaxSpeed bounds how many times as fast as the machine's a Clock runs: a poll each second then
@@ -26,14 +26,14 @@ type Clock struct {
 	held     bool // while Advance moves it
 	timers   map[*timer]struct{}
 	sleepers map[*sleeper]struct{}
-	slept    signal.Signal // a sleeper came
+	slept    loops.Signal  // a sleeper came
 	closed   chan struct{} // ends all sleep
 }
 
 func newClock(at time.Time, frozen bool) *Clock {
 	return &Clock{
 		at: at, since: machineTime(), speed: 1, frozen: frozen,
-		timers: map[*timer]struct{}{}, sleepers: map[*sleeper]struct{}{}, slept: signal.New(),
+		timers: map[*timer]struct{}{}, sleepers: map[*sleeper]struct{}{}, slept: loops.NewSignal(),
 		closed: make(chan struct{}),
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/duehook/duehook/dispatcher"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -22,7 +22,7 @@ type Dev struct {
 
 	turn     chan struct{} // holds a token while the clock is moved
 	parts    Parts
-	changed  signal.Signal // fewer jobs may be in flight, or more requests
+	changed  loops.Signal // fewer jobs may be in flight, or more requests
 	attempts atomic.Int64
 
 	mu       sync.Mutex
@@ -77,7 +77,7 @@ func (d *Dev) Watch(s store.Store) store.Store { return &watched{s, d.changed} }
 
 type watched struct {
 	store.Store
-	changed signal.Signal
+	changed loops.Signal
 }
 
 func (w *watched) Take(ctx context.Context, shard int, o store.TakeOptions) (store.Taken, error) {

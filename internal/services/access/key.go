@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 )
 
 // MaxKeys bounds the keys of the settings, and of both sources together.

@@ -9,8 +9,8 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/store"
 )
 

@@ -8,8 +8,8 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/store"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/leader"
+	"github.com/duehook/duehook/internal/services/leader"
 	"github.com/duehook/duehook/store"
 )
 

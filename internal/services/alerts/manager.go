@@ -10,11 +10,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
-	"github.com/duehook/duehook/internal/kit/leader"
 	"github.com/duehook/duehook/internal/kit/metered"
 	"github.com/duehook/duehook/internal/services/access"
+	"github.com/duehook/duehook/internal/services/leader"
 	"github.com/duehook/duehook/store"
 )
 

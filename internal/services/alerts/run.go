@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/outage"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -25,7 +25,7 @@ const (
 func (m *Manager) Run(ctx context.Context) error {
 	group, counting := errgroup.WithContext(ctx)
 	group.Go(func() error { return m.o.Counts.Run(counting) })
-	outage.New("evaluating alerts", m.o.Clock, m.o.Logger, nil).Repeat(ctx, outage.Task{Every: evaluateEvery, Limit: callTimeout, Do: m.round})
+	loops.NewOutage("evaluating alerts", m.o.Clock, m.o.Logger, nil).Repeat(ctx, loops.Task{Every: evaluateEvery, Limit: callTimeout, Do: m.round})
 	m.o.Leader.Resign(ctx, task)
 	return group.Wait()
 }

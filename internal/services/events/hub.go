@@ -15,7 +15,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/feed"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -58,7 +58,7 @@ type outbox struct {
 	pending []Event
 	dropped bool
 	next    uint64
-	filled  signal.Signal // there are pending events
+	filled  loops.Signal // there are pending events
 }
 
 // New returns a Hub, which works while Run does.
@@ -66,7 +66,7 @@ func New(o Options) *Hub {
 	o.Clock = cmp.Or(o.Clock, job.SystemClock())
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	h := &Hub{o: o, boot: strings.ToLower(rand.Text()[:10])}
-	h.out.filled = signal.New()
+	h.out.filled = loops.NewSignal()
 	h.in.init()
 	return h
 }

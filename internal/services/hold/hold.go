@@ -16,8 +16,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/feed"
-	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -134,13 +133,13 @@ func (h *Hold) Free() <-chan struct{} { return *h.free.Load() }
 
 // Run follows the hold until ctx ends.
 func (h *Hold) Run(ctx context.Context) error {
-	changed := signal.New()
+	changed := loops.NewSignal()
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() {
 		feed.Follow(ctx, h.o.Store, channel, h.o.Clock, h.o.Logger, func([]byte) { changed.Set() })
 	})
-	outage.New("reading whether deliveries are held", h.o.Clock, h.o.Logger, nil).Repeat(ctx, outage.Task{
+	loops.NewOutage("reading whether deliveries are held", h.o.Clock, h.o.Logger, nil).Repeat(ctx, loops.Task{
 		Every: every, Retry: retryPause, Limit: callTimeout, Wake: changed, Do: h.refresh,
 	})
 	return nil

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/duehook/duehook/internal/kit/documents"
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/internal/testing/must"
 	"github.com/duehook/duehook/internal/testing/testenv"

@@ -1,6 +1,4 @@
-// Package outage is for calls that are repeated through failures: it paces the tries
-// and logs one line per outage, not one per try.
-package outage
+package loops
 
 import (
 	"cmp"
@@ -14,7 +12,6 @@ import (
 	"github.com/sethvargo/go-retry"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/signal"
 )
 
 // Pauses between tries are capped, so that work resumes within a second after an
@@ -39,9 +36,9 @@ type Outage struct {
 	last   time.Time     // of the last failure
 }
 
-// New returns an Outage. what names the calls in the log. random returns numbers from 0
+// NewOutage returns an Outage. what names the calls in the log. random returns numbers from 0
 // up to 1 that spread pauses; only Rest needs it.
-func New(what string, clock job.Clock, log *slog.Logger, random func() float64) *Outage {
+func NewOutage(what string, clock job.Clock, log *slog.Logger, random func() float64) *Outage {
 	return &Outage{what: what, clock: clock, log: log, random: random}
 }
 
@@ -106,7 +103,7 @@ type Task struct {
 	Every time.Duration // pause after a call
 	Retry time.Duration // pause after a failed call; zero: Every
 	Limit time.Duration // timeout of a call; zero: none
-	Wake  signal.Signal // ends a pause; nil: nothing does
+	Wake  Signal        // ends a pause; nil: nothing does
 	Do    func(ctx context.Context) error
 }
 

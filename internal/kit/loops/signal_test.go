@@ -1,4 +1,4 @@
-package signal_test
+package loops_test
 
 import (
 	"context"
@@ -7,24 +7,24 @@ import (
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 )
 
 func TestWait(t *testing.T) {
 	for name, c := range map[string]struct {
-		before func(s signal.Signal, cancel context.CancelFunc)
+		before func(s loops.Signal, cancel context.CancelFunc)
 		want   time.Duration
 	}{
-		"without a signal":    {func(signal.Signal, context.CancelFunc) {}, time.Minute},
-		"two signals":         {func(s signal.Signal, _ context.CancelFunc) { s.Set(); s.Set() }, 0},
-		"a later signal":      {func(s signal.Signal, _ context.CancelFunc) { time.AfterFunc(time.Second, s.Set) }, time.Second},
-		"a context that ends": {func(_ signal.Signal, cancel context.CancelFunc) { time.AfterFunc(time.Second, cancel) }, time.Second},
+		"without a signal":    {func(loops.Signal, context.CancelFunc) {}, time.Minute},
+		"two signals":         {func(s loops.Signal, _ context.CancelFunc) { s.Set(); s.Set() }, 0},
+		"a later signal":      {func(s loops.Signal, _ context.CancelFunc) { time.AfterFunc(time.Second, s.Set) }, time.Second},
+		"a context that ends": {func(_ loops.Signal, cancel context.CancelFunc) { time.AfterFunc(time.Second, cancel) }, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				s, began := signal.New(), time.Now()
+				s, began := loops.NewSignal(), time.Now()
 				c.before(s, cancel)
 				s.Wait(ctx, job.SystemClock(), time.Minute)
 				if took := time.Since(began); took != c.want {

@@ -1,5 +1,6 @@
-// Package signal wakes goroutines, and passes named values to them.
-package signal
+// Package loops has what the loops of goroutines need: signals that wake them, named values for them, and
+// pauses between calls that fail, with one line in the log per outage, not one per try.
+package loops
 
 import (
 	"context"
@@ -11,8 +12,8 @@ import (
 // Signal holds at most one signal: several that nobody has received mean the same as one.
 type Signal chan struct{}
 
-// New returns a Signal without a signal.
-func New() Signal { return make(Signal, 1) }
+// NewSignal returns a Signal without a signal.
+func NewSignal() Signal { return make(Signal, 1) }
 
 // Set signals. It never blocks.
 func (s Signal) Set() {

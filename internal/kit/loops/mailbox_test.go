@@ -1,4 +1,4 @@
-package signal_test
+package loops_test
 
 import (
 	"context"
@@ -6,12 +6,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 )
 
 func TestSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := signal.NewMailbox[int]()
+		b := loops.NewMailbox[int]()
 		if err := b.Settled(t.Context()); err != nil {
 			t.Errorf("empty: %v", err)
 		}

@@ -1,4 +1,4 @@
-package signal
+package loops
 
 import (
 	"context"
@@ -18,7 +18,7 @@ type Mailbox[V any] struct {
 
 // NewMailbox returns an empty Mailbox.
 func NewMailbox[V any]() *Mailbox[V] {
-	return &Mailbox[V]{Wake: New(), values: map[string]V{}}
+	return &Mailbox[V]{Wake: NewSignal(), values: map[string]V{}}
 }
 
 // Put never blocks.

@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/duehook/duehook/internal/documents"
 	"github.com/duehook/duehook/internal/job"
-	"github.com/duehook/duehook/internal/kit/documents"
 	"github.com/duehook/duehook/store"
 )
 

@@ -12,8 +12,7 @@ import (
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/kit/feed"
-	"github.com/duehook/duehook/internal/kit/outage"
-	"github.com/duehook/duehook/internal/kit/signal"
+	"github.com/duehook/duehook/internal/kit/loops"
 	"github.com/duehook/duehook/store"
 )
 
@@ -146,7 +145,7 @@ type Following struct {
 func (m *Mirror[T, V]) Run(ctx context.Context, f Following) error {
 	var listening sync.WaitGroup
 	defer listening.Wait()
-	changed := signal.NewMailbox[struct{}]()
+	changed := loops.NewMailbox[struct{}]()
 	if f.Channel != "" {
 		listening.Go(func() {
 			feed.Follow(ctx, f.From, f.Channel, f.Clock, f.Logger, func(name []byte) { changed.Put(string(name), struct{}{}) })
@@ -156,7 +155,7 @@ func (m *Mirror[T, V]) Run(ctx context.Context, f Following) error {
 		f.Refresh = m.Refresh
 	}
 	var refreshed time.Time
-	outage.New(f.What, f.Clock, f.Logger, nil).Repeat(ctx, outage.Task{
+	loops.NewOutage(f.What, f.Clock, f.Logger, nil).Repeat(ctx, loops.Task{
 		Every: f.Every, Retry: f.Retry, Limit: f.Limit, Wake: changed.Wake,
 		Do: func(ctx context.Context) error {
 			names, now := changed.Take(), f.Clock.Now()

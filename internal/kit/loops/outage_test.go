@@ -1,4 +1,4 @@
-package outage
+package loops
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 var errDown = errors.New("down")
 
 func digging(log io.Writer) *Outage {
-	return New("digging", job.SystemClock(), slog.New(slog.NewTextHandler(log, nil)), func() float64 { return 0.5 })
+	return NewOutage("digging", job.SystemClock(), slog.New(slog.NewTextHandler(log, nil)), func() float64 { return 0.5 })
 }
 
 func TestOutage(t *testing.T) {
