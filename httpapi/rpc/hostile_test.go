@@ -25,6 +25,13 @@ import (
 // post sends a message to a call in Connect's form, and returns the status and the answer.
 func (c *client) post(call, mediaType, encoding string, body io.Reader) (int, string) {
 	c.T.Helper()
+	status, _, text := c.connect(call, mediaType, encoding, body)
+	return status, text
+}
+
+// connect is post with the header of the answer.
+func (c *client) connect(call, mediaType, encoding string, body io.Reader) (int, http.Header, string) {
+	c.T.Helper()
 	req, err := http.NewRequestWithContext(c.T.Context(), http.MethodPost, c.Base+"/duehook.v1."+call, body)
 	if err != nil {
 		c.T.Fatal(err)
@@ -43,7 +50,7 @@ func (c *client) post(call, mediaType, encoding string, body io.Reader) (int, st
 	if err != nil {
 		c.T.Fatal(err)
 	}
-	return resp.StatusCode, string(text)
+	return resp.StatusCode, resp.Header, string(text)
 }
 
 // field is an encoded field whose value is a message or a text.
@@ -176,15 +183,16 @@ func TestEncodings(t *testing.T) {
 			t.Errorf("%s: %v", name, header)
 		}
 	}
-	if code, text := c.post("Jobs/Register", "application/proto", "gzip", bytes.NewReader(zip(t, registration))); code != http.StatusOK {
-		t.Errorf("Connect in gzip: %d %s", code, text)
+	if code, header, text := c.connect("Jobs/Register", "application/proto", "gzip", bytes.NewReader(zip(t, registration))); code != http.StatusOK || header.Get("Accept-Encoding") != "identity,gzip" {
+		t.Errorf("Connect in gzip: %d %v %s", code, header, text)
 	}
 	if code, text := c.post("Jobs/Register", "application/json", "gzip", bytes.NewReader(zip(t, []byte(`{"topic":"order","url":"`+c.Receiver.URL+`"}`)))); code != http.StatusOK {
 		t.Errorf("Connect's JSON in gzip: %d %s", code, text)
 	}
 	for _, encoding := range []string{"br", "deflate"} {
-		if code, text := c.post("Jobs/Register", "application/proto", encoding, bytes.NewReader(registration)); code != http.StatusNotImplemented || !strings.Contains(text, `"unimplemented"`) {
-			t.Errorf("Connect in %s: %d %s", encoding, code, text)
+		if code, header, text := c.connect("Jobs/Register", "application/proto", encoding, bytes.NewReader(registration)); code != http.StatusNotImplemented ||
+			!strings.Contains(text, `"unimplemented"`) || header.Get("Accept-Encoding") != "identity,gzip" {
+			t.Errorf("Connect in %s: %d %v %s", encoding, code, header, text)
 		}
 	}
 }

@@ -34,6 +34,7 @@ const (
 	headerAccepted  = "Grpc-Accept-Encoding"
 	headerEncoding  = "Grpc-Encoding"
 	contentEncoding = "Content-Encoding"
+	acceptEncoding  = "Accept-Encoding" // of an answer: RFC 9110, 12.5.3
 )
 
 // framed reports whether the messages of a request have the framing of gRPC.
@@ -190,8 +191,9 @@ func (w encodingWriter) Write(p []byte) (int, error) {
 }
 
 func (w encodingWriter) say() {
-	h := w.Header()
+	h, name := w.Header(), acceptEncoding
 	if _, has := h[headerAccepted]; has || strings.HasPrefix(h.Get("Content-Type"), "application/grpc") {
-		h[headerAccepted] = []string{w.accepted}
+		name = headerAccepted
 	}
+	h[name] = []string{w.accepted}
 }
