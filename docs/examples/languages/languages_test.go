@@ -104,6 +104,8 @@ func TestLanguages(t *testing.T) {
 				{"a time that is none", "id", "soon", signed, body, "false"},
 				{"a time out of range", "id", strings.Repeat("9", 30), signed, body, "false"},
 				{"a signature that is no ASCII", "id", now, "v1," + strings.Repeat("é", len(signed)-3), body, "false"},
+				{"an id that is no UTF-8", "\xff", now, signed, body, "false"},
+				{"a signature that is no UTF-8", "id", now, "v1,\xff\xed\xa0\x80", body, "false"},
 				{"signatures of all kinds", "id", now, "  v2,x v1 v1,= " + signed + " é", body, "true"},
 			}
 			args := []string{"verify"}

@@ -68,6 +68,6 @@ def verify(secret, headers, body):
     if not re.fullmatch("[0-9]{1,15}", sent) or abs(time.time() - int(sent)) > 300:
         return False
     key = base64.b64decode(secret.removeprefix("whsec_"))
-    signed = f"{headers.get('webhook-id', '')}.{sent}.".encode() + body
+    signed = f"{headers.get('webhook-id', '')}.{sent}.".encode(errors="replace") + body
     wanted = b"v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest())
-    return any(hmac.compare_digest(one.encode(), wanted) for one in headers.get("webhook-signature", "").split(" "))
+    return any(hmac.compare_digest(one.encode(errors="replace"), wanted) for one in headers.get("webhook-signature", "").split(" "))
