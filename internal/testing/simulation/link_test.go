@@ -66,6 +66,9 @@ func (l *life) fate(purpose string) fate {
 	return f
 }
 
+// writesSchedule begins the purposes of calls that write schedules.
+const writesSchedule = "PutDocuments schedule "
+
 // call makes one call over the link. What reaches the store takes effect there
 // whatever becomes of the caller.
 func call[T any](ctx context.Context, k *link, purpose string, do func(context.Context, *recorder) (T, error)) (T, error) {
@@ -75,7 +78,7 @@ func call[T any](ctx context.Context, k *link, purpose string, do func(context.C
 	// A call that just fails is no excuse: it is to be repeated.
 	failed := func(err error) (T, error) {
 		l.n.w.history.count("calls that failed or were lost")
-		if strings.HasPrefix(purpose, "Register ") || strings.HasPrefix(purpose, "PutDocuments schedule ") {
+		if strings.HasPrefix(purpose, "Register ") || strings.HasPrefix(purpose, writesSchedule) {
 			l.n.w.history.count("decisions without an answer")
 		}
 		l.n.w.note("%s %s: %v", l.name, purpose, err)
@@ -105,6 +108,11 @@ func call[T any](ctx context.Context, k *link, purpose string, do func(context.C
 	}
 	if f.lost {
 		return failed(errLost)
+	}
+	if err == nil && strings.HasPrefix(purpose, writesSchedule) {
+		l.mu.Lock()
+		l.wrote = append(l.wrote, span{began, l.n.w.now()})
+		l.mu.Unlock()
 	}
 	return v, err
 }

@@ -67,12 +67,13 @@ type life struct {
 	mu     sync.Mutex
 	counts map[string]int // calls so far, by purpose
 	faults []span
+	wrote  []span // calls that wrote schedules
 }
 
 // forever ends the faults of a process that crashed.
 const forever = time.Duration(1 << 62)
 
-// span is a time during which something was wrong with a process.
+// span is a time during which a call was made, or something was wrong with a process.
 type span struct{ from, to time.Duration }
 
 // start starts a process unless one runs.
@@ -251,6 +252,19 @@ func (l *life) fault(from, to time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.faults = append(l.faults, span{from, to})
+}
+
+// written is when the process had written what it decided about schedules at a time.
+func (l *life) written(at time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	until := forever
+	for _, c := range l.wrote {
+		if c.from >= at {
+			until = min(until, c.to)
+		}
+	}
+	return until
 }
 
 // faulty reports whether something was wrong at a time between from and to.

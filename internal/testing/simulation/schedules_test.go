@@ -37,6 +37,9 @@ type timing struct {
 	forms   []form
 	pauses  []pause
 	runs    []*run
+
+	mu    sync.Mutex
+	calls []span // that change the schedule, answered or not
 }
 
 // form is what the schedule is from a time on.
@@ -176,7 +179,11 @@ func (s *timing) runNow() {
 func (s *timing) insist(dice *rand.Rand, what string, call func(ctx context.Context, m *schedules.Manager) error) {
 	for {
 		if l := oneOf(dice, s.w.nodes...).process(); l.up() {
+			began := s.w.now()
 			err := call(l.alive, l.schedules)
+			s.mu.Lock()
+			s.calls = append(s.calls, span{began, s.w.now()})
+			s.mu.Unlock()
 			s.w.note("%s %s at %s: %v", what, s.name, l.name, err)
 			switch {
 			case l.alive.Err() != nil:
@@ -316,7 +323,7 @@ func (a *auditor) checkSchedule(s *timing, is *schedules.Schedule) {
 		default:
 			wrong("%s was registered in form %s; expected: %v, in form %d", j.Key, j.Spec.Body, ok, form)
 		}
-		if s.justBefore(j.DueAt.Add(changeTakes)) || c.life.crashedBy(c.at+changeTakes) { // the change, or the crash, may have won against its count
+		if written := c.life.written(c.at); c.life.crashedBy(written) || s.called(c.at-changeTakes, written) { // a crash or a call may have won against its count
 			before++
 		}
 		fired[of.Time] = j.UID
@@ -365,6 +372,13 @@ const changeTakes = 2 * time.Second
 func (s *timing) justBefore(due job.Instant) bool {
 	before := func(from job.Instant) bool { return from < due && due <= from.Add(changeTakes) }
 	return slices.ContainsFunc(s.forms, func(f form) bool { return before(f.from) }) || slices.ContainsFunc(s.pauses, func(p pause) bool { return before(p.from) })
+}
+
+// called reports whether a call that changes the schedule was made at a time between from and to.
+func (s *timing) called(from, to time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.calls, func(c span) bool { return c.from <= to && c.to >= from })
 }
 
 // checkRun: a run without a key is made for each call, one with a key once for all calls.
