@@ -240,19 +240,7 @@ func (a *auditor) matchRequests() {
 			a.wrong(q.key, "sent as %s, which was never registered", q.uid)
 			continue
 		}
-		latest := func(i int) int {
-			for i >= 0 && (m.claims[i].life != q.life || m.claims[i].at > q.sent) {
-				i--
-			}
-			return i
-		}
-		i := latest(len(m.claims) - 1)
-		// A process that stood still until its lease expired connects for both claims.
-		for before := i; before >= 0 && m.claims[i].refused > dispatcher.DefaultConnectRetries; {
-			if before = latest(before - 1); before >= 0 && m.claims[before].settled == nil && m.claims[before].refused <= dispatcher.DefaultConnectRetries {
-				i = before
-			}
-		}
+		i := m.claimOf(q)
 		switch {
 		case i < 0:
 			a.wrong(q.key, "%s sent it without a claim", q.life.name)
@@ -270,6 +258,29 @@ func (a *auditor) matchRequests() {
 			}
 		}
 	}
+}
+
+// claimOf is the claim of a request, the latest of its process, or -1. A process that stood still until its lease expired may send for
+// the claim before, and connects again for both.
+func (m *model) claimOf(q *request) int {
+	latest := func(from int) int {
+		for from >= 0 && (m.claims[from].life != q.life || m.claims[from].at > q.sent) {
+			from--
+		}
+		return from
+	}
+	last := latest(len(m.claims) - 1)
+	for i := last; i >= 0; i = latest(i - 1) {
+		if of := m.claims[i].request; of != nil && of.until.Equal(q.until) {
+			return i
+		}
+	}
+	for i := last; i >= 0 && (i == last || m.claims[i].settled == nil); i = latest(i - 1) {
+		if m.claims[i].request == nil {
+			return i
+		}
+	}
+	return last
 }
 
 // checkAttempts checks the outcome of each claim.
