@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -252,21 +250,11 @@ func postgresDeadlock(r *run) {
 
 // postgresDiskFull makes all writes fail that would grow a file of the server. A server that cannot write its log stops, as on a full disk.
 func postgresDiskFull(r *run) {
-	limit := func(fsize string) {
-		pids, err := r.sql.server.PIDs()
-		r.sql.check("the server's processes", err)
-		for _, pid := range pids {
-			out, err := exec.CommandContext(r.t.Context(), "prlimit", "--pid", strconv.Itoa(pid), "--fsize="+fsize).CombinedOutput()
-			if err != nil && !strings.Contains(string(out), "No such process") {
-				r.t.Errorf("prlimit: %v\n%s", err, out)
-			}
-		}
-	}
 	r.cuts.During("the disk is full", false, func() {
-		limit("0:unlimited")
+		r.sql.check("fill the disk", r.sql.server.LimitFiles("0"))
 		r.pause(500*time.Millisecond, 2*time.Second)
 		if !r.sql.server.Ended() {
-			limit("unlimited:unlimited")
+			r.sql.check("free the disk", r.sql.server.LimitFiles("unlimited"))
 			r.pause(100*time.Millisecond, 500*time.Millisecond)
 		}
 		if r.sql.server.Ended() {

@@ -163,7 +163,7 @@ func (t *taking) committed(ctx context.Context) bool {
 	err := t.s.again(ctx, func() error {
 		clear(found)
 		b := &pgx.Batch{}
-		b.Queue(timeouts)
+		queueTimeouts(ctx, b, new(job.Instant))
 		b.Queue(`SELECT pg_advisory_xact_lock($1)`, t.s.takeLock()) // the server may still be committing
 		q := b.Queue(t.s.sql(`SELECT j.topic, j.id FROM unnest($1::text[], $2::text[], $3::int8[]) AS c (topic, id, token)
 			JOIN duehook.job j ON j.topic = c.topic AND j.id = c.id AND j.token = c.token

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,17 +22,26 @@ import (
 // bounds the wait for a server that does not answer.
 const callWait = 10 * time.Second
 
-// timeouts bounds what a transaction waits for, below callWait. They are in each transaction, because connections
+// timeouts bounds the statements of a transaction, and the waits between them, by the time that its call has left, $1: a server that
+// stood still undoes what it was sent for a caller that has given up since. They are in each transaction, because connections
 // through PgBouncer are not of one client. It also reads the database's time: it begins each transaction.
 //
 // A connection plans a statement once: to plan the writes of a take for their values took longer than to run them. Statements
 // look rows up one by one, by indexes and in their order, whatever the statistics say, which are old while tables fill. Where
 // there is no index, the high cost would have PostgreSQL compile the statement, for half a second.
-const timeouts = `SELECT ` + clock + `, ARRAY[set_config('statement_timeout', '8s', true),
-	set_config('lock_timeout', '3s', true), set_config('idle_in_transaction_session_timeout', '10s', true),
+const timeouts = `SELECT ` + clock + `, ARRAY[set_config('statement_timeout', $1, true),
+	set_config('lock_timeout', '3s', true), set_config('idle_in_transaction_session_timeout', $1, true),
 	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
 	set_config('plan_cache_mode', 'force_generic_plan', true)]`
+
+// queueTimeouts begins a transaction in the time that a call has left, and reads the database's time. A statement ends before the call
+// does, which would close the connection.
+func queueTimeouts(ctx context.Context, b *pgx.Batch, now *job.Instant) {
+	end, _ := ctx.Deadline()
+	left := end.Sub(job.SystemClock().Now()) * 4 / 5
+	b.Queue(timeouts, strconv.FormatInt(max(1, left.Milliseconds()), 10)).QueryRow(func(row pgx.Row) error { return row.Scan(now, nil) })
+}
 
 // CheckURL returns what is wrong with the URL of a database, or nil.
 func CheckURL(raw string) error {
@@ -115,7 +125,7 @@ func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFun
 	case s.done.Err() != nil:
 		return nil, nil, errClosed
 	case ctx.Err() != nil:
-		return nil, nil, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())
+		return nil, nil, gone(ctx)
 	}
 	lasting, end := context.WithTimeout(context.WithoutCancel(ctx), callWait)
 	cancel := end
@@ -126,6 +136,14 @@ func (s *Store) bounded(ctx context.Context) (context.Context, context.CancelFun
 	}
 	stop := context.AfterFunc(s.done, cancel)
 	return lasting, func() { stop(); cancel() }, nil
+}
+
+// gone is the error of a call whose caller has given up; nil: it waits.
+func gone(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return nil
 }
 
 // again runs a transaction until it meets no other one that makes it fail.

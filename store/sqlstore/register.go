@@ -23,8 +23,10 @@ const (
 
 // arrival is the registrations of one caller.
 type arrival struct {
+	ctx     context.Context // of the caller
 	regs    []store.Registration
 	results []store.Registered
+	left    bool // out, because the caller has given up
 	err     error
 }
 
@@ -44,7 +46,7 @@ func (s *Store) Register(ctx context.Context, regs []store.Registration) ([]stor
 	var results []store.Registered
 	for len(regs) > 0 {
 		n := store.Batch(len(regs), maxRegister, func(i int) int { return store.SizeOfSpec(&regs[i].Spec) })
-		a := &arrival{regs: regs[:n], results: make([]store.Registered, n)}
+		a := &arrival{ctx: ctx, regs: regs[:n], results: make([]store.Registered, n)}
 		if err := s.intake.Do(ctx, a); err != nil {
 			return nil, s.explain(err)
 		}
@@ -63,6 +65,9 @@ func (s *Store) registerAll(ctx context.Context, all []*arrival) {
 	for _, a := range all {
 		if a.err = err; err != nil && len(all) > 1 && !errors.Is(err, store.ErrUnavailable) {
 			a.err = s.registerBatch(ctx, []*arrival{a})
+		}
+		if a.left {
+			a.err = gone(a.ctx)
 		}
 	}
 }
@@ -120,8 +125,11 @@ func (t *txn) register(ctx context.Context, all []*arrival, doubts bool) error {
 	b := &pgx.Batch{}
 	if !doubts && len(ordered) == 0 {
 		c := &registering{t: t, all: all, admission: *t.askLimits(b, topics)}
-		if err := t.send(ctx, b); err != nil || c.addAll() {
+		if err := t.send(ctx, b); err != nil {
 			return err
+		}
+		if c.leaveGone(); c.addAll() {
+			return nil
 		}
 		b = &pgx.Batch{}
 	}
@@ -135,15 +143,24 @@ func (t *txn) register(ctx context.Context, all []*arrival, doubts bool) error {
 	}
 	c := &registering{t: t, all: all, admission: *limits}
 	c.turns, c.rows = t.turns(ctx)
+	c.leaveGone()
 	if err := c.insertFree(ctx); err != nil {
 		return err
 	}
-	for _, a := range all {
+	for _, a := range c.all {
 		for i := range a.regs {
 			a.results[i] = c.one(&a.regs[i])
 		}
 	}
 	return c.rows.err
+}
+
+// leaveGone leaves out the jobs of callers that have given up: see change.
+func (c *registering) leaveGone() {
+	for _, a := range c.all {
+		a.left = a.ctx.Err() != nil
+	}
+	c.all = slices.DeleteFunc(slices.Clone(c.all), func(a *arrival) bool { return a.left })
 }
 
 // addAll adds all jobs, without looking whether their keys are free. It adds none if a key comes twice, or a topic may refuse jobs.

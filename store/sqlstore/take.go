@@ -218,7 +218,7 @@ func (s *Store) runTaking(ctx context.Context, t *taking) error {
 		return s.explain(err)
 	}
 	defer conn.Release()
-	t.txn = s.begin(conn)
+	t.txn = s.begin(ctx, conn)
 	rest, err := t.run(ctx)
 	if err != nil {
 		t.rollback(ctx)

@@ -33,17 +33,25 @@ type txn struct {
 }
 
 // change runs a transaction: the call reads and changes rows and deltas. Then they are written, with COMMIT. If the call returns an
-// error, nothing is written. After store.ErrUnavailable, the outcome is unknown. The call may run several times.
+// error, nothing is written. After store.ErrUnavailable, the outcome is unknown. The call may run several times. Nothing is written for a
+// caller that has given up: it may have repeated the call, and have changed what came of that.
 func (s *Store) change(ctx context.Context, call func(ctx context.Context, t *txn) error) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	ctx, cancel, err := s.bounded(ctx)
+	lasting, cancel, err := s.bounded(ctx)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	return s.again(ctx, func() error { return s.run(ctx, call) })
+	return s.again(lasting, func() error {
+		return s.run(lasting, func(lasting context.Context, t *txn) error {
+			if err := call(lasting, t); err != nil {
+				return err
+			}
+			return gone(ctx)
+		})
+	})
 }
 
 func (s *Store) run(ctx context.Context, call func(ctx context.Context, t *txn) error) error {
@@ -52,7 +60,7 @@ func (s *Store) run(ctx context.Context, call func(ctx context.Context, t *txn) 
 		return s.explain(err)
 	}
 	defer conn.Release() // closes a connection whose transaction is open
-	t := s.begin(conn)
+	t := s.begin(ctx, conn)
 	if err := call(ctx, t); err != nil {
 		t.rollback(ctx)
 		return err
@@ -61,10 +69,10 @@ func (s *Store) run(ctx context.Context, call func(ctx context.Context, t *txn) 
 }
 
 // begin begins a transaction, with its first call of send.
-func (s *Store) begin(conn *pgxpool.Conn) *txn {
+func (s *Store) begin(ctx context.Context, conn *pgxpool.Conn) *txn {
 	t := &txn{s: s, conn: conn, first: &pgx.Batch{}}
 	t.first.Queue("BEGIN ISOLATION LEVEL READ COMMITTED") // a database may default to another level; statements behind a lock need a snapshot of their own
-	t.first.Queue(timeouts).QueryRow(func(row pgx.Row) error { return row.Scan(&t.now, nil) })
+	queueTimeouts(ctx, t.first, &t.now)
 	return t
 }
 
@@ -140,7 +148,7 @@ func (s *Store) askAnyway(ctx context.Context, queue func(b *pgx.Batch)) (now jo
 	defer cancel()
 	err = s.again(ctx, func() error {
 		b := &pgx.Batch{}
-		b.Queue(timeouts).QueryRow(func(row pgx.Row) error { return row.Scan(&now, nil) })
+		queueTimeouts(ctx, b, &now)
 		if queue != nil {
 			queue(b)
 		}

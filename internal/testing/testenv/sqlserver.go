@@ -98,7 +98,7 @@ func (s *SQLServer) signalAll(how syscall.Signal) error {
 	if err := s.cmd.Process.Signal(how); err != nil {
 		return err
 	}
-	pids, err := s.PIDs()
+	pids, err := s.pids()
 	for _, pid := range pids[1:] {
 		if failed := syscall.Kill(pid, how); failed != nil && !errors.Is(failed, syscall.ESRCH) {
 			err = errors.Join(err, failed)
@@ -107,8 +107,21 @@ func (s *SQLServer) signalAll(how syscall.Signal) error {
 	return err
 }
 
-// PIDs are those of the server and its children.
-func (s *SQLServer) PIDs() ([]int, error) {
+// LimitFiles bounds the size of files that the server can write, in bytes, as a full disk would; "unlimited" ends that. The server's own user
+// may do so without a right.
+func (s *SQLServer) LimitFiles(size string) error {
+	pids, err := s.pids()
+	for _, pid := range pids {
+		failed := s.run("prlimit", "--pid", strconv.Itoa(pid), "--fsize="+size+":unlimited")
+		if failed != nil && !strings.Contains(failed.Error(), "No such process") {
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
+}
+
+// pids are those of the server and its children.
+func (s *SQLServer) pids() ([]int, error) {
 	pids := []int{s.PID()}
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", s.PID(), s.PID()))
 	for field := range strings.FieldsSeq(string(children)) {
