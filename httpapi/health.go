@@ -1,9 +1,12 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"time"
+
+	"github.com/labstack/echo/v4"
 )
 
 // readyTimeout bounds how long /readyz waits for the store: probes have short timeouts.
@@ -42,11 +45,37 @@ func (c *Call) Ready() error {
 	return nil
 }
 
-// metricsPage answers GET /metrics.
+// What a page of metrics counts while it is made.
+const (
+	gathered  = 8         // times its text: the metrics that it is made of
+	leastPage = 128 << 10 // until a page was made
+)
+
+// metricsPage answers GET /metrics. The page is made whole: what it is made of must not wait for a client that does not read.
 func (s *Server) metricsPage(c *Call) error {
-	s.exporter.ServeHTTP(c.Writer, c.Request)
-	return nil
+	hold := c.hold()
+	cost := min(gathered*max(s.lastPage.Load(), leastPage), hold.Share()-hold.Bytes())
+	if err := c.Take(cost); err != nil {
+		return err
+	}
+	b := Buffer()
+	defer Release(b)
+	p := page{header: http.Header{}, Buffer: b, status: http.StatusOK}
+	s.exporter.ServeHTTP(&p, c.Request)
+	s.lastPage.Store(int64(b.Len()))
+	c.Give(cost)
+	return c.Write(p.status, p.header.Get(echo.HeaderContentType), b.Bytes())
 }
+
+// page is the answer of a handler, made in memory.
+type page struct {
+	*bytes.Buffer
+	header http.Header
+	status int
+}
+
+func (p *page) Header() http.Header    { return p.header }
+func (p *page) WriteHeader(status int) { p.status = status }
 
 type statusView struct {
 	Status string `json:"status"`

@@ -38,6 +38,7 @@ type Server struct {
 	origins      *http.CrossOriginProtection
 	router       http.Handler
 	exporter     http.Handler
+	lastPage     atomic.Int64 // bytes of the last page of metrics
 	own          *Dialect
 	paths        map[string]*served // by the router's paths
 	draining     atomic.Bool
@@ -61,7 +62,7 @@ func New(o Options) (*Server, error) {
 		opts:     o,
 		metrics:  m,
 		origins:  http.NewCrossOriginProtection(),
-		exporter: promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}),
+		exporter: promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true, DisableCompression: true}),
 		paths:    map[string]*served{},
 	}
 	s.own = s.operating()
