@@ -18,9 +18,15 @@ import (
 )
 
 // newAPI returns the server, and the parts for its keys and certificate.
-func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dialect, stuck func() string) (*httpapi.Server, []part, error) {
+func (n *node) newAPI(ln net.Listener, s *services) (*httpapi.Server, []part, error) {
+	calls := v1.Options{
+		App: s.jobs, Nodes: s.nodes, Operations: s.operations, Schedules: s.schedules, Groups: s.groups, Pulls: s.pulls, Alerts: s.alerts, Inboxes: s.inboxes, Events: n.events,
+	}
+	if s.secrets != nil {
+		calls.Signing = s.secrets
+	}
 	o := httpapi.Options{
-		Wrap: rpc.New, Ready: n.takesJobs, Stuck: stuck, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
+		Wrap: rpc.New, Ready: n.takesJobs, Stuck: s.dispatcher.Stuck, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, Tracer: n.traces.Tracer(),
 		DrainDelay: n.Config.DrainDelay, DrainTimeout: n.drainTime(),
 		Memory: memory.New(int64(n.Config.MemoryBudget), job.SystemClock()), Connections: n.maxConnections(),
 	}
@@ -38,7 +44,7 @@ func (n *node) newAPI(ln net.Listener, calls v1.Options, dialects []httpapi.Dial
 	if err != nil {
 		return nil, nil, err
 	}
-	o.Dialects = append(dialects, own)
+	o.Dialects = append(n.fronts(s), own)
 	if n.Dev != nil {
 		o.Dialects = append(o.Dialects, n.Dev.Dialect())
 		o.Wrap = func(api http.Handler, known func(*http.Request) (*http.Request, error)) http.Handler {

@@ -1,14 +1,12 @@
 package node
 
 import (
+	"net"
 	"time"
 
 	"github.com/duehook/duehook/carrier"
 	"github.com/duehook/duehook/dispatcher"
-	"github.com/duehook/duehook/internal/app/topics"
-	"github.com/duehook/duehook/internal/job/contract"
 	"github.com/duehook/duehook/internal/jobjson"
-	"github.com/duehook/duehook/internal/services/signing"
 	"github.com/duehook/duehook/store"
 )
 
@@ -32,20 +30,22 @@ func (n *node) newCarrier(mayPurge func() bool, waiting func(*store.Backlogs)) (
 	})
 }
 
-// newDispatcher returns the dispatcher; nil secrets sign nothing.
-func (n *node) newDispatcher(secrets *signing.Secrets, contracts map[string]*contract.Dialect, of *topics.Manager) (*dispatcher.Dispatcher, error) {
+// newDispatcher returns the dispatcher, made of the secrets and topics of s. It adds the parts that dialects need for deliveries.
+func (n *node) newDispatcher(s *services, ln net.Listener) (*dispatcher.Dispatcher, error) {
 	c := n.Config
+	contracts, kept := n.contracts(ln)
+	s.kept = kept
 	o := dispatcher.Options{
 		Store: n.store, Clock: n.clock, Logger: n.Logger, Metrics: n.metrics, ID: n.id, Version: n.Version,
-		Limits: n.carrying().FlightLimits, Workers: c.Workers, Weight: of.Weight, TopicTimeout: of.Timeout, Timeout: c.Timeout, Lease: c.Lease, LeaseMargin: c.LeaseMargin(),
+		Limits: n.carrying().FlightLimits, Workers: c.Workers, Weight: s.topics.Weight, TopicTimeout: s.topics.Timeout, Timeout: c.Timeout, Lease: c.Lease, LeaseMargin: c.LeaseMargin(),
 		Policy: n.policy, Grace: c.DrainDelay + n.drainTime(), AllowCIDRs: c.AllowCIDRs,
 		BreakerFailures: orOff(c.BreakerFailures), BreakerOpen: c.BreakerOpen,
 		CatchUpRate: orOff(c.CatchUpRate), ConnectRetries: orOff(c.ConnectRetries), Tracer: n.traces.Tracer(),
 		RenderCallback: jobjson.CallbackBody(n.policy), CallbackResponse: orOff(c.CallbackResponse),
 		Contracts: contracts,
 	}
-	if secrets != nil {
-		o.Signer = secrets
+	if s.secrets != nil {
+		o.Signer = s.secrets
 	}
 	if n.Dev != nil {
 		o.Layer = n.Dev

@@ -8,12 +8,6 @@ import (
 	"github.com/duehook/duehook/httpapi/camellia"
 	"github.com/duehook/duehook/httpapi/mykit"
 	"github.com/duehook/duehook/httpapi/qstash"
-	"github.com/duehook/duehook/internal/app"
-	"github.com/duehook/duehook/internal/app/groups"
-	"github.com/duehook/duehook/internal/app/operations"
-	"github.com/duehook/duehook/internal/app/pulls"
-	"github.com/duehook/duehook/internal/app/schedules"
-	"github.com/duehook/duehook/internal/app/topics"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/job/contract"
 	"github.com/duehook/duehook/internal/kit/feed"
@@ -24,16 +18,6 @@ import (
 type dialects struct {
 	monitor *camellia.Monitor // nil: the node does not speak the dialect
 	keys    qstash.Keys       // of deliveries; nil: nothing signs
-}
-
-// services are what calls of a dialect may ask for.
-type services struct {
-	jobs       *app.App
-	pulls      *pulls.Manager
-	operations *operations.Manager
-	schedules  *schedules.Manager
-	groups     *groups.Manager
-	topics     *topics.Manager
 }
 
 // speaks reports whether --dialects has a dialect.

@@ -116,8 +116,12 @@ func (n *node) makeMasterKey() error {
 }
 
 // sign prepares the secrets before the node serves, so that a node that cannot sign ends first.
-// It waits for no store: the error of an unavailable one is nil, and ensureSecret waits.
+// It waits for no store: the error of an unavailable one is nil, and ensureSecret waits. Nil secrets sign nothing.
 func (n *node) sign(ctx context.Context, secrets *signing.Secrets) error {
+	if secrets == nil {
+		close(n.signs)
+		return nil
+	}
 	if n.away == nil {
 		err := n.secret(ctx, secrets)
 		if !store.Unreachable(err) && ctx.Err() == nil {
@@ -129,8 +133,11 @@ func (n *node) sign(ctx context.Context, secrets *signing.Secrets) error {
 }
 
 // ensureSecret waits until there is a default secret and the stored secrets are read,
-// however long the store is unavailable. It returns early when ctx ends.
+// however long the store is unavailable. It returns early when ctx ends, or if nothing is signed.
 func (n *node) ensureSecret(ctx context.Context, secrets *signing.Secrets) error {
+	if secrets == nil {
+		return nil
+	}
 	if err := untilAvailable(ctx, func() error { return n.secret(ctx, secrets) }); err != nil {
 		return err
 	}

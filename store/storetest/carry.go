@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -209,29 +208,6 @@ var carryCases = []testCase{
 		equal(f, "carried", len(all), n)
 		equal(f, "hints", len(hints), n)
 		equal(f, "claimed", len(f.claim(hints, terms())), n)
-	}},
-	{name: "carry/lanes take turns", options: Options{}, run: func(f *fixture) {
-		for i := range 4 {
-			f.register(store.Created, many(fmt.Sprintf("big%d", i), 1_000)...)
-		}
-		f.waitPast(f.now()) // the small lanes are due after the big ones
-		f.register(store.Created, many("small", 5)...)
-		f.register(store.Created, many("small2", 5, to(urlB))...)
-		o := carryOptions
-		o.Cap = 200
-		small, carried := 0, 0
-		for small < 10 {
-			for _, c := range f.carry(o) {
-				carried++
-				if strings.HasPrefix(c.Hint.Lane.Topic, "small") {
-					small++
-				}
-			}
-			if carried > 2_500 {
-				f.Fatalf("%d jobs of the big lanes were carried before those of the small ones", carried)
-			}
-			f.pop()
-		}
 	}},
 	{name: "carry/a cancel frees its place under the limit", options: Options{}, run: func(f *fixture) {
 		f.register(store.Created, many("t", 3)...)

@@ -40,9 +40,12 @@ type Store interface {
 
 // Options are the terms of a Manager. Store and ID are required.
 type Options struct {
-	Store  Store
-	ID     string // of the node
-	Idle   bool   // lease nothing
+	Store Store
+	ID    string // of the node
+	Idle  bool   // lease nothing
+	// Ready is why nothing may be leased yet, for example because the store has no limits of topics: a paused topic would not be
+	// paused. Nil: nothing is in the way.
+	Ready  func() error
 	Policy retrypolicy.Policy
 	// TopicLimits are those of store.FlightLimits.
 	TopicLimits map[string]int
@@ -74,6 +77,9 @@ func New(o Options) (*Manager, error) {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Random == nil {
 		o.Random = mathrand.Float64
+	}
+	if o.Ready == nil {
+		o.Ready = func() error { return nil }
 	}
 	if o.Time == nil {
 		o.Time = storetime.New(o.Store, o.Clock)
@@ -141,6 +147,9 @@ func (m *Manager) Pull(ctx context.Context, r Request) ([]Leased, error) {
 
 // look leases what is due.
 func (m *Manager) look(ctx context.Context, r Request) ([]Leased, error) {
+	if err := m.o.Ready(); err != nil {
+		return nil, err
+	}
 	select {
 	case m.looking <- struct{}{}:
 		defer func() { <-m.looking }()

@@ -156,6 +156,28 @@ func TestWaitingConsumers(t *testing.T) {
 
 func everything(string) error { return nil }
 
+// Before the store has the limits of topics, a paused topic is not paused: nothing is leased.
+func TestNothingIsLeasedBeforeLimitsAreSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNodes(t, 0)
+		why := store.ErrUnavailable
+		m, err := New(Options{Store: n.store, ID: "node", Policy: retrypolicy.Default(), Ready: func() error { return why }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.register("t", "a", 0)
+		for _, wait := range []time.Duration{0, time.Second} {
+			if got, err := m.Pull(t.Context(), Request{Topics: []string{"t"}, Max: 1, Wait: wait, Lease: time.Minute}); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("got %v, %v", got, err)
+			}
+		}
+		why = nil
+		if got, err := m.Pull(t.Context(), Request{Topics: []string{"t"}, Max: 1, Lease: time.Minute}); len(got) != 1 || err != nil {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+}
+
 // A caller that leaves while its call waits for a place, or for a look of others, gets no jobs and no error.
 func TestCallersMayLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

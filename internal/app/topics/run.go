@@ -17,6 +17,16 @@ func (m *Manager) AwaitLoad(ctx context.Context) {
 	}
 }
 
+// Ready is documents.ErrUnread until Reconcile has succeeded once.
+func (m *Manager) Ready() error {
+	select {
+	case <-m.isLoaded:
+		return nil
+	default:
+		return documents.ErrUnread
+	}
+}
+
 // Run follows the changes of other nodes and keeps the store's limits up to date, until
 // ctx ends.
 func (m *Manager) Run(ctx context.Context) error {

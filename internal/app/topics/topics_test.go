@@ -534,8 +534,12 @@ func TestAwaitLoadWaitsForTheStore(t *testing.T) {
 			t.Error("loaded without a store")
 		default:
 		}
+		if err := m.Ready(); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("ready without a store: %v", err)
+		}
 		r.failWith("ListDocuments", nil)
 		<-loaded
+		r.ok(m.Ready())
 		if state := m.Known()["t"].State; state != Paused {
 			t.Errorf("the topic is %s, want paused", state)
 		}
