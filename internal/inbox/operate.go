@@ -119,6 +119,9 @@ func (r *reader) status(ctx context.Context) Status {
 			*part.to, err = r.t.count(ctx, part.condition)
 		}
 	}
+	if err == nil && !s.Reading { // the node that reads knows
+		err = r.t.try(ctx)
+	}
 	r.mu.Lock()
 	away := r.away
 	r.mu.Unlock()
@@ -207,15 +210,23 @@ func Examine(ctx context.Context, url string) (missing, err error) {
 	if _, err := t.read(ctx, ""); err != nil {
 		return t.advise(err, role), nil
 	}
+	if err := t.try(ctx); err != nil {
+		return t.advise(err, role), nil
+	}
+	return nil, nil
+}
+
+// try writes to no row as the reader writes to rows, and returns why that is refused.
+func (t *table) try(ctx context.Context) error {
 	const none = "-1" // of a row
 	for _, statement := range []string{
 		`UPDATE duehook_inbox SET error = NULL, failed_at = NULL, waits_for = NULL WHERE id = ` + none, `DELETE FROM duehook_inbox WHERE id = ` + none,
 	} {
 		if _, err := t.exec(ctx, statement); err != nil {
-			return t.advise(err, role), nil
+			return err
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // advise adds what to do to an error about the table.

@@ -45,6 +45,27 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
+// TestRightsOfStatus: a node that does not read an inbox says in its status what the node that reads is not allowed.
+func TestRightsOfStatus(t *testing.T) {
+	b := newBench(t, engines[0])
+	for _, statement := range []string{"CREATE ROLE without_delete LOGIN", "GRANT SELECT, UPDATE ON duehook_inbox TO without_delete"} {
+		_, err := b.db.ExecContext(t.Context(), statement)
+		must.OK(t, err)
+	}
+	o := b.options()
+	status := func() string {
+		t.Helper()
+		m, err := inbox.New(o)
+		must.OK(t, err)
+		return m.Statuses(t.Context())[0].Error
+	}
+	must.Equal(t, "the error of an inbox with all rights", status(), "")
+	o.Inboxes[0].URL = strings.Replace(o.Inboxes[0].URL, "postgres@", "without_delete@", 1)
+	if err := status(); !strings.Contains(err, "permission denied") {
+		t.Errorf("without the right to delete rows, the error is %q", err)
+	}
+}
+
 // TestOperate: rows that failed are listed in pages, read again and dropped; others stay as they are.
 func TestOperate(t *testing.T) {
 	onEach(t, func(t *testing.T, b *bench) {
