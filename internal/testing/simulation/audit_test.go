@@ -260,27 +260,13 @@ func (a *auditor) matchRequests() {
 	}
 }
 
-// claimOf is the claim of a request, the latest of its process, or -1. A process that stood still until its lease expired may send for
-// the claim before, and connects again for both.
+// claimOf is the claim of a request, the latest of its process, or -1.
 func (m *model) claimOf(q *request) int {
-	latest := func(from int) int {
-		for from >= 0 && (m.claims[from].life != q.life || m.claims[from].at > q.sent) {
-			from--
-		}
-		return from
+	i := len(m.claims) - 1
+	for i >= 0 && (m.claims[i].life != q.life || m.claims[i].at > q.sent) {
+		i--
 	}
-	last := latest(len(m.claims) - 1)
-	for i := last; i >= 0; i = latest(i - 1) {
-		if of := m.claims[i].request; of != nil && of.until.Equal(q.until) {
-			return i
-		}
-	}
-	for i := last; i >= 0 && (i == last || m.claims[i].settled == nil); i = latest(i - 1) {
-		if m.claims[i].request == nil {
-			return i
-		}
-	}
-	return last
+	return i
 }
 
 // checkAttempts checks the outcome of each claim.

@@ -314,6 +314,9 @@ func (k *link) Take(ctx context.Context, shard int, o store.TakeOptions) (store.
 			c.lost = true
 		}
 	}
+	if err == nil && len(at.took) > 0 {
+		taken.Age = l.n.w.now() - at.took[0].at // as a client of a server measures it
+	}
 	return taken, err
 }
 

@@ -122,8 +122,6 @@ type request struct {
 	answer  answer
 	// told: the process learned the outcome.
 	told bool
-	// until is when the attempt ends: that of all its connections.
-	until time.Time
 }
 
 // refused reports whether the process learned that the receiver took no connection.
@@ -139,7 +137,6 @@ func (l *life) RoundTrip(r *http.Request) (*http.Response, error) {
 		life: l, key: job.Key{Topic: r.Header.Get("Duehook-Topic"), ID: r.Header.Get("Duehook-Job-Id")},
 		uid: r.Header.Get("Webhook-Id"), due: r.Header.Get("Duehook-Due-At"), sent: w.now(),
 	}
-	q.until, _ = ctx.Deadline()
 	q.attempt, _ = strconv.Atoi(r.Header.Get("Duehook-Attempt"))
 	dice := l.draw("request " + q.key.String())
 	endpoint, err := job.Destination(r.URL.String()).Endpoint()
