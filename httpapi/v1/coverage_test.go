@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"mime"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,6 +60,41 @@ func coverAnswers(t *testing.T, seen map[outcome]bool) {
 	coverEndpoints(a)
 	coverBlocked(a)
 	coverEnds(a)
+	coverHeaders(a)
+}
+
+// coverHeaders sends more headers than a request may have. Only a connection has that limit.
+func coverHeaders(a *keyedAPI) {
+	a.t.Helper()
+	ln, err := (&net.ListenConfig{}).Listen(a.t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(a.t.Context())
+	served := make(chan error, 1)
+	go func() { served <- a.server.Serve(ctx, ln) }()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			a.t.Error(err)
+		}
+	}()
+	for _, path := range []string{"/livez", "/readyz", "/openapi.json"} {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ln.Addr().String()+path, nil)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		r.Header.Set("X-Long", strings.Repeat("x", 64<<10))
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if mediaType, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge || mediaType != "text/plain" {
+			a.t.Errorf("%s: %s %s", path, answer.Status, mediaType)
+		}
+		a.seen[outcome{operation: "GET " + path, status: answer.StatusCode}] = true
+	}
 }
 
 func coverRegistrations(a *keyedAPI) {
