@@ -58,11 +58,14 @@ func TestConformance(t *testing.T) { storetest.Run(t, harness) }
 
 // TestModel compares the store with a model of the rules on random calls: fewer than those of other stores, because each
 // is a transaction of a server.
-func TestModel(t *testing.T) {
+func TestModel(t *testing.T) { runModel(t, harness) }
+
+func runModel(t *testing.T, h storetest.Harness) {
+	t.Helper()
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
 		must.OK(t, checks.Value.Set("8"))
 	}
-	storetest.RunModel(t, harness)
+	storetest.RunModel(t, h)
 }
 
 func BenchmarkStore(b *testing.B) { storetest.Benchmark(b, harness) }

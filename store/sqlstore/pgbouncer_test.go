@@ -9,12 +9,29 @@ import (
 	"github.com/duehook/duehook/store/storetest"
 )
 
-// Behind a pooler in transaction mode, calls work. Notifications need a connection past it. All statements go through the
-// pooler either way, so each group of cases runs once.
-func TestBehindPgBouncer(t *testing.T) {
+// startPooler starts a pooler in transaction mode.
+func startPooler(t *testing.T) (url string) {
+	t.Helper()
 	pooler, err := testenv.StartPgBouncer(server)
 	must.OK(t, err)
 	t.Cleanup(func() { must.OK(t, pooler.Close()) })
+	return pooler.URL("postgres")
+}
+
+// behind opens stores behind a pooler.
+func behind(pooler, direct string) storetest.Harness {
+	return storetest.Harness{OneShard: true, Open: func(t testing.TB, o storetest.Options) store.Store {
+		t.Helper()
+		options := newOptions()
+		options.URL, options.DirectURL, options.Retention = pooler, direct, o.Retention
+		return openEmptied(t, options)
+	}}
+}
+
+// Behind a pooler in transaction mode, calls work. Notifications need a connection past it. All statements go through the
+// pooler either way, so each group of cases runs once.
+func TestBehindPgBouncer(t *testing.T) {
+	pooler := startPooler(t)
 	for _, of := range []struct {
 		name, direct string
 		prefixes     []string
@@ -23,20 +40,21 @@ func TestBehindPgBouncer(t *testing.T) {
 		{"without", "", []string{"register/", "take/", "update/"}},
 	} {
 		t.Run(of.name, func(t *testing.T) {
-			h := storetest.Harness{OneShard: true, Open: func(t testing.TB, o storetest.Options) store.Store {
-				t.Helper()
-				options := newOptions()
-				options.URL, options.DirectURL, options.Retention = pooler.URL("postgres"), of.direct, o.Retention
-				return openEmptied(t, options)
-			}}
-			storetest.RunSome(t, h, of.prefixes...)
+			storetest.RunSome(t, behind(pooler, of.direct), of.prefixes...)
 			t.Run("hears", func(t *testing.T) {
 				o := newOptions()
-				o.URL, o.DirectURL = pooler.URL("postgres"), of.direct
+				o.URL, o.DirectURL = pooler, of.direct
 				if err := openStore(t, o).Hears(t.Context()); (err == nil) != (of.direct != "") {
 					t.Errorf("notifications: %v", err)
 				}
 			})
 		})
 	}
+}
+
+// TestSoakBehindPgBouncer is TestConformance and TestModel behind a pooler.
+func TestSoakBehindPgBouncer(t *testing.T) {
+	h := behind(startPooler(t), server.URL("postgres"))
+	storetest.Run(t, h)
+	runModel(t, h)
 }
