@@ -167,6 +167,8 @@ type total struct {
 	low               bool        // it writes times before the bounds
 	lease             job.Instant // the earliest one that it writes to a lane; 0: none
 	back              bool        // the clock was set back
+	// next, unless nil, gets when a take looks at the first topic or lease; 0: never.
+	next *job.Instant
 }
 
 func (t *total) add(of *total) {
@@ -187,15 +189,21 @@ func (t *total) write(s *Store, b *pgx.Batch, now job.Instant) {
 	for _, n := range t.sums {
 		args = append(args, n)
 	}
-	b.Queue(s.sql(`INSERT INTO duehook.total AS x (one, at, order_keys, parked, wake, lease, `+stateColumns+`)
-		SELECT true, $1, $3, $4, CASE WHEN $5 THEN 0 ELSE least($1, `+firstWake+`) END,
-			CASE WHEN $5 THEN 0 ELSE coalesce((SELECT min(lease) FROM duehook.lane WHERE lease >= least(`+leaseBound+`, nullif($6::bigint, 0))), `+noTime+`) END,
-			$7, $8, $9, $10, $11, $12, $13
-		ON CONFLICT (one) DO UPDATE SET wake = excluded.wake, lease = excluded.lease,
-			at = CASE WHEN $2 THEN excluded.at ELSE greatest(x.at, excluded.at) END, order_keys = x.order_keys + excluded.order_keys, parked = x.parked + excluded.parked,
-			waiting = x.waiting + excluded.waiting, retrying = x.retrying + excluded.retrying, running = x.running + excluded.running,
-			delivered = x.delivered + excluded.delivered, dead = x.dead + excluded.dead, cancelled = x.cancelled + excluded.cancelled,
-			expired = x.expired + excluded.expired`), args...)
+	q := b.Queue(s.sql(`WITH first AS (
+			SELECT `+firstWake+` AS wake, (SELECT min(lease) FROM duehook.lane WHERE lease >= least(`+leaseBound+`, nullif($6::bigint, 0))) AS lease
+		), written AS (
+			INSERT INTO duehook.total AS x (one, at, order_keys, parked, wake, lease, `+stateColumns+`)
+			SELECT true, $1, $3, $4, CASE WHEN $5 THEN 0 ELSE least($1, first.wake) END, CASE WHEN $5 THEN 0 ELSE coalesce(first.lease, `+noTime+`) END,
+				$7, $8, $9, $10, $11, $12, $13 FROM first
+			ON CONFLICT (one) DO UPDATE SET wake = excluded.wake, lease = excluded.lease,
+				at = CASE WHEN $2 THEN excluded.at ELSE greatest(x.at, excluded.at) END, order_keys = x.order_keys + excluded.order_keys, parked = x.parked + excluded.parked,
+				waiting = x.waiting + excluded.waiting, retrying = x.retrying + excluded.retrying, running = x.running + excluded.running,
+				delivered = x.delivered + excluded.delivered, dead = x.dead + excluded.dead, cancelled = x.cancelled + excluded.cancelled,
+				expired = x.expired + excluded.expired
+		) SELECT coalesce(least(wake, lease), 0) FROM first`), args...)
+	if t.next != nil {
+		q.QueryRow(func(row pgx.Row) error { return row.Scan(t.next) })
+	}
 }
 
 // foldRest folds what the first statement has left, and deletes rows of what has no job. It reports whether it did something.

@@ -9,12 +9,8 @@ func (t *taking) writeRows(b *pgx.Batch) {
 	t.writeLanes(b)
 	t.writeEndpoints(b)
 	t.writeTopics(b)
-	if t.o.Pull == nil {
-		b.Queue(t.s.sql(`SELECT coalesce(` + nextLook + `, 0)`)).QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&t.next)
-			note(&t.next, t.total.lease)
-			return err
-		})
+	if t.total.looks && t.o.Pull == nil {
+		t.total.next = &t.next
 	}
 }
 
