@@ -105,8 +105,8 @@ var reconnecting = Retrying{Pause: 200 * time.Millisecond, Longest: 10 * time.Se
 // duehook, such as a proxy's 404, 413, 429 or 502, counts as an outage.
 //
 // When ctx ends, running jobs are finished and answered for. So is a call for jobs, which may take three seconds. A
-// job that was leased and has not begun, or that ErrStopped has interrupted, is due again at once. Consume returns
-// when all handlers have returned: nil, the refusal, or a *PanicError.
+// job that was leased and has not begun, or that ErrStopped has interrupted, is due again at once; only an interrupted attempt
+// counts. Consume returns when all handlers have returned: nil, the refusal, or a *PanicError.
 func (c *Client) Consume(ctx context.Context, topic string, handle Handler, o ConsumeOptions) error {
 	k, err := newConsumer(c, topic, handle, o)
 	if err != nil {
@@ -217,7 +217,7 @@ type lease struct {
 	job     *LeasedJob
 	err     error                   // of the handler
 	nack    Nack                    // the answer if there is an error
-	stopped bool                    // the handler did not run, or was stopped
+	stopped bool                    // the handler was stopped
 	cancel  context.CancelCauseFunc // ends the context of the handler
 	expiry  *time.Timer             // loses the lease
 	lost    atomic.Bool
@@ -335,8 +335,7 @@ func (k *consumer) begin(j *LeasedJob, run bool) {
 	k.leases[l] = struct{}{}
 	k.mu.Unlock()
 	if !run {
-		l.err, l.stopped = ErrStopped, true
-		l.decide()
+		l.err, l.nack = ErrStopped, Nack{Receipt: j.Receipt, Unused: true}
 		k.handled <- l
 		return
 	}

@@ -53,6 +53,8 @@ type Nack struct {
 	Delay *Duration `json:"delay,omitempty"`
 	Error string    `json:"error,omitempty"` // for the log of attempts
 	Dead  bool      `json:"dead,omitempty"`  // no attempt can succeed
+	// Unused gives back a job that nobody began: it is due again at once, and no attempt is used. Nothing else may be set.
+	Unused bool `json:"unused,omitempty"`
 }
 
 // Pull leases due jobs. It waits for the first as long as the request says, and may return none. An

@@ -190,6 +190,9 @@ var (
 				if n.Receipt == "" && one.Raw[0] == '{' {
 					f.Errs.Add(one.Pointer()+"/receipt", "is required")
 				}
+				if n.Unused && (n.Dead || n.Delay != nil || n.Error != "") {
+					f.Errs.Add(one.Pointer()+"/unused", "is not possible with delay, error or dead: no attempt was made")
+				}
 				*d = append(*d, n)
 			}
 		},
@@ -206,7 +209,8 @@ var (
 				n.Error = *text
 			}
 		},
-		"dead": func(n *pulls.Nack, f decode.Field) { n.Dead = f.Boolean() },
+		"dead":   func(n *pulls.Nack, f decode.Field) { n.Dead = f.Boolean() },
+		"unused": func(n *pulls.Nack, f decode.Field) { n.Unused = f.Boolean() },
 	})
 )
 

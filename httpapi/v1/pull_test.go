@@ -113,6 +113,26 @@ func TestNack(t *testing.T) {
 	}
 }
 
+// A job that its consumer did not begin is due again at once, and no attempt is used.
+func TestUnused(t *testing.T) {
+	a := newAPI(t)
+	a.want(201, "POST", "/v1/jobs", `{"topic":"t","id":"a","pull":true,"retry":{"limit":0}}`)
+	first := a.leased("t", 1, "")[0]
+	for _, with := range []string{`"dead":true`, `"delay":"0s"`, `"error":"no"`} {
+		a.want(422, "POST", "/v1/pull/nack", fmt.Sprintf(`{"receipts":[{"receipt":%q,"unused":true,%s}]}`, first["receipt"], with))
+	}
+	unused := fmt.Sprintf(`{"receipts":[{"receipt":%q,"unused":true}]}`, first["receipt"])
+	a.answered("ok", "nack", unused)
+	a.answered("ok", "nack", unused) // a repetition
+	if j := a.want(200, "GET", "/v1/jobs/t/a", ""); j["state"] != "waiting" || j["attempts"] != 0.0 || j["last_attempt"] != nil {
+		t.Errorf("given back: %v", j)
+	}
+	if second := a.leased("t", 1, "")[0]; second["attempt"] != 1.0 {
+		t.Errorf("leased again as attempt %v", second["attempt"])
+	}
+	a.answered("stale", "nack", unused)
+}
+
 // A lease that ends is a failed attempt: the dispatcher settles what the carrier finds.
 func TestLeaseEnds(t *testing.T) {
 	a := newAPI(t)

@@ -1697,6 +1697,7 @@ type Nack struct {
 	Delay         *string                `protobuf:"bytes,2,opt,name=delay,proto3,oneof" json:"delay,omitempty"`
 	Error         *string                `protobuf:"bytes,3,opt,name=error,proto3,oneof" json:"error,omitempty"`
 	Dead          *bool                  `protobuf:"varint,4,opt,name=dead,proto3,oneof" json:"dead,omitempty"`
+	Unused        *bool                  `protobuf:"varint,5,opt,name=unused,proto3,oneof" json:"unused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1755,6 +1756,13 @@ func (x *Nack) GetError() string {
 func (x *Nack) GetDead() bool {
 	if x != nil && x.Dead != nil {
 		return *x.Dead
+	}
+	return false
+}
+
+func (x *Nack) GetUnused() bool {
+	if x != nil && x.Unused != nil {
+		return *x.Unused
 	}
 	return false
 }
@@ -2513,15 +2521,17 @@ const file_duehook_proto_rawDesc = "" +
 	"\x05lease\x18\x02 \x01(\tH\x00R\x05lease\x88\x01\x01B\b\n" +
 	"\x06_lease\";\n" +
 	"\vNackRequest\x12,\n" +
-	"\breceipts\x18\x01 \x03(\v2\x10.duehook.v1.NackR\breceipts\"\x8c\x01\n" +
+	"\breceipts\x18\x01 \x03(\v2\x10.duehook.v1.NackR\breceipts\"\xb4\x01\n" +
 	"\x04Nack\x12\x18\n" +
 	"\areceipt\x18\x01 \x01(\tR\areceipt\x12\x19\n" +
 	"\x05delay\x18\x02 \x01(\tH\x00R\x05delay\x88\x01\x01\x12\x19\n" +
 	"\x05error\x18\x03 \x01(\tH\x01R\x05error\x88\x01\x01\x12\x17\n" +
-	"\x04dead\x18\x04 \x01(\bH\x02R\x04dead\x88\x01\x01B\b\n" +
+	"\x04dead\x18\x04 \x01(\bH\x02R\x04dead\x88\x01\x01\x12\x1b\n" +
+	"\x06unused\x18\x05 \x01(\bH\x03R\x06unused\x88\x01\x01B\b\n" +
 	"\x06_delayB\b\n" +
 	"\x06_errorB\a\n" +
-	"\x05_dead\"7\n" +
+	"\x05_deadB\t\n" +
+	"\a_unused\"7\n" +
 	"\aResults\x12,\n" +
 	"\aresults\x18\x01 \x03(\v2\x12.duehook.v1.ResultR\aresults\":\n" +
 	"\x06Result\x12\x18\n" +
@@ -2768,4 +2778,4 @@ func file_duehook_proto_init() {
 	file_duehook_proto_depIdxs = nil
 }
 
-// Source: sha256 a6f52cf052d01ade266edad78ef0227ecf2ebb2ac08b45a99726cbc113b5a8e8
+// Source: sha256 6046e99b3f19be9d3adb6a0d54e91948176d52d2391d629761810222ef3c5f6e

@@ -31,6 +31,7 @@ type Nack struct {
 	Delay   *time.Duration // to the next attempt; nil: that of the ladder
 	Error   string         // for the log of attempts
 	Dead    bool           // no attempt can succeed
+	Unused  bool           // nobody began: the job is due again at once, and no attempt is used
 }
 
 // May says whether the caller may consume a topic.
@@ -51,6 +52,9 @@ func (m *Manager) Nack(ctx context.Context, may May, nacks []Nack) ([]Result, er
 	}
 	return m.settle(ctx, may, receipts, func(i int, j *job.Job, a *job.Attempt) job.Settlement {
 		n := &nacks[i]
+		if n.Unused {
+			return m.released(j)
+		}
 		a.Error, a.ResponseBody = job.ErrorNacked, contract.Excerpt([]byte(n.Error))
 		o := job.Outcome{Kind: job.OutcomeFailed, Attempt: a}
 		switch {
