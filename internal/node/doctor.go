@@ -210,7 +210,7 @@ func (d *doctor) jobs(ctx context.Context, deep bool) {
 	}
 	defer func() { _ = r.Close() }() // it wrote nothing
 	if !d.c.Embedded() {
-		if err := strandedJobs(d.c, r); err != nil {
+		if err := stranded(ctx, d.c, r); err != nil {
 			d.found(check, FoundProblem, "%v", err)
 		}
 	}

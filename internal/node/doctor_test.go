@@ -140,6 +140,22 @@ func TestStrandedJobs(t *testing.T) {
 	must.OK(t, n.shutdown())
 	n = start(t, on)
 	must.OK(t, n.shutdown())
+
+	n = start(t, embedded(t, dir))
+	if status, _, answer := n.call(http.MethodPut, "/v1/schedules/s", `{"cron":"0 0 1 1 *","job":{"topic":"t","pull":true}}`); status != http.StatusCreated {
+		t.Fatalf("%d %s", status, answer)
+	}
+	must.OK(t, n.shutdown())
+	if err := Run(t.Context(), Options{Config: on, Logger: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "has schedules, which a node on Redis would never see") {
+		t.Errorf("with a schedule: %v", err)
+	}
+	n = start(t, embedded(t, dir))
+	if status, _, answer := n.call(http.MethodDelete, "/v1/schedules/s", ""); status != http.StatusOK {
+		t.Fatalf("%d %s", status, answer)
+	}
+	must.OK(t, n.shutdown())
+	n = start(t, on)
+	must.OK(t, n.shutdown())
 }
 
 func TestDoctorSaysWhichTimeZones(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/duehook/duehook/internal/app/schedules"
@@ -74,7 +75,7 @@ func (n *node) openInner(ctx context.Context) (store.Store, error) {
 		}
 		return s, err
 	}
-	if err := n.checkStranded(); err != nil {
+	if err := n.checkStranded(ctx); err != nil {
 		return nil, err
 	}
 	if n.Config.Store() == config.StorePostgres {
@@ -153,27 +154,41 @@ func (n *node) openDiskReader() (diskstore.Reader, error) {
 	return diskstore.OpenReader(diskstore.Options{Dir: n.Config.DataDir, Clock: n.clock, Logger: n.Logger})
 }
 
-// checkStranded refuses a node on a server whose data directory has jobs that it would never deliver. A directory that
+// checkStranded refuses a node on a server whose data directory has what it would never see. A directory that
 // another node has open is that one's concern.
-func (n *node) checkStranded() error {
+func (n *node) checkStranded(ctx context.Context) error {
 	r, err := n.openDiskReader()
 	switch {
 	case errors.Is(err, diskstore.ErrNothing), errors.Is(err, diskstore.ErrInUse):
 		return nil
 	case err != nil:
-		return fmt.Errorf("the data directory may have jobs that a node on %s would never deliver: %w", serverOf(n.Config), err)
+		return fmt.Errorf("the data directory may have jobs that a node on %s would never see: %w", serverOf(n.Config), err)
 	}
-	return errors.Join(strandedJobs(n.Config, r), r.Close())
+	return errors.Join(stranded(ctx, n.Config, r), r.Close())
 }
 
-// strandedJobs is an error if there are unfinished jobs. Both ways out keep the master key and the secrets.
-func strandedJobs(c *config.Config, r diskstore.Reader) error {
+// stranded is an error if there are unfinished jobs, dead letters or schedules. Both ways out keep the master key and the secrets.
+func stranded(ctx context.Context, c *config.Config, r diskstore.Reader) error {
 	has, dir := r.Contents(), c.DataDir
-	if has.Unfinished == 0 {
+	var what []string
+	if has.Unfinished > 0 {
+		what = append(what, fmt.Sprintf("%d unfinished jobs", has.Unfinished))
+	}
+	if has.Dead > 0 {
+		what = append(what, fmt.Sprintf("%d dead letters", has.Dead))
+	}
+	some, err := schedules.Any(ctx, r)
+	if err != nil {
+		return err
+	}
+	if some {
+		what = append(what, "schedules")
+	}
+	if len(what) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s has %d unfinished jobs, which a node on %s would never deliver: either move its jobs with duehook export --all and import --all, and then remove %s/jobs and %s/jobs.*; or name another directory with --data-dir, with copies of %s and %s",
-		dir, has.Unfinished, serverOf(c), dir, dir, masterKeyFile, signingSecretFile)
+	return fmt.Errorf("%s has %s, which a node on %s would never see: either move all with duehook export --all and import --all, and then remove %s/jobs and %s/jobs.*; or name another directory with --data-dir, with copies of %s and %s",
+		dir, strings.Join(what, " and "), serverOf(c), dir, dir, masterKeyFile, signingSecretFile)
 }
 
 // serverOf is the server of the settings' store, for messages.

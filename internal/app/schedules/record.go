@@ -2,6 +2,7 @@ package schedules
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -243,6 +244,20 @@ func collection(s store.Documents, clock job.Clock) *documents.Collection[record
 		Exists: (*record).exists, Tombstone: `"deleted_at":`, Size: func(r *record) int { return r.Def.size() },
 		Version: func(d *document) uint64 { return jobjson.VersionOf(d.Value.UID, d.Value.Version) },
 	})
+}
+
+// Any reports whether a store has a schedule.
+func Any(ctx context.Context, s store.Documents) (bool, error) {
+	docs := collection(s, job.SystemClock())
+	for raw, err := range docs.From(ctx, "", listAtOnce) {
+		if err != nil {
+			return false, err
+		}
+		if d := docs.Decode(raw); d.Err != nil || d.Value.exists() {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // progress is the input of package schedule from a record.
