@@ -130,9 +130,11 @@ func rollingRestarts(r *run) {
 	first := r.rnd.IntN(len(r.nodes))
 	for i := range times {
 		n := r.nodes[(first+i)%len(r.nodes)]
-		if code := n.Stop(); code != 0 {
-			r.t.Errorf("SIGTERM: exit code %d", code)
-		}
+		r.stops.During("stop "+n.Name, false, func() {
+			if code := n.Stop(); code != 0 {
+				r.t.Errorf("SIGTERM: exit code %d", code)
+			}
+		})
 		n.Start()
 		r.pause(100*time.Millisecond, 400*time.Millisecond)
 	}

@@ -59,6 +59,7 @@ type run struct {
 	clients   *clients
 	flows     *flows
 	cuts      rig.Cuts
+	stops     rig.Cuts // of nodes, in good order
 }
 
 // newRun starts what the row needs.
