@@ -28,14 +28,25 @@ func (n *node) build(ctx context.Context, ln net.Listener) (stages [][]part, err
 		return nil, err
 	}
 	working := []part{
-		{"carrier", n.limited(s, s.carrier.Run)}, {"dispatcher", n.signed(s, n.limited(s, s.dispatcher.Run))}, {"api", n.serving(s, ln, api)},
-		{"inboxes", n.delivering(s.inboxes.Run)}, {"operations", s.operations.Run}, {"schedules", n.delivering(n.released(s.schedules.Run))}, {"alerts", n.delivering(s.alerts.Run)},
+		{"carrier", n.limited(s, s.carrier.Run)},
+		{"dispatcher", n.signed(s, n.limited(s, s.dispatcher.Run))},
+		{"api", n.serving(s, ln, api)},
+		{"inboxes", n.delivering(s.inboxes.Run)},
+		{"operations", s.operations.Run},
+		{"schedules", n.delivering(n.released(s.schedules.Run))},
+		{"alerts", n.delivering(s.alerts.Run)},
 	}
 	working = append(append(working, n.ofStore(ctx)...), operating...)
 	needed := append(secured, s.kept...)
 	needed = append(needed, []part{
-		{"leader", n.leader.Run}, {"time", n.time.Run}, {"events", n.events.Run}, {"topics", s.topics.Run}, {"pulls", s.pulls.Run},
-		{"attempts", n.recent.Run}, {"runs", n.runs.Run}, {"nodes", s.nodes.Run},
+		{"leader", n.leader.Run},
+		{"time", n.time.Run},
+		{"events", n.events.Run},
+		{"topics", s.topics.Run},
+		{"pulls", s.pulls.Run},
+		{"attempts", n.recent.Run},
+		{"runs", n.runs.Run},
+		{"nodes", s.nodes.Run},
 	}...)
 	if s.secrets != nil {
 		needed = append(needed, part{"secrets", s.secrets.Run})
