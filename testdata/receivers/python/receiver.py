@@ -21,8 +21,8 @@ def verified(headers, body):
             return False
     except ValueError:
         return False
-    signed = f"{message_id}.{timestamp}.".encode() + body  # the body as it came
-    signatures = headers.get("webhook-signature", "").encode().split(b" ")
+    signed = f"{message_id}.{timestamp}.".encode(errors="replace") + body  # the body as it came
+    signatures = headers.get("webhook-signature", "").encode(errors="replace").split(b" ")
     for secret in SECRETS:
         expected = b"v1," + base64.b64encode(hmac.digest(secret, signed, "sha256"))
         if any(hmac.compare_digest(expected, s) for s in signatures):
