@@ -20,6 +20,7 @@ import (
 	"github.com/duehook/duehook/httpapi/camellia"
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/fronts"
+	"github.com/duehook/duehook/internal/testing/testenv"
 )
 
 const base = "/camellia/delayQueue/"
@@ -61,14 +62,19 @@ func message(answer map[string]any) string {
 // wantMessage looks a message up until it is as wanted.
 func (s server) wantMessage(topic, id, want string) {
 	s.T.Helper()
-	for {
-		if got := message(s.want(200, "getMsg", "topic="+topic+"&msgId="+id)); strings.HasSuffix(got, want) {
-			return
-		}
-		if s.T.Context().Err() != nil {
-			s.T.Fatalf("%s never became %q", id, want)
-		}
-	}
+	testenv.Eventually(s.T, testenv.Patience, func() bool {
+		return strings.HasSuffix(message(s.want(200, "getMsg", "topic="+topic+"&msgId="+id)), want)
+	}, id+" is "+want)
+}
+
+// leased are the ids of messages that are due, as of pulled. Only if the machine sets its clock back, the first pull finds none.
+func (s server) leased(form string) (ids []string) {
+	s.T.Helper()
+	testenv.Eventually(s.T, testenv.Patience, func() bool {
+		ids = s.pulled("pullMsg", form)
+		return ids != nil
+	}, form+" has a message")
+	return ids
 }
 
 // pulled are the ids of messages that a call returns, with their deliveries.
@@ -138,7 +144,7 @@ func TestMonitorCalls(t *testing.T) {
 	s.want(200, "sendMsg", "topic=t&msg=x&delayMillis=300000")
 	s.want(200, "sendMsg", "topic=t&msg=x&delayMillis=0")
 	s.want(200, "sendMsg", "topic=t&msg=x&delayMillis=0")
-	if ids := s.pulled("pullMsg", "topic=t&batch=1"); len(ids) != 1 {
+	if ids := s.leased("topic=t&batch=1"); len(ids) != 1 {
 		t.Fatalf("pulled %v", ids)
 	}
 	get := func(call string) map[string]any {
@@ -220,7 +226,7 @@ func TestImportedMessages(t *testing.T) {
 func TestAckTimeout(t *testing.T) {
 	s := newServer(t)
 	s.want(200, "sendMsg", "topic=t&msgId=a&msg=x&delayMillis=0&maxRetry=1")
-	if got := s.pulled("pullMsg", "topic=t&ackTimeoutMillis=200"); !reflect.DeepEqual(got, []string{"a1 3"}) {
+	if got := s.leased("topic=t&ackTimeoutMillis=200"); !reflect.DeepEqual(got, []string{"a1 3"}) {
 		t.Errorf("pulled %v", got)
 	}
 	if got := s.pulled("longPollingMsg", "topic=t&ackTimeoutMillis=200"); !reflect.DeepEqual(got, []string{"a2 3"}) {
@@ -234,8 +240,8 @@ func TestAckTimeout(t *testing.T) {
 // A lease outlives the time of a message; then the message is exhausted, not expired.
 func TestExpiry(t *testing.T) {
 	s := newServer(t)
-	s.want(200, "sendMsg", "topic=leased&msgId=a&msg=x&delayMillis=0&ttlMillis=300")
-	s.pulled("pullMsg", "topic=leased&ackTimeoutMillis=600")
+	s.want(200, "sendMsg", "topic=leased&msgId=a&msg=x&delayMillis=0&ttlMillis=1500")
+	s.leased("topic=leased&ackTimeoutMillis=2000")
 	s.want(200, "sendMsg", "topic=t&msgId=a&msg=x&delayMillis=0&ttlMillis=1")
 	s.wantMessage("t", "a", "retry 0 status 5")
 	s.want(404, "deleteMsg", "topic=t&msgId=a")
@@ -263,15 +269,15 @@ func TestAck(t *testing.T) {
 		s.want(200, "ackMsg", "topic="+topic+"&msgId=a&ack=on")
 		s.wantMessage(topic, "a", "retry 0 status 4")
 	}
-	s.pulled("pullMsg", "topic=late&ackTimeoutMillis=100")
+	s.leased("topic=late&ackTimeoutMillis=100")
 	s.pulled("longPollingMsg", "topic=late") // another consumer has it
 	s.want(200, "ackMsg", "topic=late&msgId=a&ack=true")
 	s.wantMessage("late", "a", "retry 2 status 4")
-	s.pulled("pullMsg", "topic=gone")
+	s.leased("topic=gone")
 	s.want(200, "deleteMsg", "topic=gone&msgId=a&release=true") // a consumer has it
 	s.want(404, "getMsg", "topic=gone&msgId=a")
 	s.want(200, "sendMsg", "topic=gone&msgId=a&msg=x&delayMillis=0")
-	s.pulled("pullMsg", "topic=gone")
+	s.leased("topic=gone")
 	s.want(200, "ackMsg", "topic=gone&msgId=a&ack=true")
 	s.want(404, "deleteMsg", "topic=gone&msgId=a&release=true")
 	s.want(404, "getMsg", "topic=gone&msgId=a")
@@ -282,7 +288,7 @@ func TestNames(t *testing.T) {
 	s := newServer(t)
 	for _, id := range []string{"a/b c|1", ":a", "ü", "a:b", "."} {
 		s.want(200, "sendMsg", url.Values{"topic": {"a b"}, "msgId": {id}, "msg": {"x"}, "delayMillis": {"0"}}.Encode())
-		if got := s.pulled("pullMsg", "topic=a+b"); !reflect.DeepEqual(got, []string{id + "1 3"}) {
+		if got := s.leased("topic=a+b"); !reflect.DeepEqual(got, []string{id + "1 3"}) {
 			t.Errorf("pulled %v, want %s", got, id)
 		}
 		s.want(200, "ackMsg", "topic=a+b&ack=true&msgId="+url.QueryEscape(id))
