@@ -17,7 +17,7 @@ const (
 	// lanesAtOnce bounds the lanes of one plan.
 	lanesAtOnce = 64
 	// lanesInCrowd bounds the lanes that a call looks at while a topic has no place for more jobs in flight.
-	lanesInCrowd = maxBatch
+	lanesInCrowd = maxLanes
 )
 
 // inLine is a lane, and the time of its next visit.

@@ -1,10 +1,16 @@
 package redisstore
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
@@ -134,6 +140,127 @@ func TestALongCrowd(t *testing.T) {
 				t.Errorf("carried %v", carried)
 			}
 		})
+	}
+}
+
+// If many hints of a topic are claimed together, as many of its lanes are looked at. The carrier adds those of a plan at most: it
+// would put more aside again.
+func TestFewLanesAreCalledWhileOthersAreDue(t *testing.T) {
+	t.Parallel()
+	const lanes, ready, claimed = 1000, 300, 200
+	ctx := t.Context()
+	s := open(t, testenv.StartRedis(t).URL(), storetest.Options{})
+	t.Cleanup(func() { _ = s.Close() })
+	regs := make([]store.Registration, lanes)
+	for n := range regs {
+		regs[n] = waitingJob(n)
+		regs[n].Spec.When, regs[n].Spec.Destination = job.When{}, job.Destination(fmt.Sprintf("http://%03d.example/", n))
+	}
+	_, err := s.Register(ctx, regs)
+	ok(t, "Register", err)
+	o := store.CarryOptions{Cap: ready, Visibility: time.Hour, FlightLimits: store.FlightLimits{HalfOpenLimit: 1}}
+	carry := func() store.CarryResult {
+		t.Helper()
+		r, err := s.Carry(ctx, 0, o)
+		ok(t, "Carry", err)
+		return r
+	}
+	due := func() int {
+		t.Helper()
+		now, err := s.askNow(ctx, s.shards[0])
+		ok(t, "time", err)
+		n, err := s.db.ZCount(ctx, s.shards[0].lanes, "-inf", strconv.FormatInt(int64(now), 10)).Result()
+		ok(t, "ZCOUNT", err)
+		return int(n)
+	}
+	for carry().Wait == 0 {
+	}
+	hints, err := s.Pop(ctx, 0, claimed, 0)
+	ok(t, "Pop", err)
+	_, err = s.Claim(ctx, 0, hints, terms())
+	ok(t, "Claim", err)
+	if n := due(); n != claimed {
+		t.Fatalf("%d lanes are due after %d claims", n, claimed)
+	}
+	for left := claimed; left > 0; {
+		r := carry()
+		left -= len(r.Carried)
+		if n := due(); len(r.Carried) == 0 || n < left || n > left+lanesAtOnce {
+			t.Fatalf("%d were carried, %d have a hint to come, and %d lanes are due", len(r.Carried), left, n)
+		}
+	}
+}
+
+// While a script runs, Redis serves nobody else. So jobs in many lanes are claimed and settled by several scripts, and a
+// repeated claim returns the same.
+func TestManyLanesTakeSeveralScripts(t *testing.T) {
+	t.Parallel()
+	const lanes = 2*maxLanes + 1
+	ctx := t.Context()
+	s := open(t, testenv.StartRedis(t).URL(), storetest.Options{})
+	t.Cleanup(func() { _ = s.Close() })
+	regs := make([]store.Registration, lanes)
+	for n := range regs {
+		regs[n] = waitingJob(n)
+		regs[n].Spec.When, regs[n].Spec.Destination = job.When{}, job.Destination(fmt.Sprintf("http://%03d.example/", n))
+	}
+	_, err := s.Register(ctx, regs)
+	ok(t, "Register", err)
+	var hints []store.Hint
+	for len(hints) < lanes {
+		r, err := s.Carry(ctx, 0, store.CarryOptions{Cap: 1000, Visibility: time.Hour, FlightLimits: store.FlightLimits{HalfOpenLimit: 1}})
+		ok(t, "Carry", err)
+		for i := range r.Carried {
+			hints = append(hints, r.Carried[i].Hint)
+		}
+	}
+	most := &mostKeys{}
+	s.db.AddHook(most)
+	o := terms()
+	claims, err := s.Claim(ctx, 0, hints, o)
+	ok(t, "Claim", err)
+	again, err := s.Claim(ctx, 0, append(hints, hints[0]), o)
+	ok(t, "Claim", err)
+	tokens := func(of []store.Claimed) map[job.Key]uint64 {
+		all := map[job.Key]uint64{}
+		for i := range of {
+			all[of[i].Job.Key] = of[i].Job.Token
+		}
+		return all
+	}
+	if len(claims) != lanes || len(again) != lanes || !maps.Equal(tokens(claims), tokens(again)) {
+		t.Errorf("claimed %d jobs, and again %d; want %d, the same", len(claims), len(again), lanes)
+	}
+	settlements := make([]job.Settlement, len(claims))
+	for i, c := range claims {
+		settlements[i] = outcome(c, job.OutcomeDelivered)
+	}
+	settled, err := s.Settle(ctx, settlements)
+	ok(t, "Settle", err)
+	for i := range settled {
+		if settled[i].Status != store.Applied {
+			t.Fatalf("job %d is %v", i, settled[i].Status)
+		}
+	}
+	if limit := int64(2*maxLanes + 100); most.n.Load() < maxLanes || most.n.Load() > limit {
+		t.Errorf("a script had %d keys, want %d at most", most.n.Load(), limit)
+	}
+}
+
+// mostKeys notes the most keys that a script had.
+type mostKeys struct {
+	breaks
+	n atomic.Int64
+}
+
+func (m *mostKeys) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			if keys, ok := cmd.Args()[2].(int); ok && int64(keys) > m.n.Load() {
+				m.n.Store(int64(keys))
+			}
+		}
+		return next(ctx, cmd)
 	}
 }
 

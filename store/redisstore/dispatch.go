@@ -18,11 +18,12 @@ import (
 // Claim claims hinted jobs, in one script call for each batch.
 func (s *Store) Claim(ctx context.Context, n int, hints []store.Hint, o store.ClaimOptions) ([]store.Claimed, error) {
 	var out []store.Claimed
-	if len(hints) > maxBatch {
+	lane := func(i int) job.Lane { return hints[i].Lane }
+	if batchOf(len(hints), lane) < len(hints) {
 		hints = distinct(hints) // the script gives a job twice if hints of two batches name it
 	}
 	for len(hints) > 0 {
-		batch := hints[:min(len(hints), maxBatch)]
+		batch := hints[:batchOf(len(hints), lane)]
 		rest := hints[len(batch):]
 		claimed, left, err := s.claimBatch(ctx, s.shards[n], batch, o, out)
 		if err != nil {
@@ -126,7 +127,8 @@ func (s *Store) Settle(ctx context.Context, settlements []job.Settlement) ([]sto
 		if n := slices.IndexFunc(items, func(i int) bool { return apart[i] }); n >= 0 {
 			return s.settleApart(ctx, sh, settlements, items, apart, out)
 		}
-		size := store.Batch(len(items), maxBatch, func(i int) int { return attemptSize(&settlements[items[i]]) })
+		size := batchOf(len(items), func(i int) job.Lane { return settlements[items[i]].Lane })
+		size = store.Batch(size, maxBatch, func(i int) int { return attemptSize(&settlements[items[i]]) })
 		left, err := s.settleBatch(ctx, sh, settlements, items[:size], apart, out)
 		return append(left, items[size:]...), err
 	})

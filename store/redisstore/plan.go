@@ -136,7 +136,7 @@ func (sh *shard) moves(f *facts, beyond []string) *moves {
 		func(topic string, p rules.Pace) { tokens[topic] = strconv.FormatFloat(p.Next, 'f', 3, 64) })
 	for i := range plan.Topics {
 		t := &plan.Topics[i]
-		m.topics = append(m.topics, t.Name, tokens[t.Name], t.Limit, f.readyOf[t.Name], m.moreHints(t.Name))
+		m.topics = append(m.topics, t.Name, tokens[t.Name], t.Limit, f.readyOf[t.Name], m.toCall(t.Name, beyond))
 	}
 	m.addCrowd(sh, plan, beyond)
 	for _, endpoint := range f.closed {
@@ -152,13 +152,20 @@ func (sh *shard) moves(f *facts, beyond []string) *moves {
 	return m
 }
 
-// moreHints is how many more jobs of a topic may be ready after the plan.
-func (m *moves) moreHints(topic string) int {
+// toCall is how many lanes of a topic that wait for a hint the next plan can visit: one for each hint that the topic may still
+// have, without those that are due anyway. If more were called, they would only be put aside again.
+func (m *moves) toCall(topic string, due []string) int {
 	if m.Options.Pull != nil {
 		return 0
 	}
 	limits := m.Topics[topic].Limits
-	return rules.MoreHints(&limits, &m.Options, m.readyOf[topic], m.Ready)
+	more := min(lanesAtOnce, rules.MoreHints(&limits, &m.Options, m.readyOf[topic], m.Ready))
+	for _, name := range due {
+		if topicOf(name) == topic {
+			more--
+		}
+	}
+	return max(0, more)
 }
 
 // argsOfLane is the number of arguments of a lane. The last is its next visit.

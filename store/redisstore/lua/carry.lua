@@ -4,7 +4,7 @@
 -- ARGV plan (its number, see facts.lua), visibility, pulled (1: the caller claims the jobs
 --      itself, and nothing goes to the ready list), how many due lanes to return, then lists behind their lengths:
 --      topics: name, new token ('': as it was), most jobs in flight (0: any number), ready jobs
---      after this plan, how many more may be ready
+--      after this plan, how many lanes that wait for a hint to call
 --      endpoints whose stored circuits have closed
 --      lanes that wait for a place: number, name in places, most jobs in flight, look
 --      lanes: name, how many go that are in flight and due again, how many others, look ('': when
@@ -122,7 +122,7 @@ if #crowded > 0 then
 end
 local any_waits = redis.call('EXISTS', places) == 1
 for _, topic in ipairs(planned) do
-  local name, token, limit, ready, more = topic[1], topic[2], tonumber(topic[3]), tonumber(topic[4]), tonumber(topic[5])
+  local name, token, limit, ready, call = topic[1], topic[2], tonumber(topic[3]), tonumber(topic[4]), tonumber(topic[5])
   if token ~= '' then
     redis.call('HSET', tokens, name, token)
   end
@@ -133,7 +133,7 @@ for _, topic in ipairs(planned) do
     if limit > all[1] then
       call_some(name, 1, now)
     end
-    call_some(HINT .. name, more + math.max(0, ready - is_ready[1]), now)
+    call_some(HINT .. name, math.min(AT_ONCE, call + math.max(0, ready - is_ready[1])), now)
   end
 end
 for _, endpoint in ipairs(closed) do

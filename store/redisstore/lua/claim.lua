@@ -170,6 +170,5 @@ if order then
 end
 write_all()
 write_counts()
-local called = redis.call('EXISTS', places) == 1 and call_hinted(now)
-write_lanes((gave_back or called) and ARGV[4], now)
+write_lanes((gave_back or redis.call('EXISTS', places) == 1) and ARGV[4], now)
 return reply

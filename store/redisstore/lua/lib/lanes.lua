@@ -34,7 +34,7 @@ local function call_some(topic, most, now)
   local waiting = redis.call('ZLEXCOUNT', places, '[' .. topic .. '|', '(' .. topic .. '}')
   most = math.min(most, waiting, CALLS)
   if most <= 0 then
-    return false
+    return
   end
   local at = redis.call('ZLEXCOUNT', places, '-', '(' .. topic .. '|') + micros % (waiting - most + 1)
   local called = redis.call('ZRANGE', places, at, at + most - 1)
@@ -42,22 +42,19 @@ local function call_some(topic, most, now)
   for _, name in ipairs(called) do
     look_at(string.sub(name, 1, 1) == HINT and string.sub(name, 2) or name, now)
   end
-  return true
 end
 
--- call_hinted schedules a look for each job that is no longer ready because of this batch, and
--- reports whether it scheduled any.
+-- call_hinted schedules a look for each job that is no longer ready because of this batch.
 local function call_hinted(now)
-  local any, free = false, {}
+  local free = {}
   for lane, states in pairs(counted) do
     if (states[READY] or 0) < 0 then
       add(free, topic_of(lane), -states[READY])
     end
   end
   for topic, n in pairs(free) do
-    any = call_some(HINT .. topic, n, now) or any
+    call_some(HINT .. topic, n, now)
   end
-  return any
 end
 
 -- call_lanes schedules a look for each place that became free in this batch.
