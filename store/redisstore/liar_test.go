@@ -260,13 +260,9 @@ func list(parts ...string) string {
 }
 
 func text(s string) string    { return "$" + strconv.Itoa(len(s)) + "\r\n" + s + "\r\n" }
-func number(n int) string     { return ":" + strconv.Itoa(n) + "\r\n" }
 func refusal(s string) string { return "-" + s + "\r\n" }
 
-const (
-	nothing     = "$-1\r\n"
-	nothingList = "*-1\r\n"
-)
+const nothing = "$-1\r\n"
 
 // runs says whether a command runs the script.
 func runs(cmd []string, script *redis.Script) bool {

@@ -12,165 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/oklog/ulid/v2"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/internal/testing/testenv"
 	"github.com/duehook/duehook/store"
 	"github.com/duehook/duehook/store/listing"
 )
-
-// TestRaceWrongAnswers gives calls an answer that none of our scripts gives and no
-// Redis has reason to. It must be told, not taken for something else.
-func TestRaceWrongAnswers(t *testing.T) {
-	t.Parallel()
-	r := testenv.StartRedis(t)
-	now := number(1_800_000_000_000)
-	script := func(s *redis.Script) func([]string) bool {
-		return func(cmd []string) bool { return runs(cmd, s) }
-	}
-	named := func(name string) func([]string) bool {
-		return func(cmd []string) bool { return strings.EqualFold(cmd[0], name) }
-	}
-	const noTime = "lacks the time"
-	head := text("0" + strings.Repeat(" ", progressFields-1))
-	for _, c := range []struct {
-		call   string
-		of     func(cmd []string) bool
-		answer string
-		want   string // in the error
-		is     error  // what the error is, if not nil
-	}{
-		{"Register", script(registerScript), nothing, "nil", store.ErrUnavailable},
-		{"Register on one shard", script(registerScript), text("OK"), "unexpected type", nil},
-		{"Register", script(registerScript), list(), "redisstore: ", nil},
-		{"Register on one shard", script(registerScript), list(now, text("")), "register answered 2 values for 2 jobs", nil},
-		{"Register on one shard", script(registerScript), list(now, text("busy"), text("")), `register answered "busy"`, nil},
-		{"Register on one shard", script(registerScript), list(now, nothing, text("")), "register answered <nil> for a job", nil},
-		{"Register on one shard", script(registerScript), list(now, list(nothing), text("")), "1 values for a record", nil},
-		{"Register", script(readScript), list(now), "0 values for a record", nil},
-		{"Register", script(takeScript), text("yes"), "changes", nil},
-
-		{"Update", script(readScript), list(now, nothing, nothing), "", store.ErrNotFound},
-		{"Update", script(readScript), list(now, text("not a record"), nothing), "no head", errRecord},
-		{"Update", named("zscore"), text("soon"), "soon", store.ErrUnavailable},
-
-		{"Get", script(readScript), list(now, nothing, nothing), "", store.ErrNotFound},
-		{"Get", script(readScript), list(now, nothing), "1 values for a record", nil},
-		{"Get", script(readScript), list(now, text("1 2 3\n"), nothing), "3 fields in its head", errRecord},
-		{"Get", script(readScript), list(now, nothing, text("1 2 3\n")), "no head", errRecord},
-		{"Attempts", script(readScript), list(now, text("not a record"), nothing), "no head", errRecord},
-		{"Outlook", script(readScript), list(now, nothing, nothing), "", store.ErrNotFound},
-		{"Outlook", named("hmget"), list(nothing), "1 values for a record", nil},
-		{"Outlook", named("zscore"), text("soon"), "soon", store.ErrUnavailable},
-		{"Outlook", script(readScript), list(now, text("not a record"), nothing), "no head", errRecord},
-		{"Limits", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
-		{"SetLimits", named("hget"), list(text("many")), "", store.ErrUnavailable},
-		{"List", script(entriesScript), number(1), "unexpected type", store.ErrUnavailable},
-		{"List", script(entriesScript), list(text("id"), text("soon")), `parsing "soon"`, nil},
-		{"List", script(readScript), text("many"), "", nil},
-		{"List", script(readScript), list(now), "0 values for", nil},
-		{"List", script(readScript), list(now, nothing), "1 values for", nil},
-		{"List of a biz_key", script(entriesScript), list(text("no key"), text("0")), `entry "no key" of b`, nil},
-		{"Now", script(readScript), list(), noTime, nil},
-		{"Topics", named("hmget"), list(text("1")), "1 values for 8 counts", nil},
-		{"Endpoints", named("hgetall"), text("many"), "map reply", store.ErrUnavailable},
-		{"Endpoints", named("zrange"), text("many"), "", store.ErrUnavailable},
-		{"DueCounts", named("zrange"), text("many"), "", store.ErrUnavailable},
-		{"Depth", named("llen"), text("many"), "many", store.ErrUnavailable},
-
-		{"Carry", script(factsScript), list(), noTime, nil},
-		{"Carry", script(factsScript), list(text("now")), noTime, nil},
-		{"Carry", script(factsScript), list(now), "facts answered 1 values", nil},
-		{"Carry", script(factsScript), list(now, text("1"), number(0), number(0), list(), list(), list(), list()), "facts answered 0 lanes", nil},
-		{"Carry", script(factsScript), list(now, text("1"), number(0), number(0), list(), list(), list(), list(list())), "0 values for a lane", nil},
-		{"Carry", script(carryScript), list(), noTime, nil},
-		{"Carry", script(carryScript), list(now, number(0)), "carry answered 2 values", nil},
-		{"Carry", script(carryScript), list(now, number(0), list(), text("no lane")), "carry answered 0 values for a lane of 1", nil},
-		{"Carry", script(carryScript), list(now, number(0), list(), list(number(2), number(0), text("id"))), "carry answered 3 values for a lane of 1", nil},
-		{"Carry", script(carryScript), list(now, number(0), list(text("lane"), text("soon"))), `"soon" for a look`, nil},
-		{"Carry", script(readScript), list(), noTime, nil},
-		{"Carry", named("zrange"), text("many"), "", store.ErrUnavailable},
-		{"Pop", named("blpop"), list(text("list")), "blpop answered 1 values", store.ErrUnavailable},
-		{"Pop", named("client"), text("me"), "me", store.ErrUnavailable},
-		{"Claim", script(claimScript), list(now), "claim answered 1 values", nil},
-		{"Claim", script(claimScript), list(now, list(number(2))), "claim left job 2 of 1", nil},
-		{"Claim", script(claimScript), list(now, list(), text("head")), "claim answered 0 values for jobs with the same head", nil},
-		{"Claim", script(claimScript), list(now, list(), list(head, number(2), text(""), number(1))), "claim answered 4 values for jobs with the same head", nil},
-		{"Claim", script(claimScript), list(now, list(), list(head, number(2), text(""), text("1"), text(""))), "claim answered for job 0 of 1", nil},
-		{"Claim", script(claimScript), list(now, list(), list(head, number(2), text(""), number(2), text(""))), "claim answered for job 2 of 1", nil},
-		{"Claim", script(claimScript), list(now, list(), list(head, number(2), text(""), nothing, text(""))), "claim answered for job 0 of 1", nil},
-		{"Settle", script(settleScript), list(now, number(2)), "settle answered 2 values for 1 jobs", nil},
-		{"Settle", script(settleScript), list(now, text("2"), text("0123456789abcdef")), `settle answered 2, "0123456789abcdef" for a job`, nil},
-		{"Settle", script(settleScript), list(now, number(2), text("short")), `settle answered 2, "short" for a job`, nil},
-		{"SetCircuit", script(fieldsScript), nothing, "nil", store.ErrUnavailable},
-		{"Purge", script(changeScript), text("some"), "changes", nil},
-		{"Purge", script(changeScript), list(), "0 results for", nil},
-		{"Purge", script(readScript), text("many"), "", nil},
-
-		{"ListDocuments of a name", named("hmget"), list(text("first\ndata")), "unreadable document", errDocument},
-		{"ListDocuments of a name", named("hmget"), list(nothing), "", store.ErrNotFound},
-		{"ListDocuments", named("hkeys"), text("name"), "", store.ErrUnavailable},
-		{"ListDocuments", named("hmget"), list(text("1")), "unreadable document", errDocument},
-		{"Page of documents", named("hmget"), list(), "0 values for 1 documents", nil},
-		{"PutDocuments", script(fieldsScript), text("done"), "type=string", nil},
-		{"PutDocuments", script(fieldsScript), list(number(1), number(2)), "2 results", nil},
-		{"Ping", named("ping"), list(text("pong")), "", store.ErrUnavailable},
-		{"TryLock", named("set"), list(), "", store.ErrUnavailable},
-	} {
-		t.Run(c.call+"/"+fmt.Sprintf("%q", c.answer), func(t *testing.T) {
-			t.Parallel()
-			l := startLiar(t, r)
-			sc := newScene(t, r, l.url())
-			l.tell(func(cmd []string) string {
-				if c.of(cmd) {
-					return c.answer
-				}
-				return truth
-			})
-			err := callOf(t, c.call).run(t.Context(), sc)
-			if err == nil || !strings.Contains(err.Error(), c.want) || (c.is != nil && !errors.Is(err, c.is)) {
-				t.Errorf("%v, want one with %q that is %v", err, c.want, c.is)
-			}
-		})
-	}
-}
-
-// TestRaceNoAnswerPanics gives each call any answer to any of its commands. Not
-// those to subscribing, which only the client library reads.
-func TestRaceNoAnswerPanics(t *testing.T) {
-	t.Parallel()
-	r := testenv.StartRedis(t)
-	one, junk := number(1), text("junk")
-	answers := []string{
-		nothing, nothingList, number(0), number(-7), "+OK\r\n", text(""), junk, text("1"), text("1 1\n"),
-		list(), list(one), list(nothing), list(junk), list(one, one), list(one, nothing), list(one, junk), list(junk, one),
-		list(junk, junk), list(one, one, one), list(one, one, junk), list(one, list(one), nothingList, list()),
-		list(one, one, one, junk), list(one, one, one, one), list(one, one, one, junk, one),
-		list(one, list(), list(one)), list(one, list(junk), list(), one, one, one, junk),
-		list(one, one, one, list(), text("t|M|http://a:1|i"), junk), list(one, one, number(2), junk, junk, junk, junk, junk, junk),
-		list(one, one, number(2), list(junk), list(), list(), list(one), list(nothing), list(junk)), list(one, number(-1), nothing, nothing, nothing, nothing),
-	}
-	for _, c := range calls {
-		if c.name == "Wakeups" {
-			continue
-		}
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			l := startLiar(t, r)
-			sc := newScene(t, r, l.url())
-			for n := 0; n < 6; n++ {
-				for _, answer := range answers {
-					given := l.answerSome(n, n+1, answer)
-					_ = c.run(t.Context(), sc)
-					if given() == 0 {
-						break
-					}
-				}
-			}
-		})
-	}
-}
 
 // TestUnreadableRecords spoils what is stored of some jobs. The others must
 // not suffer, and what is left of the spoiled ones goes its way.
@@ -214,6 +61,9 @@ func TestUnreadableRecords(t *testing.T) {
 	logged("a job's record cannot be read")
 	if _, err := sc.s.Get(ctx, sc.waiting); !errors.Is(err, errRecord) {
 		t.Errorf("Get: %v", err)
+	}
+	if _, err := listing.Outlook(ctx, sc.s, sc.waiting); !errors.Is(err, errRecord) {
+		t.Errorf("Outlook: %v", err)
 	}
 
 	spoil(sc.dead, progress, func(raw string) string { return raw[:len(raw)-1] })
@@ -377,6 +227,13 @@ func TestForeignEntries(t *testing.T) {
 	hints, err := sc.s.Pop(ctx, 0, 10, 0)
 	if err != nil || !slices.Equal(hints, []store.Hint{sc.hint}) {
 		t.Errorf("popped %v, %v; want %v", hints, err, sc.hint)
+	}
+
+	for _, text := range []string{"1", "first\ndata"} {
+		ok(t, "HSET", sc.s.db.HSet(ctx, sc.s.docs("kind"), "spoiled", text).Err())
+		if _, err := sc.s.ListDocuments(ctx, store.DocumentQuery{Kind: "kind"}); !errors.Is(err, errDocument) {
+			t.Errorf("documents with %q: %v", text, err)
+		}
 	}
 }
 
