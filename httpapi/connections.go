@@ -15,17 +15,17 @@ type connections struct {
 
 	mu         sync.Mutex
 	idle, busy list.List // of net.Conn, the longest first
-	of         map[net.Conn]*place
+	of         map[net.Conn]*listed
 }
 
-// place is the place of a connection in one of the lists.
-type place struct {
+// listed is where a connection is listed.
+type listed struct {
 	in *list.List
 	at *list.Element
 }
 
 func newConnections(most int) *connections {
-	return &connections{most: most, of: map[net.Conn]*place{}}
+	return &connections{most: most, of: map[net.Conn]*listed{}}
 }
 
 // changed notes the state of a connection, see http.Server.ConnState.
@@ -47,7 +47,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	if state == http.StateNew && c.most > 0 && len(c.of) >= c.most {
 		c.closeOne()
 	}
-	c.of[conn] = &place{in, in.PushBack(conn)}
+	c.of[conn] = &listed{in, in.PushBack(conn)}
 }
 
 func (c *connections) closeOne() {

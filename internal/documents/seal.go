@@ -25,7 +25,7 @@ var (
 	ErrMasterKey = errors.New("sealed with another master key")
 	// ErrNoMasterKey: there is no key to encrypt with.
 	ErrNoMasterKey = errors.New("no master key to encrypt secrets")
-	// ErrDamaged: the content or the place of the document has changed.
+	// ErrDamaged: the content, the kind or the name of the document has changed.
 	ErrDamaged = errors.New("stored secrets are damaged")
 )
 
@@ -156,7 +156,7 @@ func (s *Seal) seal(kind, name string, plain []byte) ([]byte, error) {
 		return nil, ErrNoMasterKey
 	}
 	// The cipher generates the nonce.
-	return json.Marshal(box{sealedForm, key.id, key.aead.Seal(nil, nil, plain, place(kind, name))}) //nolint:gosec // no nonce is given
+	return json.Marshal(box{sealedForm, key.id, key.aead.Seal(nil, nil, plain, tie(kind, name))}) //nolint:gosec // no nonce is given
 }
 
 // open decrypts the content of a document. The error wraps ErrMasterKey or ErrDamaged.
@@ -169,7 +169,7 @@ func (s *Seal) open(kind, name string, data []byte) ([]byte, error) {
 		if key.id != b.Key {
 			continue
 		}
-		plain, err := key.aead.Open(nil, nil, b.Box, place(kind, name))
+		plain, err := key.aead.Open(nil, nil, b.Box, tie(kind, name))
 		if err != nil {
 			return nil, fmt.Errorf("%w: changed, or written for another document", ErrDamaged)
 		}
@@ -195,8 +195,8 @@ func parseBox(data []byte) (b box, err error) {
 	return b, err
 }
 
-// place returns the additional data that ties a box to its document.
-func place(kind, name string) []byte { return []byte("duehook/" + kind + "/" + name) }
+// tie returns the additional data that ties a box to its document.
+func tie(kind, name string) []byte { return []byte("duehook/" + kind + "/" + name) }
 
 // rewrite writes a document as it is, with its stamp, if stale says so of the stored content. So it is
 // sealed anew. Errors: Document.Err, and store.ErrConflict after many tries. A missing document is none.

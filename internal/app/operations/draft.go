@@ -172,5 +172,5 @@ func (d *Draft) name(o *Operation) error {
 	return nil
 }
 
-// place orders operations by age.
-func (o *Operation) place() string { return fmt.Sprintf("%016d.%s", o.StartedAt, o.ID) }
+// age orders operations by age.
+func (o *Operation) age() string { return fmt.Sprintf("%016d.%s", o.StartedAt, o.ID) }

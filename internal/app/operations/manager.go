@@ -321,7 +321,7 @@ func (m *Manager) byAge(ctx context.Context) ([]stored, error) {
 		}
 		all = append(all, d)
 	}
-	slices.SortFunc(all, func(a, b stored) int { return strings.Compare(a.Value.place(), b.Value.place()) })
+	slices.SortFunc(all, func(a, b stored) int { return strings.Compare(a.Value.age(), b.Value.age()) })
 	return all, nil
 }
 
@@ -352,11 +352,11 @@ func (m *Manager) list(ctx context.Context, limit int, cursor string) (page Page
 	}
 	for i := range slices.Backward(all) {
 		d := &all[i]
-		if cursor != "" && d.Value.place() >= cursor {
+		if cursor != "" && d.Value.age() >= cursor {
 			continue
 		}
 		if len(page.Operations) == limit {
-			page.Next = page.Operations[limit-1].place()
+			page.Next = page.Operations[limit-1].age()
 			break
 		}
 		page.Operations = append(page.Operations, shown(ctx, operationOf(d)))

@@ -154,16 +154,16 @@ func (c *Config) setPort(environ []string) error {
 func (c *Config) set(s *setting, g given) error {
 	if err := s.set(c, g.text); err != nil {
 		if s.secret {
-			return fmt.Errorf("%s: %w", place(g.origin, s), err)
+			return fmt.Errorf("%s: %w", whereSet(g.origin, s), err)
 		}
-		return fmt.Errorf("%s: %q: %w", place(g.origin, s), g.text, err)
+		return fmt.Errorf("%s: %q: %w", whereSet(g.origin, s), g.text, err)
 	}
 	c.origins[s.name] = g.origin
 	return nil
 }
 
-// place names the place where the user can correct a value.
-func place(origin string, s *setting) string {
+// whereSet names the setting that the user can correct.
+func whereSet(origin string, s *setting) string {
 	if strings.HasPrefix(origin, originFile) {
 		return origin + ": " + s.key()
 	}

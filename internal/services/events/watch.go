@@ -61,7 +61,7 @@ func (h *Hub) Watch(ctx context.Context, after string) (*Watcher, error) {
 	for {
 		_, ready, changed := in.state()
 		if ready {
-			w.place(after)
+			w.position(after)
 			return w, nil
 		}
 		select {
@@ -73,8 +73,8 @@ func (h *Hub) Watch(ctx context.Context, after string) (*Watcher, error) {
 	}
 }
 
-// place positions the watcher after the event with the ID, or at the end.
-func (w *Watcher) place(after string) {
+// position sets the watcher after the event with the ID, or at the end.
+func (w *Watcher) position(after string) {
 	in := &w.hub.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
