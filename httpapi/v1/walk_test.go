@@ -278,6 +278,7 @@ func phase(op *operation) int {
 // document promises. Each answer is compared with its schema on the way.
 func TestEveryCall(t *testing.T) {
 	w := newWalk(t)
+	w.each(w.isAsInTheTable)
 	w.each(w.refusesBadRequests)
 	w.failsWithTheStore()
 	w.each(w.findsNothing)
@@ -337,6 +338,32 @@ func (w *walk) refusesBadRequests(op *operation) {
 	w.wantProblem(httpapi.CodeMalformedJSON, op.method, path, `{"`)
 	w.wantProblem(httpapi.CodeUnsupportedMediaType, op.method, path, `{}`, "Content-Type", "text/plain")
 	w.wantProblem(httpapi.CodeBodyTooLarge, op.method, path, `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
+}
+
+// isAsInTheTable: the document and the table of routes have the same parameters, body and scope of a call.
+func (w *walk) isAsInTheTable(op *operation) {
+	var query []string
+	for _, p := range op.parameters() {
+		if p["in"] == "query" {
+			query = append(query, p["name"].(string))
+		}
+	}
+	if known := slices.Collect(parameterNames(op.row.query)); !slices.Equal(query, known) {
+		w.t.Errorf("%s %s: the document has the query parameters %v, the table %v", op.method, op.path, query, known)
+	}
+	_, body := theContract().at(op.at + "/requestBody")
+	required := op.row.body == bodyJSON || op.row.body == bodyMergePatch
+	if takes := required || op.row.body == bodyEmptyJSON || op.row.body == bodyOptionalJSON; (body != nil) != takes || (object(body)["required"] == true) != required {
+		w.t.Errorf("%s %s: the document and the table disagree on the body", op.method, op.path)
+	}
+	scope := []any{map[string]any{"key": []any{op.row.scope.String()}}}
+	if op.row.scope == access.Public {
+		scope = []any{}
+	}
+	_, security := theContract().at(op.at + "/security")
+	if diff := cmp.Diff(any(scope), security); diff != "" {
+		w.t.Errorf("%s %s: scope (-table +document)\n%s", op.method, op.path, diff)
+	}
 }
 
 // failsWithTheStore makes every call that asks the store fail by it.
@@ -514,17 +541,23 @@ func (w *walk) obeysDryRun(op *operation) {
 	}
 }
 
-// documents reports whether the operation has a header.
-func (op *operation) documents(header string) bool {
+// parameters are those of the operation in the document.
+func (op *operation) parameters() (all []map[string]any) {
 	c := theContract()
 	_, parameters := c.at(op.at + "/parameters")
 	list, _ := parameters.([]any)
-	return slices.ContainsFunc(list, func(p any) bool {
+	for _, p := range list {
 		if ref, ok := object(p)["$ref"].(string); ok {
 			_, p = c.at(strings.TrimPrefix(ref, "#"))
 		}
-		return object(p)["name"] == header
-	})
+		all = append(all, object(p))
+	}
+	return all
+}
+
+// documents reports whether the operation has a parameter.
+func (op *operation) documents(name string) bool {
+	return slices.ContainsFunc(op.parameters(), func(p map[string]any) bool { return p["name"] == name })
 }
 
 // checkPages reads a list one by one, and in one page.
