@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,35 +238,6 @@ func TestManyFailures(t *testing.T) {
 	if err != nil || len(c.pending) != maxLanes || len(message) > store.MaxMessage {
 		t.Errorf("%d lanes, %d bytes, error %v", len(c.pending), len(message), err)
 	}
-}
-
-// Dead letters are those that are kept, until they are replayed.
-// TestRest: while there are no rules nobody keeps looking for them, and who makes
-// one is heard by other nodes.
-func TestRest(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		var lists atomic.Int64
-		r.failWith(func(call string) error {
-			if call == "ListDocuments" {
-				lists.Add(1)
-			}
-			return nil
-		})
-		a, b := r.node("a"), r.node("b")
-		const minute = 12 * round
-		pass(minute)
-		lists.Store(0)
-		pass(minute)
-		if n, most := lists.Load(), int64(2*(12/idleRounds+1)); n == 0 || n > most {
-			t.Errorf("two nodes listed documents %d times in a minute, want 1 to %d", n, most)
-		}
-		a.rule("failures", Draft{Metric: Failures, Above: ptr(0.0), Window: ptr(time.Minute)})
-		pass(2 * round)
-		r.add("t", shop, 1)
-		r.work(b, job.OutcomeFailed)
-		pass(2 * round)
-		same(t, "alerts", a.alerts(), []string{"failures t 1"})
-	})
 }
 
 // Jobs that are due and wait, of each topic; those of alerts do not count.

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
@@ -23,7 +22,7 @@ const (
 	// maxLanes bounds the lanes of a tally, the first ones that fail. With names of full length, its message is below
 	// store.MaxMessage.
 	maxLanes = 200
-	// countsChannel carries the failures of all nodes. Any message means that there may be a new rule.
+	// countsChannel carries the failures of all nodes.
 	countsChannel = "alert-counts"
 	tellEvery     = 5 * time.Second
 	callTimeout   = 10 * time.Second
@@ -62,7 +61,6 @@ type Counts struct {
 	bus   store.Messaging
 	clock job.Clock
 	log   *slog.Logger
-	heard atomic.Bool // there was a message
 
 	mu      sync.Mutex
 	pending tally     // of this node, not published yet
@@ -105,38 +103,30 @@ func (c *Counts) Run(ctx context.Context) error {
 	return nil
 }
 
-// tell publishes pending counts. Counts of a failed call stay pending.
+// tell sends pending counts to all nodes, this one included. Counts of a failed call stay pending.
 func (c *Counts) tell(ctx context.Context) {
 	c.mu.Lock()
 	rows := slices.Collect(maps.Values(c.pending))
 	clear(c.pending)
 	c.mu.Unlock()
-	if len(rows) == 0 || c.publish(ctx, rows) {
+	if len(rows) == 0 {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, n := range rows {
-		c.pending.add(n)
-	}
-}
-
-// publish sends counts to all nodes, this one included, and reports whether it could. A message without any announces
-// a changed rule.
-func (c *Counts) publish(ctx context.Context, rows []count) bool {
 	message, _ := json.Marshal(rows) // they have texts and numbers only
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := c.bus.Publish(ctx, countsChannel, message)
-	if err != nil {
-		c.log.DebugContext(ctx, "failures are counted later, or a changed rule is noticed later", "error", err)
+	if err := c.bus.Publish(ctx, countsChannel, message); err != nil {
+		c.log.DebugContext(ctx, "failures are counted later", "error", err)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, n := range rows {
+			c.pending.add(n)
+		}
 	}
-	return err == nil
 }
 
 // receive adds the counts of a node. nil: messages may be lost.
 func (c *Counts) receive(message []byte) {
-	c.heard.Store(true)
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()

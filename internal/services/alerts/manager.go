@@ -59,7 +59,6 @@ type Manager struct {
 	o      Options
 	rules  *documents.Collection[Rule]
 	firing *prometheus.GaugeVec // alerts by rule
-	idle   int                  // rounds left without a look for rules; used by Run only
 }
 
 type stored = documents.Document[Rule]
@@ -143,7 +142,6 @@ func (m *Manager) Put(ctx context.Context, name string, d Draft, allow ...docume
 	if err != nil {
 		return Rule{}, false, err
 	}
-	m.o.Counts.publish(ctx, nil)
 	return put.Value, created, nil
 }
 

@@ -16,9 +16,6 @@ import (
 const (
 	task          = "alerts" // of the leader
 	evaluateEvery = 5 * time.Second
-	// idleRounds is how many rounds pass without a look for rules while there are none.
-	// New rules are announced, but messages may get lost.
-	idleRounds = 6
 )
 
 // Run counts, and evaluates while this node leads, until ctx ends.
@@ -32,11 +29,6 @@ func (m *Manager) Run(ctx context.Context) error {
 
 // round reads the rules, and evaluates them if this node leads.
 func (m *Manager) round(ctx context.Context) error {
-	if !m.o.Counts.heard.Swap(false) && m.idle > 0 {
-		m.idle--
-		return nil
-	}
-	m.idle = 0
 	docs, err := m.rules.All(ctx)
 	if err != nil {
 		return err
@@ -44,7 +36,6 @@ func (m *Manager) round(ctx context.Context) error {
 	m.firing.Reset()
 	if len(docs) == 0 {
 		m.o.Leader.Resign(ctx, task)
-		m.idle = idleRounds - 1
 		return nil
 	}
 	// Two evaluating nodes do no harm: neither can overwrite the other's documents.
