@@ -18,13 +18,7 @@ type admission struct {
 // askLimits queues reading the limits of topics, without what needs their counts.
 func (t *txn) askLimits(b *pgx.Batch, topics []string) *admission {
 	a := &admission{limits: map[string]store.Limits{}, unfinished: map[string]int{}}
-	collect(b.Queue(t.s.sql(`SELECT topic, limits::text FROM duehook.limits WHERE topic = ANY($1)`), topics), func(row pgx.Rows) error {
-		var topic string
-		var text *string
-		err := row.Scan(&topic, &text)
-		a.limits[topic] = limitsOf(text)
-		return err
-	})
+	t.s.askLimits(b, a.limits, `WHERE topic = ANY($1)`, topics)
 	return a
 }
 

@@ -13,16 +13,12 @@ import (
 // SetCircuit opens or closes the circuit of an endpoint.
 func (s *Store) SetCircuit(ctx context.Context, endpoint string, to store.CircuitState, d time.Duration) error {
 	return s.change(ctx, func(ctx context.Context, t *txn) error {
-		c, exists := store.Circuit{}, false
-		err := t.underLock(ctx, "", func(b *pgx.Batch) {
-			collect(b.Queue(s.sql(`SELECT open_until, half_open_until, ramp_from FROM duehook.endpoint WHERE endpoint = $1`), endpoint), func(row pgx.Rows) error {
-				exists = true
-				return row.Scan(&c.OpenUntil, &c.HalfOpenUntil, &c.RampFrom)
-			})
-		})
+		circuits := map[string]store.Circuit{}
+		err := t.underLock(ctx, "", func(b *pgx.Batch) { s.askCircuits(b, circuits, `endpoint = $1`, endpoint) })
 		if err != nil {
 			return err
 		}
+		c, exists := circuits[endpoint]
 		is := rules.ChangedCircuit(c, to, d, t.now)
 		if is == c || !exists && to != store.CircuitOpen {
 			return nil
@@ -60,19 +56,13 @@ func (t *taking) correct(ctx context.Context) error {
 	t.total.back = true
 	circuits := map[string]store.Circuit{}
 	b := &pgx.Batch{}
-	collect(b.Queue(t.s.sql(`SELECT endpoint, open_until, half_open_until, ramp_from FROM duehook.endpoint WHERE open_until + half_open_until + ramp_from > 0`)),
-		func(row pgx.Rows) error {
-			var endpoint string
-			var c store.Circuit
-			err := row.Scan(&endpoint, &c.OpenUntil, &c.HalfOpenUntil, &c.RampFrom)
-			circuits[endpoint] = rules.CorrectedCircuit(c, t.now)
-			return err
-		})
+	t.s.askCircuits(b, circuits, `open_until + half_open_until + ramp_from > 0`)
 	if err := t.send(ctx, b); err != nil {
 		return err
 	}
 	b = &pgx.Batch{}
 	for endpoint, c := range circuits {
+		c = rules.CorrectedCircuit(c, t.now)
 		b.Queue(t.s.sql(`UPDATE duehook.endpoint SET open_until = $2, half_open_until = $3, ramp_from = $4 WHERE endpoint = $1`),
 			endpoint, int64(c.OpenUntil), int64(c.HalfOpenUntil), int64(c.RampFrom))
 	}

@@ -21,11 +21,11 @@ func (s *Store) Figures(ctx context.Context, q store.FigureQuery) (f store.Figur
 			s.askDepth(b, &f.Depth)
 		}
 		if q.Circuits || q.Depth {
-			s.askCircuits(b, circuits)
+			s.askCircuits(b, circuits, `open_until + half_open_until + ramp_from > 0`)
 		}
 		if q.Limits {
 			f.Limits = map[string]store.Limits{}
-			s.askLimits(b, f.Limits)
+			s.askLimits(b, f.Limits, ``)
 		}
 		f.Topics = s.askCounts(b, `SELECT topic, `+stateColumns+` FROM duehook.topic WHERE topic = ANY($1)
 	UNION ALL SELECT `+topicOfDelta+`, `+stateColumns+` FROM duehook.delta WHERE lane IS NOT NULL AND `+topicOfDelta+` = ANY($1)`, q.Topics)
@@ -96,29 +96,24 @@ func (s *Store) askDepth(b *pgx.Batch, d *store.Depth) {
 	})
 }
 
-// askCircuits asks for the circuits as last changed.
-func (s *Store) askCircuits(b *pgx.Batch, circuits map[string]store.Circuit) {
-	b.Queue(s.sql(`SELECT endpoint, open_until, half_open_until, ramp_from FROM duehook.endpoint WHERE open_until + half_open_until + ramp_from > 0`)).
-		Query(func(rows pgx.Rows) error {
-			var endpoint string
-			var c store.Circuit
-			_, err := pgx.ForEachRow(rows, []any{&endpoint, (*int64)(&c.OpenUntil), (*int64)(&c.HalfOpenUntil), (*int64)(&c.RampFrom)}, func() error {
-				circuits[endpoint] = c
-				return nil
-			})
-			return err
-		})
+// askCircuits asks for circuits as last changed.
+func (s *Store) askCircuits(b *pgx.Batch, circuits map[string]store.Circuit, which string, args ...any) {
+	collect(b.Queue(s.sql(`SELECT endpoint, open_until, half_open_until, ramp_from FROM duehook.endpoint WHERE `+which), args...), func(row pgx.Rows) error {
+		var endpoint string
+		var c store.Circuit
+		err := row.Scan(&endpoint, &c.OpenUntil, &c.HalfOpenUntil, &c.RampFrom)
+		circuits[endpoint] = c
+		return err
+	})
 }
 
-// askLimits asks for the limits of all topics; zero if they cannot be read.
-func (s *Store) askLimits(b *pgx.Batch, limits map[string]store.Limits) {
-	b.Queue(s.sql(`SELECT topic, limits FROM duehook.limits`)).Query(func(rows pgx.Rows) error {
+// askLimits asks for limits of topics; zero if they cannot be read. rest continues the statement.
+func (s *Store) askLimits(b *pgx.Batch, limits map[string]store.Limits, rest string, args ...any) {
+	collect(b.Queue(s.sql(`SELECT topic, limits FROM duehook.limits `+rest), args...), func(row pgx.Rows) error {
 		var topic string
 		var text *string
-		_, err := pgx.ForEachRow(rows, []any{&topic, &text}, func() error {
-			limits[topic] = limitsOf(text)
-			return nil
-		})
+		err := row.Scan(&topic, &text)
+		limits[topic] = limitsOf(text)
 		return err
 	})
 }

@@ -18,14 +18,12 @@ func (s *Store) SetLimits(ctx context.Context, topic string, l store.Limits) err
 		return fmt.Errorf("encode the limits of %s: %w", topic, err)
 	}
 	return s.change(ctx, func(ctx context.Context, t *txn) error {
-		var had *string
-		err := t.underLock(ctx, "", func(b *pgx.Batch) {
-			collect(b.Queue(s.sql(`SELECT limits FROM duehook.limits WHERE topic = $1 FOR UPDATE`), topic), func(row pgx.Rows) error { return row.Scan(&had) })
-		})
+		had := map[string]store.Limits{}
+		err := t.underLock(ctx, "", func(b *pgx.Batch) { s.askLimits(b, had, `WHERE topic = $1 FOR UPDATE`, topic) })
 		if err != nil {
 			return err
 		}
-		old := limitsOf(had)
+		old := had[topic]
 		if old == l {
 			return nil
 		}

@@ -42,9 +42,10 @@ func (s *Store) surroundings(ctx context.Context, r *record, o *store.Outlook) (
 	if r.State == job.Running {
 		o.Worker = r.claim.by
 	}
+	circuits := map[string]store.Circuit{}
 	o.Now, err = s.ask(ctx, func(b *pgx.Batch) {
 		s.askLook(b, r, o)
-		s.askInFlight(b, r, o)
+		s.askInFlight(b, r, o, circuits)
 		s.askAhead(b, r, o)
 		if r.order != "" {
 			s.askHead(b, r, o, &unreadable)
@@ -54,6 +55,7 @@ func (s *Store) surroundings(ctx context.Context, r *record, o *store.Outlook) (
 	if err == nil {
 		err = errors.Join(missing, unreadable)
 	}
+	o.Circuit = rules.CircuitAt(circuits[r.lane.Endpoint], o.Now)
 	return current, err
 }
 
@@ -86,7 +88,7 @@ func (s *Store) askLook(b *pgx.Batch, r *record, o *store.Outlook) {
 }
 
 // askInFlight asks for the jobs in flight, and the circuit.
-func (s *Store) askInFlight(b *pgx.Batch, r *record, o *store.Outlook) {
+func (s *Store) askInFlight(b *pgx.Batch, r *record, o *store.Outlook, circuits map[string]store.Circuit) {
 	const sum = `(SELECT coalesce(sum(running), 0) FROM (SELECT running FROM duehook.`
 	const deltas = ` UNION ALL SELECT running FROM duehook.delta WHERE lane IS NOT NULL AND `
 	b.Queue(s.sql(`SELECT `+sum+`topic WHERE topic = $1`+deltas+topicOfDelta+` = $1) n)::int8,
@@ -100,11 +102,7 @@ func (s *Store) askInFlight(b *pgx.Batch, r *record, o *store.Outlook) {
 		}
 		return err
 	})
-	collect(b.Queue(s.sql(`SELECT open_until, half_open_until, ramp_from FROM duehook.endpoint WHERE endpoint = $1`), r.lane.Endpoint), func(row pgx.Rows) error {
-		err := row.Scan(&o.Circuit.OpenUntil, &o.Circuit.HalfOpenUntil, &o.Circuit.RampFrom)
-		o.Circuit = rules.CircuitAt(o.Circuit, o.Now)
-		return err
-	})
+	s.askCircuits(b, circuits, `endpoint = $1`, r.lane.Endpoint)
 }
 
 // askAhead asks for the number of jobs of the lane that go before a waiting one.
