@@ -87,6 +87,29 @@ func TestJobs(t *testing.T) {
 	must.Equal(t, "the last attempt's status", stored.LastAttempt.Status, 200)
 }
 
+// Many new jobs are copied. They are as others, and a key that is taken fails none of them.
+func TestCopiedJobs(t *testing.T) {
+	s := openStore(t, newOptions())
+	regs := due("t", "http://a.example/", minCopied)
+	regs[0].Spec.BizKey, regs[0].Spec.TTL = "order-1", time.Hour
+	for _, want := range []store.RegisterOutcome{store.Created, store.Same} {
+		got, err := s.Register(t.Context(), regs)
+		must.OK(t, err)
+		for i, r := range got {
+			stored, err := s.Get(t.Context(), regs[i].Key)
+			must.OK(t, err)
+			must.Equal(t, "the outcome", r.Outcome, want)
+			if want == store.Same {
+				stored.Spec.Body = nil // it is not answered again
+			}
+			if diff := cmp.Diff(r.Job, stored); diff != "" {
+				t.Errorf("a stored job (-answered +read):\n%s", diff)
+			}
+		}
+	}
+	must.Equal(t, "claims", len(take(t, s, terms(2*minCopied)).Claims), minCopied)
+}
+
 // A job of an order key is parked behind its head, and gets the turn when that has ended.
 func TestOrderKeys(t *testing.T) {
 	s := openStore(t, newOptions())

@@ -108,15 +108,21 @@ func orNull[T comparable](v T) *T {
 // jobColumn is a column of the table job, with its type, and its values in records.
 type jobColumn struct {
 	name, is string
-	values   func(all []*record) any
+	cells
+}
+
+// cells are the values of a column: of all records, as a parameter, and of one.
+type cells struct {
+	values func(all []*record) any
+	value  func(r *record) any
 }
 
 // columnSet is some columns.
 type columnSet []jobColumn
 
 // of makes the values of a column from the records.
-func of[T any](value func(*record) T) func(all []*record) any {
-	return func(all []*record) any { return column(all, value) }
+func of[T any](value func(*record) T) cells {
+	return cells{func(all []*record) any { return column(all, value) }, func(r *record) any { return value(r) }}
 }
 
 var (
@@ -175,6 +181,15 @@ func (c columnSet) values(all []*record) []any {
 	list := make([]any, len(c))
 	for i := range c {
 		list[i] = c[i].values(all)
+	}
+	return list
+}
+
+// row are the values of the columns of one record.
+func (c columnSet) row(r *record) []any {
+	list := make([]any, len(c))
+	for i := range c {
+		list[i] = c[i].value(r)
 	}
 	return list
 }
@@ -290,7 +305,9 @@ func (t *txn) write(b *pgx.Batch) {
 	for _, all := range [][]*record{deleted, free, inserted, progress, content, settled, settledGone} {
 		sortRecords(all)
 	}
-	if len(free) > 0 {
+	if len(free) >= minCopied {
+		t.copied = free
+	} else if len(free) > 0 {
 		b.Queue(t.s.sql(freeText), freshColumns.values(free)...)
 	}
 	if len(settled) > 0 {
@@ -311,6 +328,20 @@ func (t *txn) write(b *pgx.Batch) {
 	}
 	t.writeLogs(b)
 	t.writeTurns(b)
+}
+
+// minCopied is how many new rows are worth a round trip of their own, in which they are copied: the server inserts them page by page, while
+// the next ones are encoded.
+const minCopied = 100
+
+// copyFree copies new rows.
+func (t *txn) copyFree(ctx context.Context) error {
+	if len(t.copied) == 0 {
+		return nil
+	}
+	_, err := t.conn.CopyFrom(ctx, pgx.Identifier{t.s.schema, "job"}, strings.Split(freshColumns.names(), ", "),
+		pgx.CopyFromSlice(len(t.copied), func(i int) ([]any, error) { return freshColumns.row(t.copied[i]), nil }))
+	return t.s.explain(err)
 }
 
 func (t *txn) writeDeleted(b *pgx.Batch, deleted []*record) {

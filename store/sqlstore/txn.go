@@ -28,6 +28,7 @@ type txn struct {
 	purges [2]reach
 	// followers are jobs to insert if their keys are free.
 	followers []*record
+	copied    []*record              // new rows to copy
 	calls     bool                   // a take may find more after it
 	pulls     map[string]job.Instant // when consumers may, by topic
 }
@@ -98,7 +99,10 @@ func (t *txn) commit(ctx context.Context) error {
 	t.write(b)
 	t.deltas.write(t, b)
 	t.queueCommit(b)
-	err := t.send(ctx, b)
+	err := t.copyFree(ctx)
+	if err == nil {
+		err = t.send(ctx, b)
+	}
 	if err != nil {
 		t.rollback(ctx)
 		return err
