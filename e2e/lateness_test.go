@@ -51,8 +51,11 @@ func measureLateness(b *testing.B, backend string) {
 // that.
 func startOn(b *testing.B, backend string) *node {
 	b.Helper()
-	if backend == "embedded" {
+	switch backend {
+	case "embedded":
 		return startEmbedded(b, shipped)
+	case "postgres":
+		return startNodesOn(b, shipped, "a", "--postgres-url", testenv.Postgres(b, true).URL("postgres"))[0]
 	}
 	return startNodes(b, shipped, "a", testenv.StartRedis(b, testenv.WithAOF()).URL())[0]
 }

@@ -57,7 +57,7 @@ func BenchmarkLatenessBesideDead(b *testing.B) {
 // 5 minutes for each backend.
 func BenchmarkLatenessBesideOutage(b *testing.B) {
 	kinds := []string{"alone", "as registered", "at once"}
-	for _, backend := range []string{"embedded", "redis"} {
+	for _, backend := range []string{"embedded", "redis", "postgres"} {
 		b.Run(backend, func(b *testing.B) {
 			for b.Loop() {
 				p99 := map[string][]time.Duration{}

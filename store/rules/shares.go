@@ -2,6 +2,7 @@ package rules
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/duehook/duehook/store"
 )
@@ -45,6 +46,18 @@ func (s *Shares) meet(topic string) { s.heaviest = max(s.heaviest, s.weight(topi
 // More is how many more workers a topic may have.
 func (s *Shares) More(topic string) int {
 	return MoreWorkers(s.weight(topic), s.heaviest, s.has[topic], s.free)
+}
+
+// Crowded are the topics that have workers and get no more. Other weights of topics give none of them more than equal weights.
+func (s *Shares) Crowded() []string {
+	all := []string{}
+	for topic, n := range s.has {
+		if n > 0 && s.More(topic) == 0 {
+			all = append(all, topic)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // Took notes that a topic got n workers.

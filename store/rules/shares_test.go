@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/duehook/duehook/store"
@@ -30,6 +31,13 @@ func TestSharesOfWorkers(t *testing.T) {
 		if got := s.More(c.topic); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
+	}
+	full := SharesOf(&store.Workers{Free: 9, Has: has{"t": 72, "light": 40, "usual": 20, "none": 0}}, func(topic string) int { return weights[topic] })
+	if got := full.Crowded(); !slices.Equal(got, []string{"light", "t"}) {
+		t.Errorf("crowded: %v", got)
+	}
+	if got := SharesOf(&store.Workers{Free: 9}, func(string) int { return 0 }).Crowded(); got == nil || len(got) > 0 {
+		t.Errorf("crowded without a topic: %#v", got)
 	}
 	w := &store.Workers{Free: 18, Has: has{"t": 1}}
 	s := SharesOf(w, func(string) int { return 0 })

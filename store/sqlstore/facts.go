@@ -16,9 +16,8 @@ import (
 
 // nextLook is when a take looks at the first topic or lease; NULL: never.
 const (
-	nextLook   = `least(` + firstWake + `, ` + firstLease + `)`
-	firstWake  = `(SELECT min(wake) FROM duehook.topic WHERE wake >= ` + wakeBound + `)`
-	firstLease = `(SELECT min(lease) FROM duehook.lane WHERE lease >= ` + leaseBound + `)`
+	nextLook  = `least(` + firstWake + `), (SELECT min(lease) FROM duehook.lane WHERE lease >= ` + leaseBound + `))`
+	firstWake = `(SELECT min(wake) FROM duehook.topic WHERE wake >= ` + wakeBound // open for more conditions
 )
 
 // readDue queues reading the database's time, and what is due.
@@ -72,17 +71,10 @@ func (t *taking) readTopics(b *pgx.Batch) {
 
 // readWeights queues reading the weights of topics that have workers of the caller.
 func (t *taking) readWeights(b *pgx.Batch) {
-	if t.o.Workers == nil || len(t.o.Workers.Has) == 0 {
-		return
+	if t.o.Workers != nil && len(t.o.Workers.Has) > 0 {
+		t.weights = map[string]store.Limits{}
+		t.s.askLimits(b, t.weights, `WHERE topic = ANY($1)`, slices.Collect(maps.Keys(t.o.Workers.Has)))
 	}
-	t.weights = map[string]int{}
-	collect(b.Queue(t.s.sql(`SELECT topic, limits FROM duehook.limits WHERE topic = ANY($1)`), slices.Collect(maps.Keys(t.o.Workers.Has))), func(row pgx.Rows) error {
-		var topic string
-		var limits *string
-		err := row.Scan(&topic, &limits)
-		t.weights[topic] = limitsOf(limits).Weight
-		return err
-	})
 }
 
 // limitsOf reads the limits of a topic. Unreadable ones, which somebody wrote by hand, limit nothing.
@@ -97,11 +89,11 @@ func limitsOf(text *string) (l store.Limits) {
 const laneColumns = `x.name, x.running, coalesce(x.head, 0), x.head_id, x.held, x."full", coalesce(x.wake, 0), coalesce(x.lease, 0),
 	coalesce(e.running, 0), coalesce(e.open_until, 0), coalesce(e.half_open_until, 0), coalesce(e.ramp_from, 0)`
 
-// dueLanes are the due lanes of due topics, in their order: up to $2 in all, and $4 of each letter of a topic. Up to $3 topics are read.
+// dueLanes are the due lanes of due topics but $5, in their order: up to $2 in all, and $4 of each letter of a topic. Up to $3 topics are read.
 const dueLanes = `SELECT x.*, q.nth FROM (
 		SELECT t.topic, t.first, l.letter, greatest(1, least($4::bigint, $2::bigint / t.n)) AS most, row_number() OVER (ORDER BY t.wake, t.served, t.topic, l.letter) AS nth
 		FROM (SELECT *, count(*) OVER () AS n FROM (SELECT d.* FROM c CROSS JOIN LATERAL
-				(SELECT topic, letters, wake, served, first FROM duehook.topic WHERE wake >= ` + wakeBound + ` AND wake <= c.now ORDER BY wake LIMIT $3) d) due) t
+				(SELECT topic, letters, wake, served, first FROM duehook.topic WHERE wake >= ` + wakeBound + ` AND wake <= c.now AND topic <> ALL($5::text[]) ORDER BY wake LIMIT $3) d) due) t
 			CROSS JOIN LATERAL unnest(t.letters) AS l (letter)
 	) q CROSS JOIN c CROSS JOIN LATERAL
 		(SELECT * FROM duehook.lane WHERE topic = q.topic AND letter = q.letter AND wake >= q.first AND wake <= c.now AND NOT pulled ORDER BY wake LIMIT q.most) x`
@@ -121,7 +113,7 @@ func (t *taking) readLanes(b *pgx.Batch) {
 	}
 	collect(b.Queue(t.s.sql(atNow+` SELECT x.nth > 0, `+laneColumns+` FROM (
 			(`+dueLanes+`) UNION ALL (SELECT l.*, 0 FROM c CROSS JOIN LATERAL (SELECT * FROM duehook.lane WHERE lease >= `+leaseBound+` AND lease <= c.now ORDER BY lease LIMIT $3) l)
-		) x LEFT JOIN duehook.endpoint e ON e.endpoint = x.endpoint ORDER BY x.nth, x.wake`), int64(t.now), lanesAtOnce, topicsAtOnce, t.room), t.scanLane)
+		) x LEFT JOIN duehook.endpoint e ON e.endpoint = x.endpoint ORDER BY x.nth, x.wake`), int64(t.now), lanesAtOnce, topicsAtOnce, t.room, t.crowded()), t.scanLane)
 }
 
 func (t *taking) scanLane(row pgx.Rows) error {
@@ -200,7 +192,7 @@ func (t *taking) readFirst(b *pgx.Batch) {
 	q := b.Queue(t.s.sql(atNow+` SELECT x.name, x.n, `+candidateColumns+`
 		FROM (SELECT name, lane, head AS at, head_id AS id, nth, $4::bigint / count(*) OVER () + 2 AS n FROM (`+dueLanes+`) due) x CROSS JOIN c
 			LEFT JOIN LATERAL (`+firstJobs("1", "c.now")+`) j ON true
-		ORDER BY x.nth, j.wake, j.id`), int64(t.now), lanesAtOnce, topicsAtOnce, t.room)
+		ORDER BY x.nth, j.wake, j.id`), int64(t.now), lanesAtOnce, topicsAtOnce, t.room, t.crowded())
 	collect(q, func(row pgx.Rows) error {
 		c := &candidate{}
 		var name string

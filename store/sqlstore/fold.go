@@ -167,8 +167,7 @@ type total struct {
 	low               bool        // it writes times before the bounds
 	lease             job.Instant // the earliest one that it writes to a lane; 0: none
 	back              bool        // the clock was set back
-	// next, unless nil, gets when a take looks at the first topic or lease; 0: never.
-	next *job.Instant
+	by                *taking     // gets the time of the next look; nil: nobody asks
 }
 
 func (t *total) add(of *total) {
@@ -185,12 +184,17 @@ func (t *total) write(s *Store, b *pgx.Batch, now job.Instant) {
 	if *t == (total{}) {
 		return
 	}
+	crowded, due := []string{}, now
+	if t.by != nil {
+		crowded, due = t.by.crowded(), t.by.now
+	}
 	args := []any{int64(now), t.back, t.orderKeys, t.parked, t.back || t.low, int64(t.lease)}
 	for _, n := range t.sums {
 		args = append(args, n)
 	}
+	const ofLanes = `(SELECT min(lease) FROM duehook.lane WHERE lease >= least(` + leaseBound + `, nullif($6::bigint, 0))`
 	q := b.Queue(s.sql(`WITH first AS (
-			SELECT `+firstWake+` AS wake, (SELECT min(lease) FROM duehook.lane WHERE lease >= least(`+leaseBound+`, nullif($6::bigint, 0))) AS lease
+			SELECT `+firstWake+`) AS wake, `+ofLanes+`) AS lease
 		), written AS (
 			INSERT INTO duehook.total AS x (one, at, order_keys, parked, wake, lease, `+stateColumns+`)
 			SELECT true, $1, $3, $4, CASE WHEN $5 THEN 0 ELSE least($1, first.wake) END, CASE WHEN $5 THEN 0 ELSE coalesce(first.lease, `+noTime+`) END,
@@ -200,9 +204,11 @@ func (t *total) write(s *Store, b *pgx.Batch, now job.Instant) {
 				waiting = x.waiting + excluded.waiting, retrying = x.retrying + excluded.retrying, running = x.running + excluded.running,
 				delivered = x.delivered + excluded.delivered, dead = x.dead + excluded.dead, cancelled = x.cancelled + excluded.cancelled,
 				expired = x.expired + excluded.expired
-		) SELECT coalesce(least(wake, lease), 0) FROM first`), args...)
-	if t.next != nil {
-		q.QueryRow(func(row pgx.Row) error { return row.Scan(t.next) })
+		) SELECT coalesce(CASE WHEN cardinality($14::text[]) = 0 THEN least(wake, lease)
+			ELSE least(`+firstWake+` AND (topic <> ALL($14) OR wake > $15)), `+ofLanes+` AND (topic <> ALL($14) OR lease > $15))) END, 0) FROM first`),
+		append(args, crowded, int64(due))...)
+	if t.by != nil { // it asks again for topics that are due and get none of its workers now
+		q.QueryRow(func(row pgx.Row) error { return row.Scan(&t.by.next) })
 	}
 }
 

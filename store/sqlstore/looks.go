@@ -9,8 +9,8 @@ func (t *taking) writeRows(b *pgx.Batch) {
 	t.writeLanes(b)
 	t.writeEndpoints(b)
 	t.writeTopics(b)
-	if t.total.looks && t.o.Pull == nil {
-		t.total.next = &t.next
+	if (t.total.looks || t.shared) && t.o.Pull == nil {
+		t.total.by = t
 	}
 }
 

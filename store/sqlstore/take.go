@@ -41,9 +41,9 @@ type taking struct {
 	room      int
 	bytes     int
 	chosen    int
-	shares    *rules.Shares  // nil: the caller's workers are not divided
-	weights   map[string]int // of topics that have workers
-	shared    bool           // jobs wait for workers
+	shares    *rules.Shares           // nil: the caller's workers are not divided
+	weights   map[string]store.Limits // of topics that have workers
+	shared    bool                    // jobs wait for workers
 	topics    map[string]*topicRow
 	endpoints map[string]*endpointRow
 	lanes     []*laneRow
@@ -203,7 +203,7 @@ func (t *taking) taken() store.Taken {
 		taken.Claims = append(taken.Claims, c.Claimed)
 	}
 	switch {
-	case t.more:
+	case t.more, t.shared && len(t.claims) > 0:
 		taken.Wait = 0
 	case t.next != 0:
 		taken.Wait = max(0, t.next.Sub(t.now))
@@ -241,6 +241,7 @@ func (s *Store) runTaking(ctx context.Context, t *taking) error {
 func (t *taking) run(ctx context.Context) (rest *pgx.Batch, err error) {
 	// The take need not wait for the disk. After a crash of the server that takes it back, its jobs are as before, and its fencing
 	// tokens settle nothing.
+	t.share(func(string) int { return 0 })
 	err = t.underLock(ctx, "off", func(b *pgx.Batch) {
 		t.readWeights(b)
 		t.readDue(b)
@@ -248,14 +249,12 @@ func (t *taking) run(ctx context.Context) (rest *pgx.Batch, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.o.Workers != nil && t.o.Pull == nil {
-		t.shares = rules.SharesOf(t.o.Workers, func(topic string) int {
-			if r := t.topics[topic]; r != nil {
-				return r.limits.Weight
-			}
-			return t.weights[topic]
-		})
-	}
+	t.share(func(topic string) int {
+		if r := t.topics[topic]; r != nil {
+			return r.limits.Weight
+		}
+		return t.weights[topic].Weight
+	})
 	if t.seen > t.now.Add(clockSlack) {
 		if err := t.correct(ctx); err != nil {
 			return nil, err
@@ -280,13 +279,33 @@ func (t *taking) run(ctx context.Context) (rest *pgx.Batch, err error) {
 	}
 }
 
+// share divides the caller's workers.
+func (t *taking) share(weight func(topic string) int) {
+	if t.o.Workers != nil && t.o.Pull == nil {
+		t.shares = rules.SharesOf(t.o.Workers, weight)
+	}
+}
+
+// crowded are the topics that get no more of the caller's workers. Their lanes are not read.
+func (t *taking) crowded() []string {
+	if t.shares == nil {
+		return []string{}
+	}
+	return t.shares.Crowded()
+}
+
 // mayGoOn reports whether another round may find more that is due already.
 func (t *taking) mayGoOn() bool {
-	return len(t.topics) >= topicsAtOnce || slices.ContainsFunc(t.lanes, func(l *laneRow) bool { return l.turn })
+	crowded := t.crowded()
+	return len(t.topics) >= topicsAtOnce || slices.ContainsFunc(t.lanes, func(l *laneRow) bool { return l.turn && !slices.Contains(crowded, l.topic.name) })
 }
 
 // round makes a plan and carries it out. It adds the statements that write its rows to rest.
 func (t *taking) round(ctx context.Context, rest *pgx.Batch) error {
+	for _, name := range t.crowded() {
+		r := t.topics[name]
+		t.shared = t.shared || r != nil && r.due && r.held == 0
+	}
 	if t.o.Pull != nil {
 		if err := t.readWaiting(ctx); err != nil {
 			return err
@@ -322,7 +341,12 @@ func (t *taking) visitAll(plan *rules.Plan, run *rules.Run) {
 			t.noteAt(t.now)
 			break // the others keep their places in line
 		}
-		t.visit(run, v, t.lanes[v.Lane])
+		l := t.lanes[v.Lane]
+		if v.PutOff == 0 && run.Crowd(v.Topic, t.inFlight(l)).Hint { // another caller may have workers for its topic: it keeps its place in line
+			t.shared = true
+			continue
+		}
+		t.visit(run, v, l)
 	}
 	run.Slots(func(v *rules.Visit, at job.Instant) {
 		topic := t.lanes[v.Lane].topic
@@ -401,7 +425,7 @@ func (t *taking) visit(run *rules.Run, v *rules.Visit, l *laneRow) {
 	switch {
 	case wait.Paced, wait.Cut: // its topic is held, or it keeps its place in line
 		l.turn = again+fresh > 0
-	case wait.Hint: // another caller may have workers for its topic
+	case wait.Hint:
 		l.turn, t.shared = true, true
 	case wait.Limit == 0:
 		l.turn = true

@@ -180,6 +180,38 @@ func TestTakersTogether(t *testing.T) {
 	}
 }
 
+// While a topic has its share of workers, a take reads and writes none of its lanes, and returns soon, so that the caller asks again.
+func TestTakeBesideCrowd(t *testing.T) {
+	s := openStore(t, newOptions())
+	var crowd []store.Registration
+	for n := range 40 {
+		one := due("crowd", fmt.Sprintf("http://a-%d.example/", n), 1)
+		one[0].Key.ID = fmt.Sprint("job-", n)
+		crowd = append(crowd, one...)
+	}
+	register(t, s, crowd)
+	folding(t, s)
+	o := terms(10)
+	o.Workers = &store.Workers{Free: 10, Has: map[string]int{"crowd": 80}}
+	const lanes = `SELECT sum(rev) FROM duehook.lane WHERE topic = 'crowd'`
+	before := one[int64](t, s, lanes)
+	register(t, s, due("other", "http://b.example/", 3))
+	must.Equal(t, "claims of the other topic", len(take(t, s, o).Claims), 3)
+	register(t, s, func() []store.Registration {
+		later := due("other", "http://b.example/", 1)
+		later[0].Key.ID, later[0].Spec.When.Delay = "later", time.Hour
+		return later
+	}())
+	waits := o
+	waits.Wait = time.Hour
+	must.Equal(t, "claims beside the crowd", len(take(t, s, waits).Claims), 0)
+	must.Equal(t, "versions of lanes in the crowd", one[int64](t, s, lanes), before)
+	o.Workers.Has["crowd"] = 71 // one of them has ended
+	taken := take(t, s, o)
+	must.Equal(t, "claims of the crowd", len(taken.Claims), 1)
+	must.Equal(t, "the wait, while others wait for workers", taken.Wait, 0)
+}
+
 // A registration wakes a take that waits, also one of another node.
 func TestTakeIsWoken(t *testing.T) {
 	o := newOptions()

@@ -25,11 +25,9 @@ func pollTime() time.Duration {
 	return pollWait - pollSpread + rand.N(2*pollSpread) //nolint:gosec // it only spreads calls
 }
 
-// emptyPause is the least time between two takes of a call that find nothing.
+// emptyPause is the least time between two takes of a call that find nothing, and how long it waits while jobs wait for workers: the
+// caller asks again with those that it has then.
 const emptyPause = 5 * time.Millisecond
-
-// shareLook is how long a call waits while jobs wait for workers: the caller asks again with those that it has then.
-const shareLook = 20 * time.Millisecond
 
 // Take claims due jobs.
 func (s *Store) Take(ctx context.Context, _ int, o store.TakeOptions) (store.Taken, error) {
@@ -56,7 +54,7 @@ func (s *Store) takeOrWait(ctx context.Context, o *store.TakeOptions, end time.T
 		wait, planned = min(wait, max(taken.Wait, emptyPause)), true
 	}
 	if shared {
-		wait = min(wait, shareLook)
+		wait = min(wait, emptyPause)
 	}
 	for s.await(ctx, rung, min(wait, end.Sub(job.SystemClock().Now()))) && o.Pull == nil && !shared && !planned && s.isQuiet(ctx) {
 		wait = pollTime()
