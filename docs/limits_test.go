@@ -107,7 +107,7 @@ func limits(t *testing.T) map[string][]limit {
 			{"body of other calls", size(in("httpapi/v1/request.go", "maxSmall")), "groups " + size(in("httpapi/v1/groups.go", "maxGroupRequest")) + ", acks and nacks " + size(in("httpapi/v1/pull.go", "maxAnswers"))},
 			{"headers of a request", size(in("httpapi/server.go", "maxHeaderBytes")), ""},
 			{"nesting of JSON", count(jsonio.MaxNesting), ""},
-			{"errors that an answer lists", count(decode.MaxErrors), ""},
+			{"errors that an answer lists", count(decode.MaxErrors), "that to a batch at least one for each job that is wrong"},
 			{"lanes, groups of dead letters and topics of a listing in an order", count(listing.MaxSortedGroups), "of a shard; 422 `invalid_request`"},
 			{"entries of a page", count(in("httpapi/v1/jobs.go", "maxPage")), "jobs also " + size(store.PageBytes)},
 			{"time to read the headers of a request", duration(in("httpapi/server.go", "readHeaderTimeout")), "with its body " + duration(in("httpapi/server.go", "readTimeout"))},

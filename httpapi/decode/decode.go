@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,22 +19,27 @@ import (
 	"github.com/duehook/duehook/internal/kit/nearest"
 )
 
-// MaxErrors bounds the errors that one answer names.
-const MaxErrors = 32
+// MaxErrors bounds the errors that one answer names. In a batch, each job that is wrong names one at least.
+const MaxErrors = job.MaxFindings
 
 // Errors gathers what is wrong with the fields of a request.
-type Errors struct{ Fields []httpapi.FieldError }
+type Errors struct {
+	Fields []httpapi.FieldError
+	most   int // zero: MaxErrors
+}
+
+func (e *Errors) full() bool { return len(e.Fields) >= cmp.Or(e.most, MaxErrors) }
 
 // Add notes what is wrong with the field at a pointer.
 func (e *Errors) Add(pointer, message string) {
-	if len(e.Fields) < MaxErrors {
+	if !e.full() {
 		e.Fields = append(e.Fields, httpapi.FieldError{Pointer: pointer, Message: message})
 	}
 }
 
 // Unknown notes a name that is not one of known, with the one that may be meant.
 func (e *Errors) Unknown(pointer, message, name string, known iter.Seq[string], prefix string) {
-	if len(e.Fields) < MaxErrors { // looking for it takes a while
+	if !e.full() { // looking for it takes a while
 		e.Add(pointer, message+nearest.Hint(name, slices.Collect(known), prefix))
 	}
 }
@@ -50,10 +56,11 @@ func (e *Errors) Err() error {
 // learns all of it at once. A field that could not be decoded is absent for
 // validation; what that says of the field, its parts and the object around it is left out.
 func (e *Errors) Merge(err error) error {
-	if len(e.Fields) == 0 {
+	more, ok := errors.AsType[*job.ValidationError](err)
+	if !ok && len(e.Fields) == 0 {
 		return err
 	}
-	if more, ok := errors.AsType[*job.ValidationError](err); ok {
+	if ok {
 		for _, f := range httpapi.Pointers("", more.Fields) {
 			related := func(known httpapi.FieldError) bool {
 				return known.Pointer == f.Pointer || strings.HasPrefix(known.Pointer, f.Pointer+"/") || strings.HasPrefix(f.Pointer, known.Pointer+"/")
@@ -426,7 +433,12 @@ func OfText[T any](set func(into *T, e *Errors, at, s string)) func(*T, Field) {
 // Decode decodes checked JSON. The result's raw values are parts of
 // data: what is kept of them must be copied. Fields with errors are absent.
 func Decode[T any](data []byte, fields FieldSet[T]) (*T, *Errors) {
-	into, errs := new(T), new(Errors)
+	return DecodePart(data, fields, MaxErrors)
+}
+
+// DecodePart is Decode for a part of a request. It names at most so many errors, at least one.
+func DecodePart[T any](data []byte, fields FieldSet[T], most int) (*T, *Errors) {
+	into, errs := new(T), &Errors{most: max(1, most)}
 	fields.Decode(jsonio.Trim(data), "", into, errs)
 	return into, errs
 }

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -517,5 +518,52 @@ func TestMisspeltNames(t *testing.T) {
 	p := a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs", "{"+b.String()[:1<<19]+`":1}`)
 	if len(p.Errors) > decode.MaxErrors {
 		t.Errorf("%d errors", len(p.Errors))
+	}
+}
+
+// A batch lists as many errors as any answer, and then one for each job that is wrong.
+func TestErrorsOfABatch(t *testing.T) {
+	a := newAPI(t)
+	const wrong = 50
+	object := func(member string) string {
+		var b strings.Builder
+		for i := range 60 {
+			fmt.Fprintf(&b, member, i)
+		}
+		return strings.TrimSuffix(b.String(), ",")
+	}
+	for name, one := range map[string]string{
+		"unknown fields": `{"url":"https://shop.example",` + object(`"topik%d":1,`) + `}`,
+		"headers":        `{"url":"https://shop.example","headers":{` + object(`"a b%d":"x",`) + `}}`,
+		"both":           `{"url":"https://shop.example",` + object(`"topik%d":1,`) + `,"headers":{` + object(`"a b%d":"x",`) + `}}`,
+		"one":            `{"url":1}`,
+	} {
+		if p := a.wantProblem(httpapi.CodeInvalidRequest, "POST", "/v1/jobs", one); name != "one" && len(p.Errors) != decode.MaxErrors {
+			t.Errorf("%s: a job has %d errors", name, len(p.Errors))
+		}
+		jobs := strings.Repeat(one+",", wrong) + `{"url":"https://shop.example"}`
+		got := a.call("POST", "/v1/jobs/batch", `{"jobs":[`+jobs+`]}`)
+		var answer struct {
+			Results []struct {
+				Status int
+				Error  *httpapi.Problem
+			}
+		}
+		if err := json.Unmarshal(got.Body.Bytes(), &answer); err != nil || len(answer.Results) != wrong+1 {
+			t.Fatalf("%s: %d results, %v", name, len(answer.Results), err)
+		}
+		listed := 0
+		for _, r := range answer.Results[:wrong] {
+			if r.Status != http.StatusUnprocessableEntity || len(r.Error.Errors) == 0 {
+				t.Fatalf("%s: %d %+v", name, r.Status, r.Error)
+			}
+			listed += len(r.Error.Errors)
+		}
+		if most := decode.MaxErrors + wrong - 1; listed > most || name != "one" && listed != most {
+			t.Errorf("%s: %d errors are listed, want %d", name, listed, most)
+		}
+		if answer.Results[wrong].Status != http.StatusCreated {
+			t.Errorf("%s: the valid job: %d", name, answer.Results[wrong].Status)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package v1
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -83,6 +84,35 @@ func BenchmarkDecodeBatch(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
+	}
+}
+
+// BenchmarkBatch is a whole request of 1,000 jobs but for the connection and the store. Jobs that are wrong must cost less than
+// right ones.
+func BenchmarkBatch(b *testing.B) {
+	a := newAPI(b, func(o *testOptions) { o.Logger = nil; o.Store = nullStore{o.Store} })
+	wrong := func(member string) string {
+		var text strings.Builder
+		for i := range 32 {
+			fmt.Fprintf(&text, member, i)
+		}
+		return strings.TrimSuffix(text.String(), ",")
+	}
+	for name, one := range map[string]string{
+		"right": typicalJob, "type": strings.Replace(typicalJob, `"10s"`, "true", 1), "unknown": strings.Replace(typicalJob, `"ttl"`, `"tlt"`, 1),
+		"right headers": `{"url":"https://shop.example","headers":{` + wrong(`"a-b%d":"x",`) + "}}",
+		"many unknown":  `{"url":"https://shop.example",` + wrong(`"topik%d":1,`) + "}", "wrong headers": `{"url":"https://shop.example","headers":{` + wrong(`"a b%d":"x",`) + "}}",
+	} {
+		b.Run(name, func(b *testing.B) {
+			body := `{"jobs":[` + strings.Repeat(one+",", 999) + one + `]}`
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				r := httptest.NewRequest(http.MethodPost, "/v1/jobs/batch", strings.NewReader(body))
+				r.Header.Set("Content-Type", "application/json")
+				a.server.Handler().ServeHTTP(discard{}, r)
+			}
+		})
 	}
 }
 

@@ -168,15 +168,17 @@ func (s *API) registerBatch(r *request) (jsonio.View, error) {
 	r.Target = strconv.Itoa(len(jobs)) + " jobs"
 	items := make([]item, len(jobs))
 	regs := make([]app.Prepared, 0, len(jobs))
+	named := 0
 	for i, raw := range jobs {
 		before := len(regs)
-		if regs, err = s.prepareItem(r.Context(), raw, from, regs, &items[i]); err != nil {
-			invalid := clientsFault(err)
-			s.App.Refuse(1, invalid)
-			if !invalid {
+		if regs, err = s.prepareItem(r.Context(), raw, from, regs, &items[i], decode.MaxErrors-named); err != nil {
+			e := httpapi.AsError(err)
+			s.App.Refuse(1, e.ClientsFault())
+			if !e.ClientsFault() {
 				return nil, err
 			}
-			items[i].err = err
+			items[i].err = e
+			named += len(e.Fields)
 		}
 		if len(regs) > maxBatch {
 			return nil, decode.Invalid("/jobs", fmt.Sprintf("must make at most %d jobs, members of groups included", maxBatch))
@@ -208,11 +210,11 @@ type item struct {
 	registered []store.Registered
 }
 
-// prepareItem adds the registrations of an item of a batch to regs.
+// prepareItem adds the registrations of an item of a batch to regs. It names so many errors, at least one.
 func (s *API) prepareItem(
-	ctx context.Context, raw json.RawMessage, from app.Origin, regs []app.Prepared, to *item,
+	ctx context.Context, raw json.RawMessage, from app.Origin, regs []app.Prepared, to *item, most int,
 ) ([]app.Prepared, error) {
-	draft, errs := decode.Decode(raw, draftFields)
+	draft, errs := decode.DecodePart(raw, draftFields, most)
 	if draft.Group == nil {
 		reg, err := s.prepare(draft, errs, from)
 		if err == nil {

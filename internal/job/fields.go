@@ -64,7 +64,10 @@ func Invalid(field Field, message string) error {
 	return &ValidationError{Fields: []FieldError{{Field: field, Message: message}}}
 }
 
-// Findings collects the errors of a request, so that the client gets all of them at once.
+// MaxFindings bounds the errors of a request that its client gets.
+const MaxFindings = 32
+
+// Findings collects the errors of a request, so that the client gets all of them at once, up to MaxFindings.
 type Findings struct {
 	fields   []FieldError
 	tooLarge error
@@ -72,7 +75,7 @@ type Findings struct {
 
 // Add adds the error of a field, once.
 func (f *Findings) Add(field Field, message string) {
-	if e := (FieldError{Field: field, Message: message}); !slices.Contains(f.fields, e) {
+	if e := (FieldError{Field: field, Message: message}); len(f.fields) < MaxFindings && !slices.Contains(f.fields, e) {
 		f.fields = append(f.fields, e)
 	}
 }

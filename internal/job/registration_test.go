@@ -337,8 +337,8 @@ func TestRefusalsAreBounded(t *testing.T) {
 	d := draft(t, `{"url":"http://a","retry":{"steps":[0`+strings.Repeat(",0", 9999)+`]}}`)
 	d.Headers = many(1000, "a b", 1)
 	_, err := d.Registration(limits, now)
-	if got := complaints(t, err); len(got) != 2+job.MaxRetrySteps {
-		t.Errorf("%d complaints, want %d", len(got), 2+job.MaxRetrySteps)
+	if got := complaints(t, err); len(got) != job.MaxFindings {
+		t.Errorf("%d complaints, want %d", len(got), job.MaxFindings)
 	}
 }
 

@@ -2,7 +2,6 @@
 package nearest
 
 import (
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -29,14 +28,15 @@ func Name(name string, known []string) string {
 	if len(name) > maxLength {
 		return ""
 	}
-	letters := utf8.RuneCountInString(name)
+	letters, folded := utf8.RuneCountInString(name), fold(name)
 	best, least := "", letters/3+1
-	for _, k := range slices.Sorted(slices.Values(known)) {
+	for _, k := range known {
 		if max(len(k)-letters, letters-len(k)) > least {
 			continue // as many letters are missing at least
 		}
-		if d := levenshtein.ComputeDistance(fold(name), fold(k)); d <= least {
-			best, least = k, d-1
+		d := levenshtein.ComputeDistance(folded, fold(k))
+		if d < least || d == least && (best == "" || k < best) {
+			best, least = k, d
 		}
 	}
 	return best
