@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"time"
@@ -18,7 +17,6 @@ func (s *Server) live(c *Call) error {
 	return c.WriteJSON(http.StatusOK, statusView{Status: "ok"})
 }
 
-// ready answers GET /readyz: requests are likely to succeed.
 func (s *Server) ready(c *Call) error {
 	if err := c.Ready(); err != nil {
 		return err
@@ -51,7 +49,7 @@ const (
 	leastPage = 128 << 10 // until a page was made
 )
 
-// metricsPage answers GET /metrics. The page is made whole: what it is made of must not wait for a client that does not read.
+// metricsPage answers GET /metrics. A client that does not read must hold the page only, not the metrics that it is made of.
 func (s *Server) metricsPage(c *Call) error {
 	hold := c.hold()
 	cost := min(gathered*max(s.lastPage.Load(), leastPage), hold.Share()-hold.Bytes())
@@ -60,22 +58,12 @@ func (s *Server) metricsPage(c *Call) error {
 	}
 	b := Buffer()
 	defer Release(b)
-	p := page{header: http.Header{}, Buffer: b, status: http.StatusOK}
-	s.exporter.ServeHTTP(&p, c.Request)
+	page := NewKept(b)
+	s.exporter.ServeHTTP(page, c.Request)
 	s.lastPage.Store(int64(b.Len()))
 	c.Give(cost)
-	return c.Write(p.status, p.header.Get(echo.HeaderContentType), b.Bytes())
+	return c.Write(page.Status, page.Header().Get(echo.HeaderContentType), b.Bytes())
 }
-
-// page is the answer of a handler, made in memory.
-type page struct {
-	*bytes.Buffer
-	header http.Header
-	status int
-}
-
-func (p *page) Header() http.Header    { return p.header }
-func (p *page) WriteHeader(status int) { p.status = status }
 
 type statusView struct {
 	Status string `json:"status"`

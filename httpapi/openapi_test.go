@@ -74,13 +74,7 @@ func TestServedAnswersMayGetMembers(t *testing.T) {
 			}
 		}
 	}
-	for path, item := range document["paths"].(map[string]any) {
-		for method, call := range item.(map[string]any) {
-			if call, ok := call.(map[string]any); ok {
-				check(method+" "+path, call["responses"])
-			}
-		}
-	}
+	sent(document, check)
 	if !seen["#/components/schemas/Job"] || !seen["#/components/schemas/Problem"] {
 		t.Errorf("the schemas of answers were not found: %v", seen)
 	}
@@ -115,11 +109,35 @@ func openAnswers(document map[string]any) {
 			}
 		}
 	}
-	for _, item := range document["paths"].(map[string]any) {
-		for _, call := range item.(map[string]any) {
-			if call, ok := call.(map[string]any); ok { // not the parameters of a path
-				open(call["responses"])
+	sent(document, func(_ string, at any) { open(at) })
+}
+
+// sent calls do with what the server sends: answers, and the requests of webhooks.
+func sent(document map[string]any, do func(where string, at any)) {
+	for part, of := range map[string]string{"paths": "responses", "webhooks": "requestBody"} {
+		for path, item := range document[part].(map[string]any) {
+			for method, call := range item.(map[string]any) {
+				if call, ok := call.(map[string]any); ok { // not the parameters of a path
+					do(method+" "+path, call[of])
+				}
 			}
+		}
+	}
+}
+
+// Each schema is that of a call, of a webhook, or a part of one.
+func TestSchemasAreUsed(t *testing.T) {
+	data, err := unpack(openAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document map[string]any
+	if err := json.Unmarshal(data, &document); err != nil {
+		t.Fatal(err)
+	}
+	for name := range document["components"].(map[string]any)["schemas"].(map[string]any) {
+		if !bytes.Contains(data, []byte(`"#/components/schemas/`+name+`"`)) {
+			t.Errorf("nothing refers to the schema %s", name)
 		}
 	}
 }

@@ -38,6 +38,23 @@ func Release(b *bytes.Buffer) {
 	}
 }
 
+// Kept is an answer that a handler makes in memory.
+type Kept struct {
+	Body   *bytes.Buffer
+	Status int
+	header http.Header
+}
+
+// NewKept returns an answer whose body goes into b.
+func NewKept(b *bytes.Buffer) *Kept { return &Kept{b, http.StatusOK, http.Header{}} }
+
+// Header implements http.ResponseWriter, as the other methods do.
+func (k *Kept) Header() http.Header { return k.header }
+
+func (k *Kept) WriteHeader(status int) { k.Status = status }
+
+func (k *Kept) Write(p []byte) (int, error) { return k.Body.Write(p) }
+
 // WriteJSON answers with v.
 func (c *Call) WriteJSON(status int, v any) error { return c.writeAs(MIMEJSON, status, v) }
 

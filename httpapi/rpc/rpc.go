@@ -173,7 +173,7 @@ func refusal(api http.Handler, w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a := &answer{outer: w, header: http.Header{}, status: http.StatusOK}
+	a := newAnswer(w)
 	api.ServeHTTP(a, call)
 	return a.problem()
 }
@@ -185,19 +185,20 @@ func pass(ctx context.Context, api http.Handler, method, path string, in, out pr
 	if err != nil {
 		return err
 	}
-	w := &answer{of: of, outer: of.writer, header: http.Header{}, status: http.StatusOK, hold: memory.Of(ctx)}
+	w := newAnswer(of.writer)
+	w.of, w.hold = of, memory.Of(ctx)
 	api.ServeHTTP(w, r)
 	if w.refused != nil {
 		return noRoom(w.refused)
 	}
-	if w.status > 299 {
+	if w.Status > 299 {
 		return w.problem()
 	}
-	if err := lenient.Unmarshal(w.body.Bytes(), out); err != nil {
+	if err := lenient.Unmarshal(w.Body.Bytes(), out); err != nil {
 		return connect.NewError(connect.CodeInternal, fmt.Errorf("encode the answer: %w", err))
 	}
 	for _, name := range passedBack {
-		if values := w.header.Values(name); len(values) > 0 {
+		if values := w.Header().Values(name); len(values) > 0 {
 			header[name] = values
 		}
 	}
@@ -300,18 +301,17 @@ func texts(value json.RawMessage) (all []string) {
 
 // answer is the answer of the API.
 type answer struct {
-	of     *outer // nil for a refusal
-	outer  http.ResponseWriter
-	header http.Header
-	status int
-	body   bytes.Buffer
-	hold   *memory.Hold
+	*httpapi.Kept
+	of    *outer // nil for a refusal
+	outer http.ResponseWriter
+	hold  *memory.Hold
 	// refused is why there was no room for the whole body.
 	refused error
 }
 
-func (a *answer) Header() http.Header    { return a.header }
-func (a *answer) WriteHeader(status int) { a.status = status }
+func newAnswer(outer http.ResponseWriter) *answer {
+	return &answer{Kept: httpapi.NewKept(new(bytes.Buffer)), outer: outer}
+}
 
 // Write counts the answer as often as it is held: as JSON, as a message, and encoded.
 func (a *answer) Write(p []byte) (int, error) {
@@ -319,7 +319,7 @@ func (a *answer) Write(p []byte) (int, error) {
 		a.refused = err
 		return 0, err
 	}
-	return a.body.Write(p)
+	return a.Body.Write(p)
 }
 
 // answerWeight is how many times the bytes of an answer count.
@@ -346,12 +346,12 @@ var codesByName = map[string]connect.Code{
 // problem is the error of an answer, with the API's as its detail.
 func (a *answer) problem() error {
 	p := &pb.Problem{}
-	if err := lenient.Unmarshal(a.body.Bytes(), p); err != nil || p.Code == "" {
-		p = &pb.Problem{Status: int32(a.status), Detail: strings.TrimSpace(a.body.String())}
+	if err := lenient.Unmarshal(a.Body.Bytes(), p); err != nil || p.Code == "" {
+		p = &pb.Problem{Status: int32(a.Status), Detail: strings.TrimSpace(a.Body.String())}
 	}
 	code, known := codesByName[p.Code]
 	if !known {
-		if code, known = codes[a.status]; !known {
+		if code, known = codes[a.Status]; !known {
 			code = connect.CodeInternal
 		}
 	}
@@ -364,7 +364,7 @@ func (a *answer) problem() error {
 		err.AddDetail(detail)
 	}
 	for _, name := range []string{"Retry-After", "X-Request-Id"} {
-		if value := a.header.Get(name); value != "" {
+		if value := a.Header().Get(name); value != "" {
 			err.Meta().Set(name, value)
 		}
 	}

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"connectrpc.com/grpchealth"
 	"connectrpc.com/grpcreflect"
 
+	"github.com/duehook/duehook/httpapi"
 	pb "github.com/duehook/duehook/httpapi/rpc/duehookv1"
 )
 
@@ -48,8 +50,8 @@ func (h health) Check(ctx context.Context, in *grpchealth.CheckRequest) (*grpche
 	if err != nil {
 		return nil, err
 	}
-	w := &answer{header: http.Header{}, status: http.StatusOK}
-	if h.api.ServeHTTP(w, r); w.status != http.StatusOK {
+	w := httpapi.NewKept(new(bytes.Buffer))
+	if h.api.ServeHTTP(w, r); w.Status != http.StatusOK {
 		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
 	}
 	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil

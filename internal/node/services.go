@@ -81,12 +81,14 @@ func (n *node) newServices(ln net.Listener) (s *services, err error) {
 	if s.alerts, err = n.newAlerts(s); err != nil {
 		return nil, err
 	}
-	s.pulls, err = pulls.New(pulls.Options{
+	if s.pulls, err = pulls.New(pulls.Options{
 		Store: n.store, ID: n.id, Idle: !n.Config.Deliver, Ready: s.topics.Ready, Policy: n.policy, TopicLimits: n.Config.TopicConcurrency,
 		Clock: n.clock, Time: n.time, Logger: n.Logger, Metrics: n.metrics,
-	})
+	}); err != nil {
+		return nil, err
+	}
 	n.attachDev(s)
-	return s, err
+	return s, nil
 }
 
 // attachDev shows the services to the dev server, if this is one.
