@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// intakes is how many transactions register jobs at a time. Registrations that arrive meanwhile share the next one.
-	intakes = 4
+	// intakes is how many transactions register jobs at a time. Registrations that arrive meanwhile share the next one, which is cheaper
+	// than one each: another one begins beside it for enoughJobs.
+	intakes    = 4
+	enoughJobs = 100
 	// maxRegister bounds the jobs of a transaction.
 	maxRegister = 500
 )
@@ -38,7 +40,7 @@ func (a *arrival) cost() (jobs, bytes int) {
 }
 
 func newIntake(s *Store) *batch.Batcher[*arrival] {
-	return batch.New(batch.Options[*arrival]{Workers: intakes, MaxCount: maxRegister, MaxBytes: 4 * store.BatchBytes, Cost: (*arrival).cost}, s.registerAll)
+	return batch.New(batch.Options[*arrival]{Workers: intakes, Enough: enoughJobs, MaxCount: maxRegister, MaxBytes: 4 * store.BatchBytes, Cost: (*arrival).cost}, s.registerAll)
 }
 
 // Register registers jobs. Callers at the same time share a transaction.

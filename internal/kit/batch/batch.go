@@ -17,6 +17,9 @@ type Options[T any] struct {
 	// Workers is how many batches are handled at a time: at least 1. One worker
 	// handles items in the order of arrival.
 	Workers int
+	// Enough is the count that must wait before another worker starts beside one: few items wait for the
+	// next batch instead.
+	Enough int
 	// MaxCount bounds the count of a batch, and MaxBytes its bytes; zero means no
 	// bound. An item that alone exceeds a bound is a batch of its own.
 	MaxCount, MaxBytes int
@@ -63,7 +66,7 @@ func New[T any](o Options[T], handle func(ctx context.Context, batch []T)) *Batc
 
 // Do passes item to the handler and waits until the handler returns. If ctx ends
 // first, Do returns its error: a waiting item is withdrawn, but an item of a batch
-// in progress is still handled. If a worker may be started, the caller handles the
+// in progress is still handled. If no worker runs, the caller handles the
 // item itself instead, which saves a goroutine; it then stays until the handler
 // returns.
 func (b *Batcher[T]) Do(ctx context.Context, item T) error {
@@ -71,7 +74,7 @@ func (b *Batcher[T]) Do(ctx context.Context, item T) error {
 		return err
 	}
 	b.mu.Lock()
-	if b.workers < b.opts.Workers && b.opts.Linger == nil {
+	if b.workers == 0 && b.opts.Linger == nil {
 		b.workers++
 		b.mu.Unlock()
 		b.handleAlone(ctx, item)
@@ -134,10 +137,19 @@ func (b *Batcher[T]) leave() {
 // held.
 func (b *Batcher[T]) push(e entry[T]) {
 	b.queue = append(b.queue, e)
-	if b.workers < b.opts.Workers {
+	if b.workers == 0 || b.workers < b.opts.Workers && b.waiting() >= b.opts.Enough {
 		b.workers++
 		go b.work()
 	}
+}
+
+// waiting is the count that waits. b.mu is held.
+func (b *Batcher[T]) waiting() (n int) {
+	for i := range b.queue {
+		count, _ := b.opts.Cost(b.queue[i].item)
+		n += count
+	}
+	return n
 }
 
 func (b *Batcher[T]) withdraw(done chan struct{}) {

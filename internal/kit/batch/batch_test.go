@@ -73,6 +73,18 @@ func TestItemsThatArriveDuringABatchFormTheNext(t *testing.T) {
 	})
 }
 
+func TestAnotherWorkerStartsWhenEnoughWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sc := newScene(batch.Options[int]{Workers: 2, Enough: 3})
+		for item := range 5 {
+			sc.do(t.Context(), item)
+		}
+		expect(t, "batches that have begun", [][]int{{0}, {1, 2, 3}}, sc.batches)
+		sc.finish()
+		expect(t, "batches", [][]int{{0}, {1, 2, 3}, {4}}, sc.batches)
+	})
+}
+
 func TestBatchesAreBounded(t *testing.T) {
 	cost := func(item int) (count, bytes int) { return item / 10, item % 10 }
 	for name, test := range map[string]struct {
