@@ -48,9 +48,10 @@ type Kept struct {
 // NewKept returns an answer whose body goes into b.
 func NewKept(b *bytes.Buffer) *Kept { return &Kept{b, http.StatusOK, http.Header{}} }
 
-// Header implements http.ResponseWriter, as the other methods do.
+// Header is part of http.ResponseWriter.
 func (k *Kept) Header() http.Header { return k.header }
 
+// WriteHeader keeps the status.
 func (k *Kept) WriteHeader(status int) { k.Status = status }
 
 func (k *Kept) Write(p []byte) (int, error) { return k.Body.Write(p) }

@@ -433,11 +433,11 @@ func OfText[T any](set func(into *T, e *Errors, at, s string)) func(*T, Field) {
 // Decode decodes checked JSON. The result's raw values are parts of
 // data: what is kept of them must be copied. Fields with errors are absent.
 func Decode[T any](data []byte, fields FieldSet[T]) (*T, *Errors) {
-	return DecodePart(data, fields, MaxErrors)
+	return Part(data, fields, MaxErrors)
 }
 
-// DecodePart is Decode for a part of a request. It names at most so many errors, at least one.
-func DecodePart[T any](data []byte, fields FieldSet[T], most int) (*T, *Errors) {
+// Part is Decode for a part of a request. It names at most so many errors, at least one.
+func Part[T any](data []byte, fields FieldSet[T], most int) (*T, *Errors) {
 	into, errs := new(T), &Errors{most: max(1, most)}
 	fields.Decode(jsonio.Trim(data), "", into, errs)
 	return into, errs

@@ -214,7 +214,7 @@ type item struct {
 func (s *API) prepareItem(
 	ctx context.Context, raw json.RawMessage, from app.Origin, regs []app.Prepared, to *item, most int,
 ) ([]app.Prepared, error) {
-	draft, errs := decode.DecodePart(raw, draftFields, most)
+	draft, errs := decode.Part(raw, draftFields, most)
 	if draft.Group == nil {
 		reg, err := s.prepare(draft, errs, from)
 		if err == nil {
