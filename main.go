@@ -531,7 +531,7 @@ func logger(c *config.Config, stderr io.Writer) *slog.Logger {
 }
 
 func serve(ctx context.Context, c *config.Config, stderr io.Writer) error {
-	node.KeepHeapFloor()
+	node.TuneCollector(c.MemoryBudget)
 	if c.Embedded() {
 		node.AddProcessor()
 	}

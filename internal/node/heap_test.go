@@ -32,3 +32,21 @@ func TestGrowth(t *testing.T) {
 		}
 	}
 }
+
+// The limit leaves room for half of the live heap, whatever else takes memory.
+func TestSoftLimit(t *testing.T) {
+	const mb = 1 << 20
+	for _, c := range []struct{ budget, live, rest, want int64 }{
+		{128, 0, 0, 320},
+		{128, 200, 20, 320},
+		{128, 200, 21, 352},
+		{128, 4096, 0, 6144},
+		{128, 10, 4000, 4032},
+		{1024, 200, 20, 1216},
+		{32, 30, 5, 224},
+	} {
+		if got := softLimit(c.budget*mb, c.live*mb, c.rest*mb); got != c.want*mb {
+			t.Errorf("%d MB live and %d MB beside, with a budget of %d MB: %d MB, want %d MB", c.live, c.rest, c.budget, got/mb, c.want)
+		}
+	}
+}
