@@ -167,7 +167,7 @@ func (a *audit) judgeEnd(o *told, deliveries []receiver.Delivery) {
 		story := fmt.Sprintf("it is %s (%s), version %d; what its client did was answered %d %s after %d tries, %s–%s; deliveries: %s; cuts: %s",
 			j.State, j.Reason, j.Version, o.done.status, o.done.result, o.done.tries, rig.ClockTime(o.done.began), rig.ClockTime(o.done.ended),
 			rig.Describe(deliveries), &a.cuts)
-		if (j.State == "dead" || j.State == "expired") && len(deliveries) > 0 && !slices.ContainsFunc(deliveries, accepted) {
+		if (j.State == "dead" || j.State == "expired") && len(deliveries) > 0 && !slices.ContainsFunc(deliveries, acceptedInTime) {
 			a.excuse("%s (%s) ended without a receiver that accepted it in time: %s", o.key(), o.kind, story)
 			return
 		}
@@ -210,6 +210,11 @@ func (a *audit) judgeTurns(arrived map[job.Key][]receiver.Delivery) {
 
 func accepted(d receiver.Delivery) bool { return !d.Answered.IsZero() && d.Status/100 == 2 }
 
+// acceptedInTime: the node was certainly still waiting for the answer.
+func acceptedInTime(d receiver.Delivery) bool {
+	return accepted(d) && d.Answered.Sub(d.Arrived) < timeout-stallLimit
+}
+
 // judgeDeliveries: nothing came early, after a cancel, in an old form, with a
 // number that no failed attempt led to, or again without a cause.
 func (a *audit) judgeDeliveries(o *told, deliveries []receiver.Delivery) {
@@ -230,7 +235,9 @@ func (a *audit) judgeDeliveries(o *told, deliveries []receiver.Delivery) {
 		if o.then == replay && d.Arrived.After(o.done.began) {
 			before = slices.DeleteFunc(slices.Clone(before), func(d receiver.Delivery) bool { return d.Arrived.Before(o.done.began) })
 		}
-		if o.Body.Reschedule && !a.run.row.skewed && d.Attempt == 2 && !slices.ContainsFunc(before, func(p receiver.Delivery) bool { return askedFor(p, d.Due, a.cuts.All(), a.run.stops.All()) }) {
+		if o.Body.Reschedule && !a.run.row.skewed && d.Attempt == 2 && !slices.ContainsFunc(before, func(p receiver.Delivery) bool {
+			return askedFor(p, d.Due, slices.Concat(a.cuts.All(), a.run.holds.All()), a.run.stops.All())
+		}) {
 			a.fail("%s was due at %s, which no answer asked for; before: %s", o.key(), rig.ClockTime(d.Due), rig.Describe(before))
 		}
 		a.judgeNumber(o, d, before)

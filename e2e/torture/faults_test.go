@@ -228,16 +228,18 @@ func redisBusy(r *run) {
 			defer close(killed)
 			_ = r.admin.Eval(r.t.Context(), "while true do end", nil).Err() // that it was killed
 		}()
-		r.pause(200*time.Millisecond, 1200*time.Millisecond)
-		testenv.Eventually(r.t, exitLimit, func() bool {
-			_ = r.admin.ScriptKill(r.t.Context()).Err() // it may not have begun
-			select {
-			case <-killed:
-				return true
-			default:
-				return false
-			}
-		}, "a script is killed")
+		r.holds.During("Redis busy", false, func() {
+			r.pause(200*time.Millisecond, 1200*time.Millisecond)
+			testenv.Eventually(r.t, exitLimit, func() bool {
+				_ = r.admin.ScriptKill(r.t.Context()).Err() // it may not have begun
+				select {
+				case <-killed:
+					return true
+				default:
+					return false
+				}
+			}, "a script is killed")
+		})
 		r.pause(100*time.Millisecond, 700*time.Millisecond)
 	}
 }

@@ -171,17 +171,22 @@ func (d *database) terminate() {
 
 // postgresConnections opens connections until the server refuses. Then it terminates those of the nodes, and takes their places.
 func postgresConnections(r *run) {
-	ctx, stop := context.WithTimeout(r.t.Context(), adminLimit)
-	defer stop()
 	var taken []*pgx.Conn
+	within := func(call func(ctx context.Context) error) error { // each on its own: on a busy machine a hundred take long
+		ctx, stop := context.WithTimeout(r.t.Context(), adminLimit)
+		defer stop()
+		return call(ctx)
+	}
 	r.cuts.During("no connections", false, func() {
-		take := func() {
-			for {
-				c, err := r.sql.connect(ctx, r.sql.server)
-				if err != nil {
-					return
-				}
+		connect := func(ctx context.Context) error {
+			c, err := r.sql.connect(ctx, r.sql.server)
+			if err == nil {
 				taken = append(taken, c)
+			}
+			return err
+		}
+		take := func() {
+			for within(connect) == nil {
 			}
 		}
 		take()
@@ -189,12 +194,14 @@ func postgresConnections(r *run) {
 			r.t.Error("the server gives no connection")
 			return
 		}
-		_, err := taken[0].Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'duehook%'")
-		r.sql.check("terminate the nodes' connections", err)
+		r.sql.check("terminate the nodes' connections", within(func(ctx context.Context) error {
+			_, err := taken[0].Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'duehook%'")
+			return err
+		}))
 		take()
 		r.pause(time.Second, 3*time.Second)
 		for _, c := range taken {
-			_ = c.Close(ctx)
+			_ = within(c.Close)
 		}
 	})
 }

@@ -60,6 +60,7 @@ type run struct {
 	flows     *flows
 	cuts      rig.Cuts
 	stops     rig.Cuts // of nodes, in good order
+	holds     rig.Cuts // the store answers nobody, and cuts nothing off
 }
 
 // newRun starts what the row needs.
