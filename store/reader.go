@@ -132,6 +132,7 @@ type Part uint8
 // The parts that Read reads.
 const (
 	WholeJob Part = iota // Records.Jobs
+	JobHead              // Records.Jobs, without their bodies
 	JobLog               // Records.Logs
 )
 

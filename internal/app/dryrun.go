@@ -65,14 +65,12 @@ func (s *App) held(ctx context.Context, jobs []Prepared) (map[job.Key]*job.Job, 
 		for i := range some {
 			keys[i] = some[i].reg.Key
 		}
-		found, err := listing.Jobs(ctx, s.o.Store, keys)
+		found, err := listing.HeadsOf(ctx, s.o.Store, keys)
 		if err != nil {
 			return nil, err
 		}
 		for i, key := range keys {
-			if held[key] = found[i]; found[i] != nil {
-				found[i].Spec.Body = nil
-			}
+			held[key] = found[i]
 		}
 	}
 	return held, nil

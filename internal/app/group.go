@@ -130,17 +130,11 @@ func (s *App) keptJobs(ctx context.Context, topic, groupID string) (kept []job.J
 	defer hold.Give(MaxPage)
 	q := store.Query{Topic: topic, GroupID: groupID, Limit: MaxJobs}
 	for {
-		page, err := listing.List(ctx, s.o.Store, q)
+		page, err := listing.Heads(ctx, s.o.Store, q)
 		if err != nil {
 			return nil, err
 		}
-		size := int64(0)
-		for i := range page.Jobs {
-			j := &page.Jobs[i]
-			j.Spec.Body = nil
-			size += jobSize + int64(store.SizeOf(j))
-		}
-		if err := hold.Add(size); err != nil {
+		if err := hold.Add(PageSize(page.Jobs)); err != nil {
 			return nil, err
 		}
 		kept = append(kept, page.Jobs...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -476,4 +477,45 @@ func TestManyLanesOfATopicAtItsShare(t *testing.T) {
 		ids, _ = takeIDs(t, s, o)
 		same(t, "taken of the topic", len(ids) > 0, true)
 	})
+}
+
+// A call that names many large jobs copies none of their bodies: a batch would do so under the lock, and others wait.
+func TestHeadsAreReadWithoutBodies(t *testing.T) {
+	s := opened(t, Options{})
+	const jobs, size = 40, 256 << 10
+	regs, keys := make([]store.Registration, jobs), make([]job.Key, jobs)
+	for i := range regs {
+		regs[i] = newReg(fmt.Sprint(i), job.Spec{Body: make([]byte, size), BodyForm: job.BodyText})
+		keys[i] = regs[i].Key
+	}
+	add(t, s, regs...)
+	for i := range regs {
+		regs[i].UID, regs[i].Spec.Body, regs[i].OnConflict = "again-"+regs[i].Key.ID, nil, job.ConflictIgnore
+	}
+	for what, call := range map[string]func() error{
+		"registering them again": func() error {
+			results, err := s.Register(t.Context(), regs)
+			for _, r := range results {
+				if r.Outcome != store.Kept {
+					t.Errorf("the outcome of %s is %d", r.Job.Key, r.Outcome)
+				}
+			}
+			return err
+		},
+		"reading their heads": func() error {
+			heads, err := listing.HeadsOf(t.Context(), s, keys)
+			if len(heads) != jobs || heads[0] == nil {
+				t.Errorf("%d heads", len(heads))
+			}
+			return err
+		},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		must.OK(t, call())
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > jobs*size/4 {
+			t.Errorf("%s allocates %d bytes, their bodies have %d", what, n, jobs*size)
+		}
+	}
 }

@@ -66,10 +66,19 @@ func (r *record) assignSpec(s *job.Spec) {
 }
 
 // job decodes the job as callers see it. It shares no memory with the record.
-func (r *record) job() (job.Job, error) {
+func (r *record) job() (job.Job, error) { return r.decode(true) }
+
+// head is job without the body.
+func (r *record) head() (job.Job, error) { return r.decode(false) }
+
+func (r *record) decode(whole bool) (job.Job, error) {
 	j := r.Job
 	j.State = r.shown()
-	if err := encoding.DecodeSpec(r.spec, &j.Spec); err != nil {
+	decode := encoding.DecodeHead
+	if whole {
+		decode = encoding.DecodeSpec
+	}
+	if err := decode(r.spec, &j.Spec); err != nil {
 		return j, fmt.Errorf("%w: decode job %s: %w", store.ErrUnreadable, r.Key, err)
 	}
 	if n := len(r.log); n > 0 {

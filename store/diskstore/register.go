@@ -41,17 +41,12 @@ func (t *txn) fetchKeys(regs []store.Registration) {
 
 func (t *txn) register(r *store.Registration) store.Registered {
 	j := r.Job(t.now)
-	old := t.load(r.Key)
+	old := t.holder(r.Key)
 	if old != nil {
-		before, err := old.job()
-		if err != nil {
-			t.note(err)
-			return store.Registered{}
+		if outcome := rules.Against(r, old); outcome != store.Created {
+			return store.HeldBy(outcome, *old)
 		}
-		if outcome := rules.Against(r, &before); outcome != store.Created {
-			return store.HeldBy(outcome, before)
-		}
-		j = r.Over(&before, t.now)
+		j = r.Over(old, t.now)
 		j.Token = old.Token // so that no worker of the old job can settle the new one
 	}
 	if old == nil || old.State.Final() {
@@ -59,11 +54,13 @@ func (t *txn) register(r *store.Registration) store.Registered {
 			return store.Registered{Outcome: outcome}
 		}
 	}
+	if old != nil {
+		if rec := t.load(r.Key); rec != nil {
+			t.forget(rec)
+		}
+	}
 	if t.err != nil {
 		return store.Registered{}
-	}
-	if old != nil {
-		t.forget(old)
 	}
 	t.insert(newRecord(&j))
 	return store.Registered{Outcome: store.Created, Job: j}

@@ -66,6 +66,25 @@ func (r *rows) get(key []byte) ([]byte, error) {
 	return r.changes[at].value, nil
 }
 
+// look passes a row to visit, nil if there is none. visit must neither keep nor alter it.
+func (r *rows) look(key []byte, visit func(value []byte) error) error {
+	if _, changed := r.latest[string(key)]; changed || r.ranges {
+		value, err := r.get(key)
+		if err != nil {
+			return err
+		}
+		return visit(value)
+	}
+	value, closer, err := r.db.Get(key)
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return visit(nil)
+	case err != nil:
+		return unavailable(fmt.Errorf("read a row: %w", err))
+	}
+	return errors.Join(visit(value), closer.Close())
+}
+
 // fetch reads rows of one family for the calls of get that follow: one search in order costs much
 // less than many. What exceeds store.BatchBytes is left to get.
 func (r *rows) fetch(keys [][]byte) error {

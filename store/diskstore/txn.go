@@ -230,6 +230,29 @@ func (t *txn) load(key job.Key) *record {
 	return rec
 }
 
+// holder returns the job that has a key, without its body; nil if there is none. A batch may name a thousand large jobs:
+// under the lock, their bodies are not even copied.
+func (t *txn) holder(key job.Key) (j *job.Job) {
+	at := t.get(row(famKey, key.Topic, key.ID))
+	if at == nil {
+		return nil
+	}
+	t.note(t.rows.look(at[1:], func(value []byte) error {
+		rec, err := recordAt(key, at, value)
+		if err != nil {
+			return err
+		}
+		rec.overlay(t.s.flights[key])
+		head, err := rec.head()
+		j = &head
+		return err
+	}))
+	if t.err != nil {
+		return nil
+	}
+	return j
+}
+
 // has reports whether a key has a record.
 func (t *txn) has(key job.Key) bool { return t.get(row(famKey, key.Topic, key.ID)) != nil }
 
@@ -249,6 +272,11 @@ func loadRecord(get getter, key job.Key) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
+	return recordAt(key, at, value)
+}
+
+// recordAt decodes the row of a record, nil for none. at is the row of its key.
+func recordAt(key job.Key, at, value []byte) (*record, error) {
 	if value == nil {
 		return nil, fmt.Errorf("%w: %s has no record", store.ErrUnreadable, key)
 	}

@@ -3,7 +3,6 @@ package diskstore
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -67,15 +66,31 @@ func (v *view) load(key job.Key) (*record, error) {
 	return rec, nil
 }
 
-// loadAt is load that saves the search for the key of a record that is still at a place. Records in the order
-// of their places cost least.
+// loadAt is load with an iterator over the view. place saves the search for the key of a record that is still there; it may be
+// empty. Records in the order of their places cost least. The record is valid until the iterator moves: nothing was copied.
 func (v *view) loadAt(it *pebble.Iterator, place string, key job.Key) (*record, error) {
-	if place == "" || !it.SeekPrefixGE([]byte(place)) {
-		return v.load(key)
+	if place != "" && it.SeekPrefixGE([]byte(place)) {
+		if rec, err := decodeRecord(it.Value()); err == nil && rec.Key == key {
+			rec.overlay(v.flights[key])
+			return rec, nil
+		}
 	}
-	rec, err := decodeRecord(slices.Clone(it.Value()))
-	if err != nil || rec.Key != key {
-		return v.load(key)
+	at, err := get(v.snap, row(famKey, key.Topic, key.ID))
+	switch {
+	case err != nil:
+		return nil, err
+	case at == nil:
+		return nil, store.ErrNotFound
+	}
+	var value []byte
+	if it.SeekPrefixGE(at[1:]) {
+		value = it.Value()
+	} else if err := it.Error(); err != nil {
+		return nil, unavailable(err)
+	}
+	rec, err := recordAt(key, at, value)
+	if err != nil {
+		return nil, err
 	}
 	rec.overlay(v.flights[key])
 	return rec, nil
@@ -126,39 +141,38 @@ func (s *Store) Read(ctx context.Context, q store.ReadQuery) (r store.Records, e
 		if err != nil && (q.Shard == store.AnyShard || !errors.Is(err, store.ErrNotFound)) {
 			return store.Records{}, err
 		}
-		if err := addRecord(&r, rec, q.Part); err != nil {
+		n, err := addRecord(&r, rec, q.Part)
+		if err != nil {
 			return store.Records{}, err
 		}
-		if rec != nil {
-			bytes += rec.size()
-		}
+		bytes += n
 	}
 	return r, nil
 }
 
-// addRecord adds a part of a record; nil: the job is gone.
-func addRecord(r *store.Records, rec *record, part store.Part) error {
+// addRecord adds a part of a record, and returns about how many bytes it takes; nil: the job is gone.
+func addRecord(r *store.Records, rec *record, part store.Part) (bytes int, err error) {
 	var log []job.Attempt
 	var found *job.Job
 	if rec != nil {
-		var err error
-		switch part {
-		case store.JobLog:
+		bytes = rec.size()
+		if part == store.JobLog {
 			log, err = rec.attempts()
-		case store.WholeJob:
+		} else {
 			var j job.Job
-			j, err = rec.job()
+			if j, err = rec.decode(part == store.WholeJob); part == store.JobHead {
+				bytes = store.SizeOf(&j)
+			}
 			found = &j
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 	}
-	switch part {
-	case store.JobLog:
+	if part == store.JobLog {
 		r.Logs = append(r.Logs, log)
-	case store.WholeJob:
+	} else {
 		r.Jobs = append(r.Jobs, found)
 	}
-	return nil
+	return bytes, nil
 }

@@ -11,6 +11,7 @@ import (
 type codec struct {
 	b       []byte
 	reading bool
+	head    bool // the body is passed over
 	err     error
 	object
 }

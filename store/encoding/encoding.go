@@ -23,6 +23,13 @@ func DecodeSpec(b []byte, s *job.Spec) error {
 	return c.err
 }
 
+// DecodeHead is DecodeSpec without the body.
+func DecodeHead(b []byte, s *job.Spec) error {
+	c := codec{b: b, reading: true, head: true}
+	c.fields(func() { c.spec(s) })
+	return c.err
+}
+
 // AppendAttempt appends an Attempt to b.
 func AppendAttempt(b []byte, a *job.Attempt) []byte {
 	c := codec{b: b}
@@ -58,7 +65,11 @@ func (c *codec) spec(s *job.Spec) {
 	text(c, "b", &s.BizKey)
 	text(c, "c", &s.ContentType)
 	c.headers("h", &s.Headers)
-	content(c, "p", &s.Body)
+	if c.head && c.field("p", false) {
+		read(c, skip)
+	} else {
+		content(c, "p", &s.Body)
+	}
 	number(c, "f", &s.BodyForm)
 	number(c, "o", &s.Priority)
 	c.inner("w", s.When != (job.When{}) || s.Occurrence != nil, func() { c.when(s) })

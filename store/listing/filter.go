@@ -13,7 +13,10 @@ import (
 )
 
 // filter is the query of a listing.
-type filter struct{ store.Query }
+type filter struct {
+	store.Query
+	part store.Part // of the jobs
+}
 
 // selectsAll: there is no filter at all.
 func (q *filter) selectsAll() bool {

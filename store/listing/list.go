@@ -46,7 +46,15 @@ const (
 // none, and a next page: it examines a bounded number of jobs, and ends when its jobs take
 // store.PageBytes.
 func List(ctx context.Context, src store.Reader, query store.Query) (store.Page, error) {
-	q := filter{query}
+	return list(ctx, src, filter{Query: query, part: store.WholeJob})
+}
+
+// Heads is List of jobs without their bodies.
+func Heads(ctx context.Context, src store.Reader, query store.Query) (store.Page, error) {
+	return list(ctx, src, filter{Query: query, part: store.JobHead})
+}
+
+func list(ctx context.Context, src store.Reader, q filter) (store.Page, error) {
 	w := walk{src: src, q: q, limit: min(max(q.Limit, 1), maxLimit), budget: maxExamined, room: store.PageBytes}
 	if err := q.checkOrder(); err != nil {
 		return store.Page{}, err
@@ -97,6 +105,28 @@ func Jobs(ctx context.Context, src getting, keys []job.Key) ([]*job.Job, error) 
 	})
 }
 
+// HeadsOf is Jobs without their bodies. Jobs that cannot be read may be nil, too.
+func HeadsOf(ctx context.Context, src store.Reader, keys []job.Key) ([]*job.Job, error) {
+	if src.Shards() == 1 {
+		heads := make([]*job.Job, 0, len(keys))
+		for len(heads) < len(keys) {
+			some, err := src.Read(ctx, store.ReadQuery{Keys: keys[len(heads):], Part: store.JobHead})
+			if err != nil {
+				return nil, err
+			}
+			heads = append(heads, some.Jobs...)
+		}
+		return heads, nil
+	}
+	heads, err := Jobs(ctx, src, keys)
+	for _, j := range heads {
+		if j != nil {
+			j.Spec.Body = nil
+		}
+	}
+	return heads, err
+}
+
 // lookUp reads a page of the listing by uid, which holds one job at most.
 func lookUp(ctx context.Context, src store.Reader, q filter, from position) (store.Page, error) {
 	uid := store.Index{Kind: store.IndexUID, Name: q.UID}
@@ -127,6 +157,9 @@ func (q *filter) found(ctx context.Context, src store.Reader, e store.Entry) (st
 		return store.Page{}, err
 	case !q.Matches(&j):
 		return store.Page{}, nil
+	}
+	if q.part == store.JobHead {
+		j.Spec.Body = nil
 	}
 	return store.Page{Jobs: []job.Job{j}}, nil
 }
@@ -293,7 +326,7 @@ func (w *walk) take(ctx context.Context, entries []store.Entry) (bool, error) {
 		entries = slices.DeleteFunc(slices.Clone(entries), func(e store.Entry) bool { return !w.q.wantsEntry(e) })
 	}
 	for len(entries) > 0 {
-		jobs, err := readJobs(ctx, w.src, seg, entries[:min(len(entries), w.batch())])
+		jobs, err := readJobs(ctx, w.src, seg, entries[:min(len(entries), w.batch())], w.q.part)
 		if err != nil {
 			return false, err
 		}
@@ -311,8 +344,8 @@ func (w *walk) take(ctx context.Context, entries []store.Entry) (bool, error) {
 }
 
 // readJobs reads the jobs of the first entries.
-func readJobs(ctx context.Context, src store.Reader, seg store.Index, entries []store.Entry) ([]*job.Job, error) {
-	q, err := records(seg, entries, store.WholeJob)
+func readJobs(ctx context.Context, src store.Reader, seg store.Index, entries []store.Entry, part store.Part) ([]*job.Job, error) {
+	q, err := records(seg, entries, part)
 	if err != nil {
 		return nil, err
 	}

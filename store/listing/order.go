@@ -144,7 +144,7 @@ func (w *walk) groups(ctx context.Context, kinds []store.IndexKind) (all []store
 
 // choose adds the matching jobs of a batch to the page until that ends.
 func (w *walk) choose(ctx context.Context, all store.Index, batch []candidate) error {
-	r := reading{src: w.src, batch: batch, jobs: make([]*job.Job, len(batch)), left: map[store.Index][]int{}}
+	r := reading{src: w.src, part: w.q.part, batch: batch, jobs: make([]*job.Job, len(batch)), left: map[store.Index][]int{}}
 	for i, c := range batch {
 		r.left[c.seg] = append(r.left[c.seg], i)
 	}
@@ -165,6 +165,7 @@ func (w *walk) choose(ctx context.Context, all store.Index, batch []candidate) e
 // far as their bytes allow.
 type reading struct {
 	src   store.Reader
+	part  store.Part
 	batch []candidate
 	jobs  []*job.Job            // those read and not taken
 	bytes int                   // of jobs
@@ -182,7 +183,7 @@ func (r *reading) job(ctx context.Context, i int) (*job.Job, error) {
 		for n, i := range left {
 			entries[n] = r.batch[i].entry
 		}
-		found, err := readJobs(ctx, r.src, seg, entries)
+		found, err := readJobs(ctx, r.src, seg, entries, r.part)
 		if err != nil {
 			return nil, err
 		}

@@ -46,7 +46,9 @@ func (s *Store) Read(ctx context.Context, q store.ReadQuery) (store.Records, err
 				return r, err
 			}
 		default:
-			j = &rec.Job
+			if j = &rec.Job; q.Part == store.JobHead {
+				j.Spec.Body = nil
+			}
 		}
 		r.Jobs, r.Logs = append(r.Jobs, j), append(r.Logs, log)
 	}

@@ -42,7 +42,11 @@ func (s *Store) Read(ctx context.Context, q store.ReadQuery) (r store.Records, e
 					}
 					r.Logs[last-1], err = decodeLog(log)
 				} else {
-					r.Jobs[last-1], err = scanJob(behindColumns{rows, []any{&last, &found}})
+					var j *job.Job
+					if j, err = scanJob(behindColumns{rows, []any{&last, &found}}); j != nil && q.Part == store.JobHead {
+						j.Spec.Body = nil
+					}
+					r.Jobs[last-1] = j
 				}
 				if unreadable = err; err != nil && !errors.Is(err, store.ErrUnreadable) {
 					return err

@@ -2,11 +2,14 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/duehook/duehook/internal/job"
 	"github.com/duehook/duehook/store"
+	"github.com/duehook/duehook/store/listing"
 )
 
 var readCases = []testCase{
@@ -59,6 +62,8 @@ var readCases = []testCase{
 		equal(f, "last attempt", got.LastAttempt, want.LastAttempt)
 		equal(f, "log", f.attempts(r.Key), log)
 	}},
+	{name: "read/a head is the job without its body", options: Options{Retention: long}, run: readHeads},
+	{name: "read/heads of several shards", options: Options{Retention: long, Shards: 3}, run: readHeads},
 	{name: "read/the log holds every attempt, oldest first", options: Options{Retention: long}, run: func(f *fixture) {
 		key := f.add(reg("t", "a")).Key
 		equal(f, "log of a new job", f.attempts(key), nil)
@@ -210,4 +215,43 @@ func (f *fixture) detailed(a *job.Attempt) job.Attempt {
 		f.Fatalf("the attempt has no %s", field)
 	}
 	return *a
+}
+
+// readHeads reads heads of jobs that are larger together than what is read at once.
+func readHeads(f *fixture) {
+	var keys []job.Key
+	want := map[job.Key]*job.Job{{Topic: "t", ID: "gone"}: nil}
+	for i := range 12 {
+		f.add(reg("t", fmt.Sprint(i), biz("b"), body(strings.Repeat("x", store.BatchBytes/8))))
+	}
+	claims := f.take()
+	f.settle(store.Applied, delivered(claims[0]))
+	f.settle(store.Applied, failed(claims[1], always))
+	for i := range 12 {
+		j := f.get(job.Key{Topic: "t", ID: fmt.Sprint(i)})
+		j.Spec.Body = nil
+		keys, want[j.Key] = append(keys, j.Key), &j
+	}
+	keys = append(keys, job.Key{Topic: "t", ID: "gone"})
+	heads, err := listing.HeadsOf(f.ctx, f.Store, keys)
+	f.noError("HeadsOf", err)
+	for i, key := range keys {
+		equal(f, "the head of "+key.String(), heads[i], want[key])
+	}
+	for q := (store.Query{BizKey: "b", Limit: 5}); ; {
+		page, err := listing.Heads(f.ctx, f.Store, q)
+		f.noError("Heads", err)
+		for i := range page.Jobs {
+			j := &page.Jobs[i]
+			equal(f, "the listed head of "+j.Key.String(), j, want[j.Key])
+			delete(want, j.Key)
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	equal(f, "jobs that no page has", len(want), 1)
+	page, err := listing.Heads(f.ctx, f.Store, store.Query{UID: heads[3].UID, Limit: 1})
+	f.noError("Heads", err)
+	equal(f, "the head by its uid", page.Jobs, []job.Job{*heads[3]})
 }
