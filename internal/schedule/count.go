@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"iter"
-	"slices"
 	"time"
 )
 
@@ -81,39 +80,45 @@ func (t *Timetable) Next(after time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Densest is about how many occurrences fit into a span, which is at most a day long.
+// Densest is about how many occurrences fit into a span, which is at most a day long: those of a day that follow one of its times
+// within the span.
 func (t *Timetable) Densest(span time.Duration) int {
 	if t.HasEvery {
 		return int(span / t.Every)
 	}
-	day, most := t.expr.upTo(daySeconds-1), 0
-	for first := range t.expr.times(0, daySeconds) {
-		last := first + int64(span/time.Second)
-		most = max(most, t.expr.upTo(last%daySeconds)+int(last/daySeconds)*day-t.expr.upTo(first))
+	shown, width := t.expr.shown(), int64(span/time.Second)
+	n, most := 0, 0
+	for second := int64(1); second <= width; second++ {
+		n += shown(second)
+	}
+	for first := range int64(daySeconds) {
+		if shown(first) == 1 {
+			most = max(most, n)
+		}
+		n += shown(first+1+width) - shown(first+1)
 	}
 	return most
 }
 
-// upTo counts the times of a day up to a second of it.
-func (e *expression) upTo(second int64) int {
-	count := func(values []int, value int64) (below int, equal bool) {
-		return slices.BinarySearch(values, int(value))
+// shown returns how many times are at a second of a day, or of the next one: one or none.
+func (e *expression) shown() func(second int64) int {
+	var hours [24]bool
+	var minutes, seconds [60]bool
+	for _, h := range e.hours {
+		hours[h] = true
 	}
-	h, inHour := count(e.hours, second/3600)
-	n := h * len(e.minutes) * len(e.seconds)
-	if !inHour {
-		return n
+	for _, m := range e.minutes {
+		minutes[m] = true
 	}
-	m, inMinute := count(e.minutes, second/60%60)
-	n += m * len(e.seconds)
-	if !inMinute {
-		return n
+	for _, s := range e.seconds {
+		seconds[s] = true
 	}
-	s, has := count(e.seconds, second%60)
-	if has {
-		s++
+	return func(second int64) int {
+		if hours[second/3600%24] && minutes[second/60%60] && seconds[second%60] {
+			return 1
+		}
+		return 0
 	}
-	return n + s
 }
 
 // Has reports whether there is an occurrence at a time.
