@@ -375,6 +375,56 @@ func TestCommandsNameFolders(t *testing.T) {
 	}
 }
 
+var (
+	ownCommand = regexp.MustCompile("(?m)(?:^(?:\\$ )?|`|\")(?:bin/)?duehook ([a-z]+[^\\n`\"|;&>]*(?:\"[^\\n`\"]*\"[^\\n`\"|;&>]*)*)")
+	shellWord  = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
+)
+
+// TestCommandsAreTaken: the program takes the client's commands in documents and templates for issues, with their flags and arguments.
+func TestCommandsAreTaken(t *testing.T) {
+	texts := documents(t)
+	for _, name := range []string{"defect.yml", "proposal.yml"} {
+		name = ".github/ISSUE_TEMPLATE/" + name
+		texts[name] = read(t, name)
+	}
+	found := 0
+	for name, text := range texts {
+		for _, m := range ownCommand.FindAllStringSubmatch(strings.ReplaceAll(text, "\\\n", ""), -1) {
+			line, _, _ := strings.Cut(m[1], " #")
+			known, err := taken(shellWord.FindAllString(line, -1))
+			if err != nil {
+				t.Errorf("%s: duehook %s: %v", name, m[1], err)
+			}
+			if known {
+				found++
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d commands found: the pattern has gone wrong", found)
+	}
+}
+
+// taken tells whether the client has the command, and why it refuses the flags or arguments. A command without arguments is a name.
+func taken(words []string) (known bool, err error) {
+	all := &cobra.Command{}
+	all.AddCommand(cli.New(cli.Options{})...)
+	command, rest, _ := all.Find(words)
+	if command == all {
+		return false, nil
+	}
+	if slices.Contains(rest, "--all") && command.Flags().Lookup("all") == nil {
+		return false, nil // of a whole store, in main.go
+	}
+	if last := len(rest) - 1; last >= 0 && strings.HasPrefix(rest[last], "--") {
+		rest = rest[:last] // a name, without its value
+	}
+	if err := command.ParseFlags(rest); err != nil || command.Flags().NArg() == 0 {
+		return true, err
+	}
+	return true, command.ValidateArgs(command.Flags().Args())
+}
+
 func TestMakeTargetsExist(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
