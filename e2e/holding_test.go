@@ -62,8 +62,9 @@ func (h *holder) many(n int, f func(i int)) {
 // opened again. body is sent, all but its last byte if cut.
 func (h *holder) unread(ctx context.Context, n int, token string, body []byte, cut bool, fields ...string) {
 	h.many(n, func(int) {
-		for ctx.Err() == nil {
+		for ctx.Err() == nil { // a node closes a connection that sends more than its window: another one comes later
 			h.streams(ctx, token, body, cut, fields)
+			_ = job.Sleep(ctx, clock, holdPause)
 		}
 	})
 }
