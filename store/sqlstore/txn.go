@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,6 +19,7 @@ type txn struct {
 	s     *Store
 	conn  *pgxpool.Conn
 	first *pgx.Batch // BEGIN, until it is sent
+	began time.Time  // by this process's clock, before now
 	ended bool
 	// now is the database's time when the transaction began. It is known after the first call of send.
 	now    job.Instant
@@ -71,7 +73,7 @@ func (s *Store) run(ctx context.Context, call func(ctx context.Context, t *txn) 
 
 // begin begins a transaction, with its first call of send.
 func (s *Store) begin(ctx context.Context, conn *pgxpool.Conn) *txn {
-	t := &txn{s: s, conn: conn, first: &pgx.Batch{}}
+	t := &txn{s: s, conn: conn, first: &pgx.Batch{}, began: job.SystemClock().Now()}
 	t.first.Queue("BEGIN ISOLATION LEVEL READ COMMITTED") // a database may default to another level; statements behind a lock need a snapshot of their own
 	queueTimeouts(ctx, t.first, &t.now)
 	return t

@@ -18,6 +18,7 @@ import (
 const (
 	pollWait   = time.Second
 	pollSpread = pollWait / 4 // more or less
+	pollMost   = pollWait + pollSpread
 )
 
 // pollTime is about pollWait. Nodes do not ask at the same time.
@@ -25,9 +26,12 @@ func pollTime() time.Duration {
 	return pollWait - pollSpread + rand.N(2*pollSpread) //nolint:gosec // it only spreads calls
 }
 
-// emptyPause is the least time between two takes of a call that find nothing, and how long it waits while jobs wait for workers: the
-// caller asks again with those that it has then.
-const emptyPause = 5 * time.Millisecond
+const (
+	// emptyPause is the least time between two takes of a call that find nothing.
+	emptyPause = time.Millisecond
+	// crowdedPause is how long a call waits while jobs wait for workers: the caller asks again with those that it has then.
+	crowdedPause = 5 * time.Millisecond
+)
 
 // Take claims due jobs.
 func (s *Store) Take(ctx context.Context, _ int, o store.TakeOptions) (store.Taken, error) {
@@ -43,6 +47,10 @@ func (s *Store) Take(ctx context.Context, _ int, o store.TakeOptions) (store.Tak
 func (s *Store) takeOrWait(ctx context.Context, o *store.TakeOptions, end time.Time) (taken store.Taken, over bool, err error) {
 	rung := s.alarm.heard()
 	defer s.alarm.leave(rung)
+	if rest := min(s.alarm.rest(), end.Sub(job.SystemClock().Now())); o.Pull == nil && rest > 0 {
+		s.listen()
+		s.await(ctx, rung, rest)
+	}
 	taken, shared, err := s.takeAlone(ctx, o)
 	left := end.Sub(job.SystemClock().Now())
 	if err != nil || len(taken.Claims) > 0 || left <= 0 {
@@ -54,7 +62,7 @@ func (s *Store) takeOrWait(ctx context.Context, o *store.TakeOptions, end time.T
 		wait, planned = min(wait, max(taken.Wait, emptyPause)), true
 	}
 	if shared {
-		wait = min(wait, emptyPause)
+		wait = min(wait, crowdedPause)
 	}
 	for s.await(ctx, rung, min(wait, end.Sub(job.SystemClock().Now()))) && o.Pull == nil && !shared && !planned && s.isQuiet(ctx) {
 		wait = pollTime()
@@ -113,7 +121,12 @@ type alarm struct {
 	mu    sync.Mutex
 	rung  chan struct{} // closed by the next ring; nil: nobody waits
 	hears int           // calls that take or wait
-	full  atomic.Int64  // until when jobs may wait for a place
+	rings int           // so far
+	quiet struct {      // what the last take knew
+		rings int // before it
+		until time.Time
+	}
+	full atomic.Int64 // until when jobs may wait for a place
 }
 
 // heard is closed by the next ring.
@@ -130,12 +143,37 @@ func (a *alarm) heard() <-chan struct{} {
 func (a *alarm) ring() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.rings++
 	heard := a.rung != nil
 	if heard {
 		close(a.rung)
 		a.rung = nil
 	}
 	return heard
+}
+
+// now is how often it has rung.
+func (a *alarm) now() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rings
+}
+
+// expect notes that a take found nothing to come before a time. rings is what now was before it.
+func (a *alarm) expect(rings int, until time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.quiet.rings, a.quiet.until = rings, until
+}
+
+// rest is how long a take would find nothing: it has not rung since the last one, which knew that.
+func (a *alarm) rest() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.quiet.rings != a.rings {
+		return 0
+	}
+	return a.quiet.until.Sub(job.SystemClock().Now())
 }
 
 // leave ends to hear the next ring, if nobody else does.
@@ -149,7 +187,7 @@ func (a *alarm) leave(rung <-chan struct{}) {
 
 // wake wakes takes for what the transaction has written, those of other nodes if none of this process waits, and consumers.
 func (t *txn) wake() {
-	calls, soon := t.calls, t.now.Add(pollWait)
+	calls, soon := t.calls, t.now.Add(pollMost+job.SystemClock().Now().Sub(t.began)) // what is due later is found by polling
 	mayFree := int64(t.now) < t.s.alarm.full.Load()
 	for l, d := range t.deltas.lanes {
 		freed := d.states[job.Running] < 0 && mayFree
