@@ -56,7 +56,9 @@ func runCarry(ctx context.Context, o *options) error {
 	}
 	clock := job.SystemClock()
 	c, err := carrier.New(carrier.Options{
-		Store: s, Lists: s, CarryOptions: store.CarryOptions{Visibility: time.Hour}, // nothing is to come again
+		Store: s, Lists: s,
+		// Nothing is to come again. A hint counts as ready until it is claimed, and nobody claims: there is room for all.
+		CarryOptions: store.CarryOptions{Visibility: time.Hour, Cap: 10 * o.jobs},
 	})
 	if err != nil {
 		return errors.Join(err, s.Close())
