@@ -495,7 +495,7 @@ func TestDrainGivesBackWhatIsClaimedButNotBegun(t *testing.T) {
 		}
 		got.Claimed = nil
 		want := job.Settlement{
-			Key: j.Key, Lane: j.Lane(), Token: 1, Due: j.NextAt, CreatedAt: j.CreatedAt, To: job.Retrying, Reason: job.ReasonShutdown,
+			Key: j.Key, Lane: j.Lane(), Token: 1, Due: j.NextAt, At: j.NextAt, CreatedAt: j.CreatedAt, To: job.Retrying, Reason: job.ReasonShutdown,
 			IfCancelled: job.Cancelled, Attempts: 4,
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -130,11 +130,9 @@ func rollingRestarts(r *run) {
 	first := r.rnd.IntN(len(r.nodes))
 	for i := range times {
 		n := r.nodes[(first+i)%len(r.nodes)]
-		r.stops.During("stop "+n.Name, false, func() {
-			if code := n.Stop(); code != 0 {
-				r.t.Errorf("SIGTERM: exit code %d", code)
-			}
-		})
+		if code := n.Stop(); code != 0 {
+			r.t.Errorf("SIGTERM: exit code %d", code)
+		}
 		n.Start()
 		r.pause(100*time.Millisecond, 400*time.Millisecond)
 	}
@@ -228,18 +226,16 @@ func redisBusy(r *run) {
 			defer close(killed)
 			_ = r.admin.Eval(r.t.Context(), "while true do end", nil).Err() // that it was killed
 		}()
-		r.holds.During("Redis busy", false, func() {
-			r.pause(200*time.Millisecond, 1200*time.Millisecond)
-			testenv.Eventually(r.t, exitLimit, func() bool {
-				_ = r.admin.ScriptKill(r.t.Context()).Err() // it may not have begun
-				select {
-				case <-killed:
-					return true
-				default:
-					return false
-				}
-			}, "a script is killed")
-		})
+		r.pause(200*time.Millisecond, 1200*time.Millisecond)
+		testenv.Eventually(r.t, exitLimit, func() bool {
+			_ = r.admin.ScriptKill(r.t.Context()).Err() // it may not have begun
+			select {
+			case <-killed:
+				return true
+			default:
+				return false
+			}
+		}, "a script is killed")
 		r.pause(100*time.Millisecond, 700*time.Millisecond)
 	}
 }

@@ -59,8 +59,6 @@ type run struct {
 	clients   *clients
 	flows     *flows
 	cuts      rig.Cuts
-	stops     rig.Cuts // of nodes, in good order
-	holds     rig.Cuts // the store answers nobody, and cuts nothing off
 }
 
 // newRun starts what the row needs.

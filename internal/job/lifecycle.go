@@ -342,7 +342,7 @@ type Outcome struct {
 	Kind OutcomeKind
 	// After is the wait: for OutcomeFailed the Retry-After (zero: none), for
 	// OutcomeSnoozed, too (zero makes it a failure; otherwise it could repeat
-	// forever), and for OutcomeReleased the delay.
+	// forever), and for OutcomeReleased the delay (zero: the attempt keeps its due time).
 	After time.Duration
 	// Named: After is the wait of OutcomeFailed even if it is zero.
 	Named bool
@@ -386,7 +386,7 @@ type Settlement struct {
 	To     State
 	Reason string
 	// Delay is the time from the store's now to the next attempt, for an unfinished To;
-	// At is its time instead, unless it is zero.
+	// At is its time instead, even if it has passed, unless it is zero.
 	Delay time.Duration
 	At    Instant
 	// IfCancelled replaces To if a cancel was recorded during the attempt.
@@ -414,7 +414,7 @@ type Change struct {
 	To     State
 	Reason string
 	Delay  time.Duration // from the store's now to the next attempt, for an unfinished To
-	At     Instant       // or its time; zero: Delay counts
+	At     Instant       // or its time, even if it has passed; zero: Delay counts
 }
 
 // Change returns the stored part of the settlement. A cancel request of the client
@@ -434,7 +434,10 @@ func (c Change) Times(now, createdAt Instant) (next, ended Instant) {
 	if c.To.Final() {
 		return 0, max(now, createdAt)
 	}
-	return When{At: c.At, Delay: c.Delay}.Due(Key{}, now), 0
+	if c.At != 0 {
+		return c.At, 0
+	}
+	return now.Add(c.Delay), 0
 }
 
 // Before decides the outcome of a job claimed from a state before any request is made. earlier is
@@ -520,6 +523,9 @@ func Settle(j *Job, o Outcome, retry func(n int) (time.Duration, bool)) Settleme
 		// A release says nothing about the job itself, so expired leases keep counting.
 		s.ExpiredLeases = j.ExpiredLeases
 		s.To, s.Reason, s.Delay = j.Pending(), o.Reason, o.After
+		if o.After == 0 {
+			s.At = s.Due // it keeps its place among the due jobs of its lane
+		}
 	case OutcomeExpired:
 		if o.Attempt != nil {
 			s.Attempts++

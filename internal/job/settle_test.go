@@ -55,7 +55,7 @@ func TestSettle(t *testing.T) {
 			To: job.Retrying, Reason: job.ReasonLadder, Delay: 15 * time.Second, Attempts: 3, Snoozes: 1, Attempt: log,
 		}},
 		{"released at shutdown", job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonShutdown}, false, job.Settlement{
-			To: job.Retrying, Reason: job.ReasonShutdown, Attempts: 2, Snoozes: 1, ExpiredLeases: 4,
+			To: job.Retrying, Reason: job.ReasonShutdown, At: now - 1000, Attempts: 2, Snoozes: 1, ExpiredLeases: 4,
 		}},
 		{"released, endpoint held", job.Outcome{Kind: job.OutcomeReleased, Reason: job.ReasonCircuitOpen, After: time.Minute}, false, job.Settlement{
 			To: job.Retrying, Reason: job.ReasonCircuitOpen, Delay: time.Minute, Attempts: 2, Snoozes: 1, ExpiredLeases: 4,
@@ -124,7 +124,7 @@ func TestChangeOfASettlement(t *testing.T) {
 		{"a retry of a cancelled job", retry, true, now - 5, job.Change{To: job.Cancelled, Reason: job.ReasonCancelled}, 0, now},
 		{"a time", at, false, now - 5, job.Change{To: job.Retrying, Reason: job.ReasonRescheduled, At: now + 7}, now + 7, 0},
 		{"a time of a cancelled job", at, true, now - 5, job.Change{To: job.Cancelled, Reason: job.ReasonCancelled}, 0, now},
-		{"a time that has passed", past, false, now - 5, job.Change{To: job.Retrying, Reason: job.ReasonRescheduled, At: now - 7}, now, 0},
+		{"a time that has passed", past, false, now - 5, job.Change{To: job.Retrying, Reason: job.ReasonRescheduled, At: now - 7}, now - 7, 0},
 		{"a delivery", delivery, false, now - 5, job.Change{To: job.Delivered, Reason: job.ReasonDelivered}, 0, now},
 		{"a delivery of a cancelled job", delivery, true, now - 5, job.Change{To: job.Delivered, Reason: job.ReasonDelivered}, 0, now},
 		{"a refusal", dead, false, now - 5, job.Change{To: job.Dead, Reason: job.ReasonGone}, 0, now},

@@ -161,7 +161,7 @@ func (a *auditor) followSettle(m *model, s *settlement) {
 		m.NextAt = s.done.NextAt
 		want := s.done.Now.Add(s.Delay)
 		if s.At != 0 {
-			want = max(s.At, s.done.Now)
+			want = s.At
 		}
 		if m.NextAt != want {
 			a.wrong(s.Key, "settled to be tried at %d, should be %d", m.NextAt, want)

@@ -31,7 +31,7 @@ local function settled(h, outcome, at, logged)
     new = changed(h, {
       state = outcome.state, tries = outcome.tries, reason = outcome.reason, nonce = SETTLED, version = text(number(h.version, 1) + 1),
       updated = text(at),
-      next = final and '' or text(delay < 0 and math.max(now, -delay) or now + delay), ended = final and text(at) or '',
+      next = final and '' or text(delay < 0 and -delay or now + delay), ended = final and text(at) or '',
       logs = logged and text(math.min(number(h.logs, 0) + 1, max_log)) or h.logs,
     })
     new.number, new.until_next = tonumber(new.version), (final and '0' or new.next) .. ' ' -- for the attempt's log
