@@ -405,7 +405,8 @@ func TestCommandsAreTaken(t *testing.T) {
 	}
 }
 
-// taken tells whether the client has the command, and why it refuses the flags or arguments. A command without arguments is a name.
+// taken reports whether the client has the command, and its error for the flags or arguments. Without arguments, the text only
+// names the command.
 func taken(words []string) (known bool, err error) {
 	all := &cobra.Command{}
 	all.AddCommand(cli.New(cli.Options{})...)

@@ -16,7 +16,7 @@ func after(id string, d time.Duration) []store.Registration {
 	return regs
 }
 
-// What may be due before a take that waits polls again wakes it, and nothing else does.
+// A job that is due before the next poll wakes a waiting take. A later job does not.
 func TestWhatWakesATake(t *testing.T) {
 	s := openStore(t, newOptions())
 	for _, c := range []struct {
