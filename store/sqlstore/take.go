@@ -176,10 +176,9 @@ func (s *Store) takeOnce(ctx context.Context, o *store.TakeOptions) (taken store
 	}
 	defer cancel()
 	var t *taking
-	var began time.Time
 	var rings int
 	err = s.again(ctx, func() error {
-		began, rings = job.SystemClock().Now(), s.alarm.now()
+		rings = s.alarm.now()
 		t = &taking{o: o, room: min(o.Max, maxTake)}
 		return s.runTaking(ctx, t)
 	})
@@ -187,9 +186,9 @@ func (s *Store) takeOnce(ctx context.Context, o *store.TakeOptions) (taken store
 		return taken, false, err
 	}
 	taken = t.taken()
-	taken.Age = job.SystemClock().Now().Sub(began)
+	taken.Age = job.SystemClock().Now().Sub(t.began)
 	if o.Pull == nil && !t.shared {
-		s.alarm.expect(rings, began.Add(min(taken.Wait, pollTime())))
+		s.alarm.expect(rings, t.began.Add(min(taken.Wait, pollTime())))
 	}
 	return taken, t.shared, nil
 }
